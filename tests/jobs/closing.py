@@ -44,7 +44,7 @@ def close_job(world: World) -> CloseJob:
 
 
 @asynccontextmanager
-async def holding(world: World) -> AsyncIterator[HeldLease]:
+async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
     """Claim the lease on closing, and give it back at the end."""
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US)
@@ -58,13 +58,13 @@ async def holding(world: World) -> AsyncIterator[HeldLease]:
 
 async def step(world: World, job: CloseJob) -> bool:
     """Run one step. Return whether there was anything to do."""
-    async with holding(world) as held:
+    async with hold_closing_lease(world) as held:
         return await job.close_due(held)
 
 
 async def close_all(world: World) -> None:
     """Run a job that knows nothing yet until nothing is left to do."""
     job = close_job(world)
-    async with holding(world) as held:
+    async with hold_closing_lease(world) as held:
         while await job.close_due(held):
             pass

@@ -14,7 +14,7 @@ from jobs.curves.live_counts import Counting
 from jobs.ownership import JOB_POOL, HeldLease
 from predictor import LiveCurve
 from storage.records import Board
-from tests.jobs.refreshing import working
+from tests.jobs.refreshing import run_workers
 from tests.jobs.world import World, within
 
 ROWS_MAX = 100_000
@@ -47,7 +47,7 @@ async def folder(world: World, **limits: int) -> AsyncIterator[Folder]:
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
     """Refresh one column by a job of its own."""
     job = world.refresh_job()
-    async with working(job):
+    async with run_workers(job):
         await within(world.desk.refresh_now(board, column_index))
     world.observed.refreshes.get_nowait()
 

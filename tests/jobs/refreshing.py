@@ -28,7 +28,7 @@ async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
 
 
 @asynccontextmanager
-async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
+async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
     """Run the job's workers."""
     job.open()
     tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
@@ -41,5 +41,5 @@ async def working(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
 async def work_off(world: World, job: RefreshJob) -> None:
     """Refresh what waits."""
     count = job.waiting
-    async with working(job):
-        await world.refreshed(count)
+    async with run_workers(job):
+        await world.wait_for_refreshes(count)

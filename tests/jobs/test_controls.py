@@ -58,10 +58,10 @@ class World:
 
         self.runner.start(name, job)
 
-    async def round(self) -> str:
+    async def finish_round(self) -> str:
         """Return the job that works now, once it rests again."""
         name = await within(self.rounds.get())
-        await self.time.asleep(60)
+        await self.time.wait_for_sleeper(60)
         return name
 
 
@@ -72,20 +72,20 @@ async def world() -> World:
 
 async def test_run_ends_a_rest_at_once_and_the_next_rest_has_its_full_length(world: World) -> None:
     world.start("prune")
-    assert await world.round() == "prune"
+    assert await world.finish_round() == "prune"
     assert world.controls.run("prune")
-    assert await world.round() == "prune"
+    assert await world.finish_round() == "prune"
     world.time.advance(59)
     assert world.rounds.empty()
     world.time.advance(1)
-    assert await world.round() == "prune"
+    assert await world.finish_round() == "prune"
     assert not world.controls.run("nobody")
     await world.runner.stop()
 
 
 async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: World) -> None:
     world.start("prune")
-    await world.round()
+    await world.finish_round()
     assert world.controls.pause("prune")
     assert world.told.paused == {"prune": True}
     world.time.advance(60)
@@ -93,13 +93,13 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
         await asyncio.sleep(0)
     assert world.rounds.empty()
     world.controls.run("prune")
-    await world.round()
+    await world.finish_round()
     world.time.advance(60)
     for _ in range(20):
         await asyncio.sleep(0)
     assert world.rounds.empty()
     assert world.controls.resume("prune")
-    await world.round()
+    await world.finish_round()
     assert world.told.paused == {"prune": False}
     await world.runner.stop()
 
@@ -110,7 +110,7 @@ async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs
     assert {await within(world.rounds.get()) for _ in range(4)} == {
         "refresh schedule", "refresh worker 1", "refresh worker 2", "prune",
     }  # fmt: skip
-    await world.time.asleep(60)
+    await world.time.wait_for_sleeper(60)
     assert world.controls.names == ["refresh", "prune"]
     world.controls.run("refresh")
     assert {await within(world.rounds.get()) for _ in range(3)} == {
@@ -129,9 +129,9 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
         await asyncio.ensure_future(inner())
 
     world.start("fold", work)
-    await world.time.asleep(3)
+    await world.time.wait_for_sleeper(3)
     world.time.advance(3)
-    await world.time.asleep(60)
+    await world.time.wait_for_sleeper(60)
     assert world.told.rounds == [("fold", 3)]
     world.controls.run("fold")
     await within(world.told.told_twice.wait())
@@ -144,10 +144,10 @@ async def test_a_failure_is_reported_and_a_caller_that_is_no_job_just_sleeps(wor
         raise ValueError("broken")
 
     world.start("audit", work)
-    await world.time.asleep()
+    await world.time.wait_for_sleeper()
     assert world.told.failures == ["audit"]
     other = asyncio.ensure_future(world.rest(7))
-    await world.time.asleep(7)
+    await world.time.wait_for_sleeper(7)
     world.time.advance(7)
     await within(other)
     assert world.told.rounds == []

@@ -14,7 +14,7 @@ from storage.boards.boards import REFRESH_POOL, delete_board, refresh_resource
 from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board, PostStatus
-from tests.jobs.refreshing import due, total, work_off, working
+from tests.jobs.refreshing import due, run_workers, total, work_off
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
 from tests.storage.deployment import part
 
@@ -22,7 +22,7 @@ OVER_S = LEASE_S + MARGIN_S
 RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
 
 
-async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
+async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
     """Create boards with an entry each, another process, and the jobs of both, which have seen the boards."""
     made = [await world.create(f"b{number}") for number in range(boards)]
     for board in made:
@@ -35,9 +35,9 @@ async def two_that_know(world: World, boards: int = 1) -> tuple[list[Board], Wor
     return made, other, *jobs
 
 
-async def two_that_found_it_due(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
+async def make_two_processes_with_due_column(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
     """Create one board whose column the jobs of both processes have found due."""
-    [board], other, mine, theirs = await two_that_know(world)
+    [board], other, mine, theirs = await make_two_processes(world)
     await due(world, mine)
     await theirs.find_due()
     return board, other, mine, theirs
@@ -51,19 +51,19 @@ async def held_by(world: World, board: Board) -> WorkLease:
 
 
 async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
-    boards, other, mine, theirs = await two_that_know(world, boards=6)
+    boards, other, mine, theirs = await make_two_processes(world, boards=6)
     assert await due(world, mine) == 6
     await theirs.find_due()
     assert theirs.waiting == 6
     other.store.hold()
-    async with working(theirs):
+    async with run_workers(theirs):
         await within(other.store.entered.wait())  # they have one column
-        async with working(mine):
-            await world.refreshed(5)
+        async with run_workers(mine):
+            await world.wait_for_refreshes(5)
             refused = await within(world.store.refused.get())
             assert isinstance(refused, LeaseTakenError)
         other.store.release()
-        await other.refreshed()
+        await other.wait_for_refreshes()
         for _ in range(5):
             await within(other.store.refused.get())  # found due here, and refreshed there meanwhile
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
@@ -75,7 +75,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
 
 
 async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> None:
-    boards, other, mine, theirs = await two_that_know(world, boards=2)
+    boards, other, mine, theirs = await make_two_processes(world, boards=2)
     await due(world, mine)
     await work_off(world, mine)
     assert await due(world, theirs, 10 * REFRESH_S) == 0
@@ -87,7 +87,7 @@ async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> N
 
 
 async def test_a_curve_that_another_process_refreshed_is_not_due_here(world: World) -> None:
-    [board], _, mine, theirs = await two_that_know(world)
+    [board], _, mine, theirs = await make_two_processes(world)
     await due(world, mine)
     await work_off(world, mine)
     await world.post(board, {"b": 1})
@@ -113,9 +113,9 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
 
 
 async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -> None:
-    board, other, mine, theirs = await two_that_found_it_due(world)
+    board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold(after=True)
-    async with working(mine):
+    async with run_workers(mine):
         await within(world.store.entered.wait())  # this process has its snapshot, and is stopped from here on
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
@@ -130,33 +130,33 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
 
 
 async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
-    board, other, mine, theirs = await two_that_found_it_due(world)
+    board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold()
-    async with working(mine):
+    async with run_workers(mine):
         await within(world.store.entered.wait())
         first = await held_by(world, board)
         for _ in range(10):
-            await world.time.asleep(RENEWAL_S)
+            await world.time.wait_for_sleeper(RENEWAL_S)
             world.advance(RENEWAL_S)
-        await world.time.asleep(RENEWAL_S)
+        await world.time.wait_for_sleeper(RENEWAL_S)
         now = await held_by(world, board)
         assert (now.version, now.expires_at_us) == (first.version, first.expires_at_us + round(10 * RENEWAL_S * 1e6))
-        async with working(theirs):
+        async with run_workers(theirs):
             assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         world.store.release()
-        await world.refreshed()
+        await world.wait_for_refreshes()
     assert other.store.heavy_reads == 0
     assert total(world, board) == 1
 
 
 async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World) -> None:
-    board, other, mine, theirs = await two_that_found_it_due(world)
+    board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold()
-    async with working(mine):
+    async with run_workers(mine):
         await within(world.store.entered.wait())
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
-        await world.time.asleep(RENEWAL_S)
+        await world.time.wait_for_sleeper(RENEWAL_S)
         world.time.advance(RENEWAL_S)
         await within(world.observed.fenced.get())  # although the read is still held
     world.store.release()
@@ -182,9 +182,9 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
     task = asyncio.create_task(world.ownership().run_owned("pool", "r", work))
     for _ in range(3):
-        await world.time.asleep(RENEWAL_S)
+        await world.time.wait_for_sleeper(RENEWAL_S)
         world.advance(RENEWAL_S)
-    await world.time.asleep(RENEWAL_S)
+    await world.time.wait_for_sleeper(RENEWAL_S)
     found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
     assert found is not None
     assert not failures
@@ -194,15 +194,15 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
 
 async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ended(world: World) -> None:
-    board, other, _, theirs = await two_that_found_it_due(world)
+    board, other, _, theirs = await make_two_processes_with_due_column(world)
     await world.store.write(
         lambda: world.leases.claim(
             REFRESH_POOL, refresh_resource(board.key, 0), holder="dead", lease_us=round(LEASE_S * 1e6)
         )
     )
-    async with working(theirs):
+    async with run_workers(theirs):
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
-        await within(other.idle(theirs))
+        await within(other.finish_due_work(theirs))
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
     assert await due(world, theirs, OVER_S - 1) == 0
@@ -213,9 +213,9 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
 
 
 async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
-    board, other, mine, theirs = await two_that_found_it_due(world)
+    board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold()
-    async with working(mine):
+    async with run_workers(mine):
         await within(world.store.entered.wait())
         assert (await held_by(world, board)).expires_at_us > world.deployment.clock.now_us
     assert (await held_by(world, board)).expires_at_us == 0
@@ -225,17 +225,17 @@ async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
 async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has_ended(
     world: World,
 ) -> None:
-    [board], other, mine, theirs = await two_that_know(world)
+    [board], other, mine, theirs = await make_two_processes(world)
     await due(world, mine)
     world.store.hold(after=True)
-    async with working(mine), working(theirs):
+    async with run_workers(mine), run_workers(theirs):
         await within(world.store.entered.wait())
         await world.post(board, {"b": 1})
         demands = [asyncio.create_task(other.desk.refresh_now(board, 0))]
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         demands.append(asyncio.create_task(other.desk.refresh_now(board, 0)))
         world.store.release()
-        await world.refreshed()
+        await world.wait_for_refreshes()
         await theirs.find_due()
         first, second = await within(asyncio.gather(*demands))
     assert first.curve.total == 2
@@ -243,11 +243,11 @@ async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has
 
 
 async def test_a_request_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:
-    [board], other, _, theirs = await two_that_know(world)
+    [board], other, _, theirs = await make_two_processes(world)
     await world.store.write(
         lambda: world.leases.claim(REFRESH_POOL, refresh_resource(board.key, 0), holder="x", lease_us=10**9)
     )
-    async with working(theirs):
+    async with run_workers(theirs):
         demand = asyncio.create_task(other.desk.refresh_now(board, 0))
         await within(other.store.refused.get())
         theirs.close()
@@ -282,9 +282,9 @@ async def test_one_of_several_processes_prunes_once_an_interval(world: World) ->
         job.prune_post_ids = prune  # type: ignore[method-assign]
         tasks.append(asyncio.create_task(job.run_forever()))
     for turn in range(1, 4):
-        await world.time.asleep_for(interval_s, count=3)
+        await world.time.wait_for_sleepers(interval_s, count=3)
         world.advance(interval_s)
-        await world.time.asleep_for(interval_s, count=3)
+        await world.time.wait_for_sleepers(interval_s, count=3)
         assert len(runs) == turn
     for task in tasks:
         task.cancel()

@@ -35,7 +35,7 @@ async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound
     pauses = []
     for _ in range(8):
         await within(runs.get())
-        pauses.append(await time.asleep())
+        pauses.append(await time.wait_for_sleeper())
         time.advance(pauses[-1])
     assert all(longest / 2 <= pause <= longest for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8, 8], strict=True))
     assert await runner.stop() == []
@@ -49,9 +49,9 @@ async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time:
     runner = runner_on(time)
     runner.start("broken", broken)
     for _ in range(4):
-        await time.asleep(100)
+        await time.wait_for_sleeper(100)
         time.advance(100)
-        pause = await time.asleep()
+        pause = await time.wait_for_sleeper()
         assert pause <= 1
         time.advance(pause)
     assert await runner.stop() == []
@@ -69,7 +69,7 @@ async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time
     runner = runner_on(time)
     runner.start("awaits", awaits_something_cancelled)
     await within(runs.get())
-    time.advance(await time.asleep())
+    time.advance(await time.wait_for_sleeper())
     await within(runs.get())
     assert await runner.stop() == []
 
@@ -97,7 +97,7 @@ async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime) -> No
 
     runner = runner_on(time)
     runner.start("broken", broken)
-    await time.asleep()
+    await time.wait_for_sleeper()
     assert await within(runner.stop()) == []
     with pytest.raises(RuntimeError):
         runner.start("late", broken)

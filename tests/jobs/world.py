@@ -111,7 +111,7 @@ class ManualTime:
         finally:
             self._sleepers.remove(sleeper)
 
-    async def asleep(self, seconds: float | None = None) -> float:
+    async def wait_for_sleeper(self, seconds: float | None = None) -> float:
         """Wait until a sleeper sleeps, for this long if given. Return for how long."""
         async with asyncio.timeout(WAIT_S):
             while True:
@@ -121,7 +121,7 @@ class ManualTime:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def asleep_for(self, seconds: float, *, count: int) -> None:
+    async def wait_for_sleepers(self, seconds: float, *, count: int) -> None:
         """Wait until this many sleepers sleep for this long."""
         async with asyncio.timeout(WAIT_S):
             while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
@@ -156,7 +156,7 @@ class HeldStore(PassingStore):
         self.entered.clear()
         self._free.clear()
 
-    async def entered_by(self, count: int) -> None:
+    async def wait_for_heavy_reads(self, count: int) -> None:
         """Wait until this many heavy reads have begun."""
         async with self._read:
             await self._read.wait_for(lambda: self.heavy_reads >= count)
@@ -306,12 +306,12 @@ class World:
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
         await self.deployment.apply(*posts)
 
-    async def refreshed(self, count: int = 1) -> None:
+    async def wait_for_refreshes(self, count: int = 1) -> None:
         """Wait for this many refreshes."""
         for _ in range(count):
             await within(self.observed.refreshes.get())
 
-    async def idle(self, job: RefreshJob) -> None:
+    async def finish_due_work(self, job: RefreshJob) -> None:
         """Wait until a job with one worker has worked off all that was due, by a request that comes after it."""
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)

@@ -113,7 +113,7 @@ class Pools:
         """Return the journal of leases."""
         return await self.store.read(lambda: lease_journal(self.dialect).read_page(after, limit=10_000))
 
-    async def happened(self) -> Sequence[tuple[str, str, str | None]]:
+    async def summarize_events(self) -> Sequence[tuple[str, str, str | None]]:
         """Return the journal without numbers and times: kind, resource, key."""
         return [(event.kind, event.resource, event.key) for event in await self.events()]
 

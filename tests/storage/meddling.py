@@ -48,7 +48,7 @@ class MeddlingStore(PassingStore):
         self._free.clear()
         self._begun.clear()
 
-    async def a_write_waits(self) -> None:
+    async def wait_for_write(self) -> None:
         """Return once a write waits at the hold."""
         await self._begun.wait()
 

@@ -20,7 +20,7 @@ class Processes:
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place
 
-    async def one(self, url: str | None = None, **limits: Any) -> Deployment:
+    async def start_process(self, url: str | None = None, **limits: Any) -> Deployment:
         """Open one more process."""
         store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))
         self._stack.push_async_callback(store.close)

@@ -103,31 +103,31 @@ class QueueDesk:
         leases = ShardLeases(self.leases, self.semaphore, shards=SHARDS, holder=name, lease_us=LEASE_US, rng=chance)
         return Worker(drainer, leases)
 
-    async def tend(self, worker: Worker) -> None:
+    async def update_share(self, worker: Worker) -> None:
         """Keep and claim a worker's leases."""
         worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
-    async def round(self, worker: Worker) -> DrainedRound | None:
+    async def run_round(self, worker: Worker) -> DrainedRound | None:
         """Run one round of a worker on the shards that it believes to have."""
         return await worker.drainer.drain_round(worker.held)
 
-    async def drain(self, name: str = "ada") -> list[DrainedRound]:
+    async def drain_queue(self, name: str = "ada") -> list[DrainedRound]:
         """End all other leases, and run rounds of one new worker until nothing waits."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name)
-        await self.tend(worker)
+        await self.update_share(worker)
         rounds: list[DrainedRound] = []
-        while (drained := await self.round(worker)) is not None:
+        while (drained := await self.run_round(worker)) is not None:
             rounds.append(drained)
         await self.store.write(lambda: worker.leases.release_share(worker.share))
         return rounds
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
         """Return the number of posts in the queue."""
         backlog = await self.store.read(self.queue.backlog)
         return sum(shard.posts for shard in backlog.values())
 
-    async def fate(self, board: Board, post_id: str) -> PostFate:
+    async def find_fate(self, board: Board, post_id: str) -> PostFate:
         """Return what became of a post."""
         return await find_post_fate(self.store, self.deployment.post_ids, board, post_id)

@@ -66,7 +66,7 @@ class MortalStore(PassingStore):
         return found
 
 
-async def a_season(
+async def make_season(
     world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
 ) -> Board:
     """Create a season that is about to close, with `entries` owners who have few different values."""
@@ -168,7 +168,7 @@ def answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("entries", [0, 1, 7, 60])
 async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
-    board = await a_season(world, entries=entries, ties=ties)
+    board = await make_season(world, entries=entries, ties=ties)
     owners = await all_rows(world, board)
     before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
     totals = await world.deployment.totals(board)
@@ -193,7 +193,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
 
 
 async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> None:
-    board = await a_season(world, entries=60)
+    board = await make_season(world, entries=60)
     world.advance(16)
     await close_all(world)
     ranking = world.deployment.entries(await stored(world, board)).rankings[0]
@@ -212,7 +212,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
 
 
 async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_refused(world: World) -> None:
-    board = await a_season(world, entries=20)
+    board = await make_season(world, entries=20)
     world.advance(16)
     await close_all(world)
     if board.table_key is None:
@@ -230,7 +230,7 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
 
 
 async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
-    board = await a_season(world, entries=40)
+    board = await make_season(world, entries=40)
     owners = await all_rows(world, board)
     world.advance(16)
     await close_all(world)
@@ -250,7 +250,7 @@ async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_another_process_continues_an_archive_wherever_the_first_one_died(world: World, after: bool) -> None:
-    board = await a_season(world, entries=60, ties=Ties.EARLIEST)
+    board = await make_season(world, entries=60, ties=Ties.EARLIEST)
     owners = await all_rows(world, board)
     before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
     world.advance(16)
@@ -275,7 +275,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
 
 
 async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: World) -> None:
-    board = await a_season(world, entries=60)
+    board = await make_season(world, entries=60)
     owners = [entry.owner for entry in await all_rows(world, board)]
     world.advance(16)
     job, steps = close_job(world), 0
@@ -297,7 +297,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
 
 
 async def test_small_boards_are_archived_together_although_one_of_them_is_deleted(world: World) -> None:
-    boards = [await a_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
+    boards = [await make_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
     before = [
         await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
         for board in boards
@@ -324,8 +324,8 @@ async def test_small_boards_are_archived_together_although_one_of_them_is_delete
 async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = await a_season(world, entries=60, board_id="bad")
-    good = await a_season(world, entries=60, board_id="good")
+    bad = await make_season(world, entries=60, board_id="bad")
+    good = await make_season(world, entries=60, board_id="good")
     encoded = ArchiveWriter.encode_blocks
 
     def fails(archiving: ArchiveWriter, found: Any) -> Any:

@@ -19,7 +19,7 @@ from tests.storage.deployment import BOARDS_MAX, ranked, spec
 S = 1_000_000
 
 
-async def a_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
+async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
     """Create a board that ends soon, without grace."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
@@ -41,8 +41,8 @@ async def closed(world: World, board: Board) -> bool:
 
 
 async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World) -> None:
-    boards = [await a_season(world, f"b{number}", entries=2) for number in range(5)]
-    later = await a_season(world, "later", entries=0, ends_in_s=100)
+    boards = [await make_season(world, f"b{number}", entries=2) for number in range(5)]
+    later = await make_season(world, "later", entries=0, ends_in_s=100)
     job = close_job(world)
     assert not await step(world, job)
     world.advance(12)
@@ -55,7 +55,7 @@ async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World)
 
 
 async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: World) -> None:
-    board = await a_season(world, "b", entries=60)
+    board = await make_season(world, "b", entries=60)
     world.advance(11)
     job = close_job(world)
     while await step(world, job):
@@ -69,24 +69,24 @@ async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: 
 
 
 async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: World) -> None:
-    board = await a_season(world, "b", entries=1)
+    board = await make_season(world, "b", entries=1)
     jobs = [close_job(world), close_job(world.beside())]
     running = [asyncio.create_task(job.run_forever()) for job in jobs]
-    await world.time.asleep_for(1, count=2)
+    await world.time.wait_for_sleepers(1, count=2)
     told = [world.observed.lag_s]
     running[0].cancel()
     await asyncio.wait(running[:1])
     assert [*told, world.observed.lag_s] == [0, None], "only the other process reports the lag now"
     world.advance(15)
     while not await within(closed(world, board)):
-        await world.time.asleep()
+        await world.time.wait_for_sleeper()
         world.advance(1)
     running[1].cancel()
     await asyncio.wait(running)
 
 
 async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world: World) -> None:
-    board = await a_season(world, "b", entries=60)
+    board = await make_season(world, "b", entries=60)
     world.advance(11)
     job = close_job(world)
     assert await step(world, job)
@@ -108,10 +108,10 @@ async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world:
     await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
     running = asyncio.create_task(close_job(world).run_forever())
-    await world.time.asleep(0.5)
+    await world.time.wait_for_sleeper(0.5)
     told = [world.observed.lag_s]
     world.advance(0.5)
-    await world.time.asleep(LIMITS.close.close_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.close.close_interval_s)
     assert [*told, world.observed.lag_s] == [None, 0]
     running.cancel()
     await asyncio.wait([running])

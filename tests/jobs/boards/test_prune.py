@@ -64,7 +64,7 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
     world.deployment.clock.now_us += 2 * RETENTION_US
     pruning = asyncio.create_task(prune_job(world).prune_post_ids())
     for _ in range(2):
-        await world.time.asleep(0)  # the clock stands still, so a step takes no time
+        await world.time.wait_for_sleeper(0)  # the clock stands still, so a step takes no time
         world.time.advance(0)
     assert await pruning == 25
 
@@ -76,16 +76,16 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
         await status(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
     job = asyncio.create_task(prune_job(world).run_forever())
-    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
     for _ in range(2 * LIMITS.prune.prune_steps_max):  # first steps of post ids, then steps of changes
-        await world.time.asleep(0)
+        await world.time.wait_for_sleeper(0)
         world.time.advance(0)
-    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     job.cancel()
     await asyncio.gather(job, return_exceptions=True)
     rest = asyncio.create_task(prune_job(world).prune_post_ids())
-    await world.time.asleep(0)
+    await world.time.wait_for_sleeper(0)
     world.time.advance(0)
     assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
 
@@ -99,7 +99,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
     sweeping = asyncio.create_task(prune_job(world).sweep_tables())
     for _ in range(3):
-        await world.time.asleep(0)
+        await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     assert await sweeping == 25
     assert len(await world.deployment.rows(board, [f"o{number}" for number in range(25)])) == 0
@@ -131,11 +131,11 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     assert await job.prune_changes() == 0
     world.deployment.clock.now_us += 1
     pruning = asyncio.create_task(job.prune_changes())
-    await world.time.asleep(0)
+    await world.time.wait_for_sleeper(0)
     world.time.advance(0)
     assert await pruning == 4, "the last change always stays"
     running = asyncio.create_task(job.run_forever())
-    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
     assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
     running.cancel()
@@ -155,11 +155,11 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
 
     pruning = asyncio.create_task(prune_job(world, unread_from).prune_changes())
     for _ in range(2):
-        await world.time.asleep(0)
+        await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     assert await pruning == 12
     pruning = asyncio.create_task(prune_job(world).prune_changes())
-    await world.time.asleep(0)
+    await world.time.wait_for_sleeper(0)
     world.time.advance(0)
     assert await pruning == 9
     assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"
@@ -175,7 +175,7 @@ async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: Wo
     other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
     await claimed.wait()
     running = asyncio.create_task(prune_job(world).run_forever())
-    await world.time.asleep(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
     await world.observed.pruned_elsewhere_times.get()
     assert world.observed.log_ages.empty()

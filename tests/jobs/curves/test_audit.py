@@ -55,7 +55,7 @@ class Auditing:
 
     async def interval(self) -> None:
         """Advance to the job's next turn."""
-        await self.world.time.asleep(INTERVAL_S)
+        await self.world.time.wait_for_sleeper(INTERVAL_S)
         self.world.advance(INTERVAL_S)
 
 
@@ -103,9 +103,9 @@ async def test_one_of_two_processes_audits(world: World) -> None:
     await beside.book.poll()
     both = [Auditing(world), Auditing(beside)]
     running = [asyncio.create_task(each.job.run_forever()) for each in both]
-    await world.time.asleep_for(INTERVAL_S, count=2)
+    await world.time.wait_for_sleepers(INTERVAL_S, count=2)
     world.advance(INTERVAL_S)
-    await world.time.asleep_for(INTERVAL_S, count=2)
+    await world.time.wait_for_sleepers(INTERVAL_S, count=2)
     assert sum(each.observed.audits.qsize() for each in both) == 1
     for task in running:
         task.cancel()

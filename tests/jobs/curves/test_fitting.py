@@ -10,7 +10,7 @@ import pytest
 from predictor import RankCurve
 from storage.log.cells import Padding
 from storage.records import Board, RefreshMethod
-from tests.jobs.refreshing import due, work_off, working
+from tests.jobs.refreshing import due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, World, within
 
 MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near these values
@@ -45,7 +45,7 @@ async def test_a_requested_scan_reports_its_progress(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     await world.post(board, MANY)
     job = world.refresh_job()
-    async with working(job):
+    async with run_workers(job):
         done = await within(world.desk.refresh_now(board, 0))
     assert done.curve.method == "scan"
     told = world.observed.scanned
@@ -57,7 +57,7 @@ async def test_a_requested_scan_reports_its_progress(world: World) -> None:
 async def test_an_empty_column_is_scanned_too(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     job = world.refresh_job()
-    async with working(job):
+    async with run_workers(job):
         done = await within(world.desk.refresh_now(board, 0))
     assert (done.curve.total, done.curve.certificate) == (0, 0.0)
 

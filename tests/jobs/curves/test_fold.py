@@ -33,7 +33,7 @@ async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -
     return board
 
 
-async def meddle(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
+async def change_entries(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
     """Add, change and erase entries, several times for some owners."""
     rng = random.Random(seed)
     for _ in range(times):
@@ -50,7 +50,7 @@ async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> Non
     async with folder(world) as folding:
         assert await folding.fold() == 0  # the curves are listed now, and their fits saw everything
         for seed in range(4):
-            await meddle(world, board, seed, columns=2)
+            await change_entries(world, board, seed, columns=2)
             assert await folding.fold() > 0
             for index in (0, 1):
                 await assert_live(world, board, index)
@@ -91,9 +91,9 @@ async def test_another_process_continues_from_what_the_last_one_stored(world: Wo
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         await folding.fold()
-    await meddle(world, board, 2)
+    await change_entries(world, board, 2)
     other = world.beside()
     await other.book.poll()
     async with folder(other) as folding:
@@ -107,7 +107,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
     killed = world.beside()
     await killed.book.poll()
     job = killed.fold_job()
@@ -124,17 +124,17 @@ async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         world.store.hold(after=True)
         refreshing = asyncio.create_task(refresh(world, board))
         await within(world.store.entered.wait())
-        await meddle(world, board, 2)  # after the snapshot, and before the curve is stored
+        await change_entries(world, board, 2)  # after the snapshot, and before the curve is stored
         await folding.fold()
         world.store.release()
         await refreshing
         served = world.book.find_curve(board, 0)
         assert isinstance(served, Curve)
-        await meddle(world, board, 3)
+        await change_entries(world, board, 3)
         await folding.fold()
         await assert_live(world, board)
 
@@ -163,12 +163,12 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
     front = world.beside()
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         await folding.fold()
         await front.book.poll_live()  # also brings the curve
         before = await assert_live(front, board)
         world.advance(5)
-        await meddle(world, board, 2)
+        await change_entries(world, board, 2)
         await folding.fold()
         assert front.book.find_curve(board, 0) is before
         assert before.as_of_us < world.deployment.clock.now_us
@@ -202,7 +202,7 @@ async def test_an_emptied_board_is_counted_from_its_next_fit(world: World) -> No
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
         world.catalog.keep_board(emptied)
         await world.post(emptied, {"a": 5, "b": 7})
@@ -228,10 +228,10 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         await folding.fold()
         await assert_live(world, board)
-        await meddle(world, board, 2)
+        await change_entries(world, board, 2)
         horizon = await world.store.read(lambda: change_log(world.store.dialect).find_horizon())
 
         def pruned() -> Program[None]:
@@ -243,7 +243,7 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
         assert world.observed.void == 1
         assert await world.store.read(lambda: counted_fits(world.store.dialect)) == {}
         await refresh(world, board)
-        await meddle(world, board, 3)
+        await change_entries(world, board, 3)
         await folding.fold()
         await assert_live(world, board)
 
@@ -252,7 +252,7 @@ async def test_the_fold_gives_up_on_too_long_a_log_and_counts_later_fits(world: 
     board = await board_with_curve(world)
     async with folder(world, fold_lag_rows_max=30) as folding:
         await folding.fold()
-        await meddle(world, board, 1, times=60)
+        await change_entries(world, board, 1, times=60)
         await folding.fold()
         assert isinstance(world.book.find_curve(board, 0), Curve)
         await refresh(world, board)
@@ -265,7 +265,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
     board = await board_with_curve(world)
     async with folder(world) as folding:
         await folding.fold()
-        await meddle(world, board, 1)
+        await change_entries(world, board, 1)
         await folding.fold()
 
         def restored() -> Program[None]:
@@ -274,7 +274,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
         await world.store.write(restored)
         await folding.fold()
         # The fit's own mark still holds: the fold counts the curve from there.
-        await meddle(world, board, 2)
+        await change_entries(world, board, 2)
         await folding.fold()
         await assert_live(world, board)
 
@@ -335,10 +335,10 @@ async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(worl
     job = world.fold_job()
     running = asyncio.create_task(job.run_forever())
     await within(world.observed.folds.get())
-    await meddle(world, board, 1)
+    await change_entries(world, board, 1)
     world.store.failures.append(StoreBusyError("away"))
     for _ in range(2):
-        await world.time.asleep(0.5)
+        await world.time.wait_for_sleeper(0.5)
         world.advance(0.5)
     await within(world.observed.folds.get())
     await assert_live(world, board)
@@ -353,11 +353,11 @@ async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: W
     other = world.beside()
     await other.book.poll()
     second = asyncio.create_task(other.fold_job().run_forever())
-    await meddle(world, board, 1)
+    await change_entries(world, board, 1)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     while other.observed.folds.empty():
-        await world.time.asleep(0.5)
+        await world.time.wait_for_sleeper(0.5)
         world.advance(0.5)
     await assert_live(other, board)
     second.cancel()

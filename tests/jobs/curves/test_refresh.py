@@ -9,7 +9,7 @@ from predictor import RankCurve
 from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError
-from tests.jobs.refreshing import due, total, work_off, working
+from tests.jobs.refreshing import due, run_workers, total, work_off
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
 
 
@@ -46,11 +46,11 @@ async def test_a_change_after_the_snapshot_of_a_curve_makes_the_column_due_again
     await job.find_due()
     assert await due(world, job) == 1
     world.store.hold(after=True)
-    async with working(job):
+    async with run_workers(job):
         await within(world.store.entered.wait())
         await world.post(board, {"b": 5})
         world.store.release()
-        await world.refreshed()
+        await world.wait_for_refreshes()
     assert total(world, board) == 1
     assert await due(world, job) == 1
 
@@ -62,11 +62,11 @@ async def test_a_change_before_the_snapshot_is_in_the_curve_and_makes_nothing_du
     await job.find_due()
     assert await due(world, job) == 1
     world.store.hold()
-    async with working(job):
+    async with run_workers(job):
         await within(world.store.entered.wait())
         await world.post(board, {"b": 5})
         world.store.release()
-        await world.refreshed()
+        await world.wait_for_refreshes()
     assert total(world, board) == 2
     assert await due(world, job) == 0
 
@@ -78,8 +78,8 @@ async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -
     assert await due(world, job) == 0
     await world.post(board, {"a": 1}, "xp1")
     assert await due(world, job) == 1
-    async with working(job):
-        await within(world.idle(job))
+    async with run_workers(job):
+        await within(world.finish_due_work(job))
     assert (total(world, board, 0), total(world, board, 1)) == (None, 1)
 
 
@@ -193,9 +193,9 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
     assert await due(world, job) == 2
     await world.store.write(lambda: delete_board(world.store.dialect, board_id="gone"))
     world.catalog.forget_board("gone")
-    async with working(job):
-        await world.refreshed()
-        await within(world.idle(job))
+    async with run_workers(job):
+        await world.wait_for_refreshes()
+        await within(world.finish_due_work(job))
     assert (total(world, gone), total(world, kept)) == (None, 1)
     assert world.observed.failures.empty()
     assert await due(world, job) == 0
@@ -208,7 +208,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     await job.find_due()
     await due(world, job)
     world.store.failures.append(StoreBusyError())
-    async with working(job):
+    async with run_workers(job):
         await within(world.observed.failures.get())
     assert (total(world, board), job.waiting) == (None, 0)
     assert await due(world, job) == 1
@@ -224,15 +224,15 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
     await job.find_due()
     assert await due(world, job) == 3
     world.store.hold()
-    async with working(job, workers=2):
-        await within(world.store.entered_by(2))
+    async with run_workers(job, workers=2):
+        await within(world.store.wait_for_heavy_reads(2))
         again = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert world.store.heavy_reads == 2
         world.store.release()
         refreshed = await within(again)
-        await world.refreshed(4)
+        await world.wait_for_refreshes(4)
     assert world.store.heavy_reads == 4
     assert world.book.find_curve(boards[0], 0) is refreshed.curve
 
@@ -246,9 +246,9 @@ async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_a
     job.open()
     demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
     await asyncio.sleep(0)
-    async with working(job):
+    async with run_workers(job):
         refreshed = await within(demanded)
-        await within(world.idle(job))
+        await within(world.finish_due_work(job))
     assert world.book.find_curve(board, 0) is refreshed.curve
 
 
@@ -256,9 +256,9 @@ async def test_started_jobs_refresh_by_themselves(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 5, "b": 7})
     jobs = world.start()
-    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
     world.time.advance(REFRESH_S)
-    await world.refreshed()
+    await world.wait_for_refreshes()
     assert total(world, board) == 2
     assert await jobs.stop() == []
 
@@ -267,7 +267,7 @@ async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) 
     board = await world.create("b")
     await world.post(board, {"a": 5})
     job = world.refresh_job()
-    async with working(job):
+    async with run_workers(job):
         done = await within(world.desk.refresh_now(board, 0))
     book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
     assert await book.poll() == 1

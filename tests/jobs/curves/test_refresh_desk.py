@@ -24,7 +24,7 @@ async def waiting(world: World, count: int) -> None:
 
 async def started(world: World) -> Jobs:
     jobs = world.start()
-    await world.time.asleep()
+    await world.time.wait_for_sleeper()
     return jobs
 
 
@@ -106,7 +106,7 @@ async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None
     with pytest.raises(TimeoutError):
         await world.desk.refresh_now(board, 0)
     world.store.release()
-    await world.refreshed()
+    await world.wait_for_refreshes()
     assert world.book.find_curve(board, 0) is not None
     assert await jobs.stop() == []
 

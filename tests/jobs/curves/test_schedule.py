@@ -10,7 +10,7 @@ from storage.boards.families import NewBoard, make_boards, put_family
 from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
-from tests.jobs.refreshing import due, work_off, working
+from tests.jobs.refreshing import due, run_workers, work_off
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
 from tests.storage.deployment import PREDICTOR, ranked, spec
 
@@ -26,7 +26,7 @@ async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[st
     return boards
 
 
-async def order_of(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
+async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
     """Return the boards in the order in which one worker refreshes what waits."""
     before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
     await work_off(world, job)
@@ -47,7 +47,7 @@ async def test_boards_without_a_curve_come_first_and_then_those_that_changed_mos
     await world.post(boards["new"], {"a": 1})
     await job.find_due()
     assert await due(world, job) == 4
-    assert await order_of(world, job, boards) == ["new", "small", "middle", "large"]
+    assert await refresh_in_order(world, job, boards) == ["new", "small", "middle", "large"]
 
 
 async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World) -> None:
@@ -58,7 +58,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
     for turns in range(1, 100):
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await due(world, job) == 2
-        async with working(job):
+        async with run_workers(job):
             await within(world.observed.refreshes.get())  # there is time for one refresh and no more
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
@@ -76,9 +76,9 @@ async def test_the_neediest_boards_get_the_queue_and_the_others_are_found_again(
     for changed, name in enumerate("abcd", start=1):
         await world.post(boards[name], {f"owner {number}": 1 for number in range(changed)})
     assert await due(world, job) == 2
-    assert await order_of(world, job, boards) == ["d", "c"]
+    assert await refresh_in_order(world, job, boards) == ["d", "c"]
     assert await due(world, job, 0) == 2
-    assert await order_of(world, job, boards) == ["b", "a"]
+    assert await refresh_in_order(world, job, boards) == ["b", "a"]
 
 
 async def test_curves_are_refreshed_although_the_clock_was_set_back(world: World) -> None:
@@ -98,25 +98,25 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
     await job.find_due()
     assert await due(world, job) == 2
     world.store.hold()
-    async with working(job):
+    async with run_workers(job):
         await within(world.store.entered.wait())
         world.advance(2)  # the refresh takes 2 s
         world.store.release()
-        await world.refreshed()
-        assert await world.time.asleep(6) == 6
+        await world.wait_for_refreshes()
+        assert await world.time.wait_for_sleeper(6) == 6
         assert (await within(world.desk.refresh_now(boards[2], 0))).curve.total == 0
         world.observed.refreshes.get_nowait()
-        await world.time.asleep(6)
+        await world.time.wait_for_sleeper(6)
         assert job.waiting == 1
         world.time.advance(6)
-        await world.refreshed()
+        await world.wait_for_refreshes()
 
 
 async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
     jobs = world.start()
-    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
     read = world.store.read
     failing = asyncio.Event()
 
@@ -128,9 +128,9 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
     world.advance(REFRESH_S)
     await within(failing.wait())
     world.store.read = read  # type: ignore[method-assign]
-    await world.time.asleep(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
     world.advance(LIMITS.refresh.refresh_tick_s)
-    await world.refreshed()
+    await world.wait_for_refreshes()
     assert await jobs.stop() == []
 
 

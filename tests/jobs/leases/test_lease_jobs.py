@@ -97,7 +97,7 @@ async def test_ended_leases_are_liberated_in_bounded_steps_and_their_keys_find_t
     pools.clock.now_us += 1
     assert await upkeep.liberate_job.liberate_expired() == 12
     assert (await pools.counts())["eu"] == RegionCounts(total=40, held=1, acquired=13, freed=12)
-    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 12
+    assert sum(kind == "liberated" for kind, _, _ in await pools.summarize_events()) == 12
     again = await pools.ask("k3")
     assert (again.resource, again.version, again.acquired) == (given[3].resource, given[3].version + 1, True)
     pools.clock.now_us += 1
@@ -138,7 +138,7 @@ async def test_a_region_that_runs_out_gets_free_resources_of_other_regions(upkee
     rows = await pools.rows()
     assert len(rows) == 50
     assert sum(row.region == "us" for row in rows) == counts["us"].total
-    assert sum(kind == "moved" for kind, _, _ in await pools.happened()) == moved
+    assert sum(kind == "moved" for kind, _, _ in await pools.summarize_events()) == moved
     assert sorted(row.resource for row in rows if not row.is_free and row.region == "eu") != []
 
 
@@ -185,7 +185,7 @@ async def test_ended_leases_move_without_being_liberated_first_and_running_ones_
     counts = await pools.counts()
     assert counts["eu"] == RegionCounts(total=8, held=8, acquired=38, freed=30)
     assert (counts["us"].total, counts["us"].held) == (42, 0)
-    assert sum(kind == "liberated" for kind, _, _ in await pools.happened()) == 30
+    assert sum(kind == "liberated" for kind, _, _ in await pools.summarize_events()) == 30
     again = await pools.ask("k3", region="eu")
     assert (again.resource, again.region) == (given["k3"].resource, "us"), "its key finds it again"
     assert again.version == given["k3"].version + 2, "one for the move, one for the new lease"
@@ -234,8 +234,8 @@ async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None
     pools.clock.now_us += round(LIBERATE.lease_journal_retention_s * 1e6) + 1
     await pools.ask("new")
     await upkeep.liberate_job.prune_journal()
-    assert [(kind, key) for kind, _, key in await pools.happened()][-1] == ("acquired", "new")
-    assert ("acquired", "old") not in [(kind, key) for kind, _, key in await pools.happened()]
+    assert [(kind, key) for kind, _, key in await pools.summarize_events()][-1] == ("acquired", "new")
+    assert ("acquired", "old") not in [(kind, key) for kind, _, key in await pools.summarize_events()]
 
 
 class StoppedError(Exception):

@@ -97,16 +97,16 @@ class Place:
             *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
         )
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return once the worker waits for posts."""
-        await self.time.asleep(LIMITS.ingest_poll_s)
+        await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:
         """Advance every clock."""
         self.desk.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
 
-    async def drained(self) -> DrainedRound:
+    async def wait_for_round(self) -> DrainedRound:
         """Return the next round."""
         async with asyncio.timeout(WAIT_S):
             return await self.observed.rounds.get()
@@ -129,23 +129,23 @@ async def place(world: World) -> Place:
 async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None:
     async with place.running():
         for _ in range(5):
-            await place.idle()
+            await place.wait_until_idle()
             place.advance(LIMITS.ingest_poll_s)
-        await place.idle()
+        await place.wait_until_idle()
     assert place.store.writes == 0
     assert set(place.observed.depths) == {0}
 
 
 async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_at_once(place: Place) -> None:
     async with place.running():
-        await place.idle()
+        await place.wait_until_idle()
         await place.enqueue("ada", "bob")
         place.advance(LIMITS.ingest_poll_s)
-        assert sum((await place.drained()).posts.values()) == 2
-        await place.idle()
+        assert sum((await place.wait_for_round()).posts.values()) == 2
+        await place.wait_until_idle()
         await place.enqueue("ada")
         place.wake.set()
-        assert sum((await place.drained()).posts.values()) == 1
+        assert sum((await place.wait_for_round()).posts.values()) == 1
     assert (await place.xp("ada"), await place.xp("bob")) == (2, 1)
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
 
@@ -154,53 +154,53 @@ async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Plac
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
     async with patient.running():
-        first, second = await patient.drained(), await patient.drained()
+        first, second = await patient.wait_for_round(), await patient.wait_for_round()
         assert first.more
         assert not second.more
         await patient.enqueue("ada")
         patient.wake.set()
-        assert await patient.time.asleep() == pytest.approx(0.04)
+        assert await patient.time.wait_for_sleeper() == pytest.approx(0.04)
         await patient.enqueue("bob")
         assert patient.observed.rounds.empty()
         patient.advance(0.05)
-        assert sum((await patient.drained()).posts.values()) == 2
+        assert sum((await patient.wait_for_round()).posts.values()) == 2
 
 
 async def test_a_worker_that_lets_posts_gather_still_renews_its_leases_in_time(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
     await patient.enqueue("ada")
     async with patient.running():
-        await patient.drained()
-        assert await patient.time.asleep() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
+        await patient.wait_for_round()
+        assert await patient.time.wait_for_sleeper() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
 
 
 async def test_a_worker_looks_less_often_after_a_quiet_time_and_can_still_be_woken(place: Place) -> None:
     async with place.running():
-        await place.idle()
+        await place.wait_until_idle()
         place.advance(QUIET_AFTER_S + 1)
-        await place.time.asleep(QUIET_POLLS * LIMITS.ingest_poll_s)
+        await place.time.wait_for_sleeper(QUIET_POLLS * LIMITS.ingest_poll_s)
         await place.enqueue("ada")
         place.wake.set()
-        await place.drained()
-        await place.idle()
+        await place.wait_for_round()
+        await place.wait_until_idle()
     assert await place.xp("ada") == 1
 
 
 async def test_a_worker_keeps_its_leases_while_posts_come_and_lets_them_lapse_otherwise(place: Place) -> None:
     async with place.running():
-        await place.idle()
+        await place.wait_until_idle()
         for _ in range(30):
             await place.enqueue("ada")
             place.advance(LIMITS.ingest_poll_s)
-            await place.drained()
-            await place.idle()
+            await place.wait_for_round()
+            await place.wait_until_idle()
         held, _ = await place.desk.store.read(lambda: place.desk.leases.find_held("ingest"))
         assert len(held) == SHARDS
         assert {lease.version for lease in held.values()} == {1}
         writes = place.store.writes
         for _ in range(20):
             place.advance(LIMITS.ingest_poll_s)
-            await place.idle()
+            await place.wait_until_idle()
         assert place.store.writes == writes
         held, _ = await place.desk.store.read(lambda: place.desk.leases.find_held("ingest"))
         assert not held
@@ -209,32 +209,32 @@ async def test_a_worker_keeps_its_leases_while_posts_come_and_lets_them_lapse_ot
 async def test_a_worker_that_stops_releases_its_shards_at_once(place: Place) -> None:
     await place.enqueue("ada")
     async with place.running():
-        await place.drained()
+        await place.wait_for_round()
     other = Place(place.desk, place.board, "bob")
     await other.enqueue("bob")
     async with other.running():
-        await other.drained()
+        await other.wait_for_round()
     assert await place.xp("bob") == 1
 
 
 async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Place) -> None:
     await place.enqueue("ada")
     async with place.running():
-        await place.drained()
-        await place.idle()
+        await place.wait_for_round()
+        await place.wait_until_idle()
         # the process's own monotonic clock stood still, as in a process that was stopped
         place.desk.clock.now_us += LEASE_US
         other = place.desk.worker("other")
-        await place.desk.tend(other)
+        await place.desk.update_share(other)
         await place.enqueue("ada")
         place.wake.set()
         async with asyncio.timeout(WAIT_S):
             await place.observed.fenced.get()
-        await place.idle()
+        await place.wait_until_idle()
         assert await place.xp("ada") == 1
         await place.desk.store.write(lambda: other.leases.release_share(other.share))
         place.advance(LEASE_S)
-        await place.drained()
+        await place.wait_for_round()
     assert await place.xp("ada") == 2
 
 
@@ -242,13 +242,13 @@ async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported
     await place.enqueue("ada")
     nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
     async with place.running():
-        await place.drained()
-        await place.idle()
+        await place.wait_for_round()
+        await place.wait_until_idle()
         told = place.observed.depths[:]
         await place.desk.store.write(lambda: place.desk.semaphore.resize(nobody, found=Sizing(0, 0, 0, 0)))
         await place.enqueue("ada")
         place.advance(LEASE_S)
-        await place.idle()
+        await place.wait_until_idle()
     assert told
     assert TAKEN_BACK not in told
     assert place.observed.depths[-1] == TAKEN_BACK
@@ -260,8 +260,8 @@ async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: P
     pauses = []
     async with place.running():
         for _ in range(4):
-            pauses.append(await place.time.asleep())
+            pauses.append(await place.time.wait_for_sleeper())
             place.advance(pauses[-1])
-        await place.drained()
+        await place.wait_for_round()
     assert pauses == [1, 2, 3, 3]
     assert await place.xp("ada") == 1

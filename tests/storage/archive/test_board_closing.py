@@ -40,7 +40,7 @@ GRACE_S = 600
 CLOSES_US = DAY_US[1] + GRACE_S * S
 
 
-async def a_season(deployment: Deployment, board_id: str = "b", **times: int | None) -> Board:
+async def make_season(deployment: Deployment, board_id: str = "b", **times: int | None) -> Board:
     """Create a board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
     season = replace(Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None), **times)  # type: ignore[arg-type]
     wanted = deployment.laid_out(replace(spec(XP), season=season))
@@ -49,7 +49,7 @@ async def a_season(deployment: Deployment, board_id: str = "b", **times: int | N
     )
 
 
-async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family:
+async def make_family(deployment: Deployment, *, keep: int | None = None) -> Family:
     """Create a family with boards of all time and of days."""
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
@@ -59,7 +59,7 @@ async def a_family(deployment: Deployment, *, keep: int | None = None) -> Family
     return family
 
 
-async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
+async def make_family_boards(deployment: Deployment, family: Family) -> list[Board]:
     """Return the family's boards of all time and of the day of `NOW_US`, and create missing ones."""
     wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
     made = await deployment.store.write(
@@ -69,7 +69,9 @@ async def its_boards(deployment: Deployment, family: Family) -> list[Board]:
     return [by_id[new.id] for new in wanted]
 
 
-def to_all(deployment: Deployment, family: Family, boards: list[Board], owner: str, post_id: str | None = None) -> Post:
+def post_to_boards(
+    deployment: Deployment, family: Family, boards: list[Board], owner: str, post_id: str | None = None
+) -> Post:
     """Return a post to all these boards, as the service hands it to the writer."""
     made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
     return replace(made, fingerprint=owner, family=family)
@@ -95,7 +97,7 @@ async def post(deployment: Deployment, board: Board, at_s: float | None = None, 
 
 
 async def test_a_post_counts_if_its_own_time_lies_between_opening_and_end(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     deployment.clock.now_us = NOW_US + 12 * S
     assert isinstance((await post(deployment, board, -10.000001)).error, NotOpenYetError)
     assert isinstance((await post(deployment, board, 10)).error, PeriodClosedError)
@@ -110,7 +112,7 @@ async def test_a_post_counts_if_its_own_time_lies_between_opening_and_end(deploy
 
 
 async def test_a_retry_to_a_closed_board_is_a_duplicate(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     first = await post(deployment, board, post_id="p")
     deployment.clock.now_us += 20 * S
     assert [each.id for each in await shut(deployment, board)] == ["b"]
@@ -120,7 +122,7 @@ async def test_a_retry_to_a_closed_board_is_a_duplicate(deployment: Deployment) 
 
 
 async def test_a_closed_board_rejects_only_its_own_part_of_a_post(deployment: Deployment) -> None:
-    season, board = await a_season(deployment), await deployment.create("open", XP)
+    season, board = await make_season(deployment), await deployment.create("open", XP)
     deployment.clock.now_us += 20 * S
     both = deployment.post("ada", part(season, {"xp": 1}), part(board, {"xp": 1}), post_id="p")
     [[closed, applied]] = await deployment.apply(both)
@@ -132,14 +134,14 @@ async def test_a_closed_board_rejects_only_its_own_part_of_a_post(deployment: De
 
 
 async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_are_late(deployment: Deployment) -> None:
-    family = await a_family(deployment)
-    boards = await its_boards(deployment, family)
-    [[*outcomes]] = await deployment.apply(to_all(deployment, family, boards, "ada"))
+    family = await make_family(deployment)
+    boards = await make_family_boards(deployment, family)
+    [[*outcomes]] = await deployment.apply(post_to_boards(deployment, family, boards, "ada"))
     assert [each.status for each in outcomes] == [PostStatus.APPLIED] * 2
     now_us, deployment.clock.now_us = deployment.clock.now_us, CLOSES_US
     assert [board.id for board in await shut(deployment, *boards)] == [boards[1].id]
     deployment.clock.now_us = now_us
-    late = to_all(deployment, family, boards, "bob", post_id="p")
+    late = post_to_boards(deployment, family, boards, "bob", post_id="p")
     [[applied, closed]] = await deployment.apply(late)
     assert (applied.status, closed.status) == (PostStatus.APPLIED, PostStatus.REJECTED)
     assert isinstance(closed.error, PeriodClosedError)
@@ -149,7 +151,7 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
 
 
 async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     assert await due(deployment, ClosingStage.OPEN) == []
     assert await shut(deployment, board) == [], "its time is not over"
     deployment.clock.now_us = NOW_US + 15 * S
@@ -162,7 +164,7 @@ async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deploymen
 
 
 async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
     await shut(deployment, board)
@@ -173,8 +175,8 @@ async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(
 
 
 async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: Deployment) -> None:
-    family = await a_family(deployment, keep=2)
-    [_, board] = await its_boards(deployment, family)
+    family = await make_family(deployment, keep=2)
+    [_, board] = await make_family_boards(deployment, family)
     deployment.clock.now_us = CLOSES_US
     [closed] = await shut(deployment, board)
     for days, wanted in ((1, []), (2, [board.id])):
@@ -198,7 +200,7 @@ async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: 
 
 
 async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     season = board.spec.season
     assert season is not None
 
@@ -240,7 +242,7 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
 
 
 async def test_a_board_whose_closing_failed_is_listed_again_later(deployment: Deployment) -> None:
-    board = await a_season(deployment)
+    board = await make_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
     [closed] = await shut(deployment, board)
@@ -254,13 +256,13 @@ async def test_a_board_whose_closing_failed_is_listed_again_later(deployment: De
 async def test_closing_waits_for_posts_that_found_the_board_open(
     processes: Processes, raw: asyncpg.Connection, session_name: str, of_family: bool
 ) -> None:
-    poster, closer = await processes.one(), await processes.one()
+    poster, closer = await processes.start_process(), await processes.start_process()
     if of_family:
-        family = await a_family(poster)
-        [_, board] = await its_boards(poster, family)
-        made = [to_all(poster, family, [board], owner) for owner in ("ada", "bob")]
+        family = await make_family(poster)
+        [_, board] = await make_family_boards(poster, family)
+        made = [post_to_boards(poster, family, [board], owner) for owner in ("ada", "bob")]
     else:
-        board = await a_season(poster)
+        board = await make_season(poster)
         made = [poster.post(owner, part(board, {"xp": 1})) for owner in ("ada", "bob")]
     await poster.apply(made[0])
     closer.clock.now_us = CLOSES_US

@@ -40,7 +40,7 @@ XP = ranked("xp", max_scaled=1_000)
 NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
-async def a_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
+async def make_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
     """Create a family whose boards have the deployment's table layout and, by default, take posts of long ago."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
@@ -75,7 +75,7 @@ def statuses(outcomes: list[PartOutcome]) -> list[PostStatus]:
 
 
 async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     boards = await boards_of(deployment, family, *NAMES)
     everybody, one, two = boards[0], boards[1], boards[2]
     of_ada = family_post(deployment, family, "ada", 5, everybody, one)
@@ -92,7 +92,7 @@ async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployme
 
 
 async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     one, two = await boards_of(deployment, family, "all:org=1", "all:org=2")
     post = family_post(deployment, family, "ada", 5, one, post_id="p")
     [[first], [again]] = await deployment.apply(post, post)
@@ -103,14 +103,14 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
         [[conflict]] = await deployment.apply(replace(later, fingerprint="other"))
         assert isinstance(conflict.error, PostIdConflictError)
     assert await deployment.rows(two, ["ada"]) == {}
-    other = await a_family(deployment, "other")
+    other = await make_family(deployment, "other")
     [board] = await boards_of(deployment, other, "all")
     [[elsewhere]] = await deployment.apply(family_post(deployment, other, "ada", 5, board, post_id="p"))
     assert elsewhere.status is PostStatus.APPLIED, "each family has its own post ids"
 
 
 async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembered(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     one, two = await boards_of(deployment, family, "all", "2018")
     await deployment.apply(family_post(deployment, family, "ada", 999, one))
     refused = family_post(deployment, family, "ada", 5, one, two, post_id="p")
@@ -122,7 +122,7 @@ async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembe
 
 
 async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     one, two = await boards_of(deployment, family, "all", "2018")
     await deployment.apply(family_post(deployment, family, "ada", 5, one, two))
     # queries before the writes: which boards exist, which are closed, and the rows of each table
@@ -136,7 +136,7 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
 
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     first = await boards_of(deployment, family, *NAMES)
     assert await boards_of(deployment, family, *NAMES) == first
     together = await asyncio.gather(*(boards_of(deployment, family, "2019", "2020") for _ in range(4)))
@@ -149,7 +149,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
 
 
 async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     [first] = await boards_of(deployment, family, "all")
     wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
 
@@ -168,7 +168,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 
 
 async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     boards = await boards_of(deployment, family, *NAMES)
     await deployment.apply(family_post(deployment, family, "ada", 5, *boards, post_id="p"))
     gone = await deployment.store.write(lambda: delete_family(deployment.dialect, family_id="f"))
@@ -179,7 +179,7 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
             await deployment.rows(board, ["ada"])
     with pytest.raises(UnknownFamilyError):
         await boards_of(deployment, family, "all")
-    anew = await a_family(deployment)
+    anew = await make_family(deployment)
     assert anew.key > family.key
     [board] = await boards_of(deployment, anew, "all")
     [[outcome]] = await deployment.apply(family_post(deployment, anew, "ada", 5, board, post_id="p"))
@@ -187,7 +187,7 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
 
 
 async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
-    family, kept = await a_family(deployment), await a_family(deployment, "kept")
+    family, kept = await make_family(deployment), await make_family(deployment, "kept")
     named_boards = [await boards_of(deployment, each, *NAMES) for each in (family, kept)]
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     for each, named in zip((family, kept), named_boards, strict=True):
@@ -209,7 +209,7 @@ async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]
 
 
 async def test_a_store_refuses_families_beyond_its_limit(deployment: Deployment) -> None:
-    family = await a_family(deployment)
+    family = await make_family(deployment)
     with pytest.raises(TooManyFamiliesError):
         await deployment.store.write(
             lambda: put_family(deployment.dialect, family_id="g", spec=family.spec, now_us=1, families_max=1)
@@ -231,7 +231,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     @given(st.lists(st.lists(POSTS, min_size=1, max_size=5), max_size=6))
     def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
         deployment = session.deployment
-        family = session.run(a_family(deployment, f"f{next(numbers)}"))
+        family = session.run(make_family(deployment, f"f{next(numbers)}"))
         boards = session.run(boards_of(deployment, family, *NAMES))
         plain: dict[tuple[int, str], int] = {}
         seen: dict[str, tuple[str, int]] = {}
@@ -265,8 +265,8 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
 async def test_processes_that_post_to_the_same_owners_count_every_post_once(
     processes: Processes,
 ) -> None:
-    one, two = await processes.one(), await processes.one()
-    family = await a_family(one)
+    one, two = await processes.start_process(), await processes.start_process()
+    family = await make_family(one)
 
     async def post(process: Deployment, number: int) -> None:
         boards = await boards_of(process, family, "all", f"all:org={number % 3}", "2018")

@@ -10,7 +10,7 @@ from storage.boards.families import NewBoard, make_boards, put_family
 from storage.errors import PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PostStatus
-from tests.storage.archive.test_board_closing import to_all
+from tests.storage.archive.test_board_closing import post_to_boards
 from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, ranked, spec
 
 DAY_S = 86_400
@@ -41,7 +41,7 @@ async def boards_of(deployment: Deployment, *periods: str) -> list[Board]:
 
 
 async def post(deployment: Deployment, family: Family, *boards: Board) -> list[PostStatus]:
-    [parts] = await deployment.apply(to_all(deployment, family, list(boards), "ada"))
+    [parts] = await deployment.apply(post_to_boards(deployment, family, list(boards), "ada"))
     assert all(isinstance(part.error, PeriodClosedError) for part in parts if part.status is PostStatus.REJECTED)
     return [part.status for part in parts]
 

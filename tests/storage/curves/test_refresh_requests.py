@@ -21,7 +21,7 @@ DONE = RefreshAnswer("refreshed", "", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
 
 
-async def a_board(deployment: Deployment, board_id: str = "b") -> Board:
+async def make_board(deployment: Deployment, board_id: str = "b") -> Board:
     wanted = deployment.laid_out(spec(ranked("xp0"), ranked("xp1")))
     return await deployment.store.write(
         lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX)
@@ -49,7 +49,7 @@ async def state(deployment: Deployment, board: Board) -> RefreshRequestState | N
 
 
 async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
-    board, other = await a_board(deployment), await a_board(deployment, "other")
+    board, other = await make_board(deployment), await make_board(deployment, "other")
     numbers = [await demand(deployment, *which) for which in ((other, 1), (board, 0), (board, 1))]
     assert numbers == sorted(numbers)
     found = await listed(deployment)
@@ -64,7 +64,7 @@ async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_firs
 
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
-    board = await a_board(deployment)
+    board = await make_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
     await take(deployment, first)
@@ -80,7 +80,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
 
 
 async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
-    board = await a_board(deployment)
+    board = await make_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
     await demand(deployment, board)
@@ -90,7 +90,7 @@ async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(
 
 
 async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
-    board = await a_board(deployment)
+    board = await make_board(deployment)
     await demand(deployment, board)
     [first] = await listed(deployment)
     await take(deployment, first)
@@ -104,7 +104,7 @@ async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(d
 
 
 async def test_refresh_requests_are_deleted_with_their_board(deployment: Deployment) -> None:
-    board = await a_board(deployment)
+    board = await make_board(deployment)
     await demand(deployment, board)
     assert await state(deployment, board) == RefreshRequestState(0, 0, NOTHING)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))

@@ -27,7 +27,7 @@ def curve(total: int) -> Curve:
     return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 
-class Shelf:
+class CurveReader:
     """A process that polls for curves."""
 
     def __init__(self, deployment: Deployment, *, poll_rows_max: int = 100) -> None:
@@ -44,46 +44,52 @@ async def stored(deployment: Deployment, board: Board, column_index: int, total:
 
 async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"), ranked("kills"))
-    shelf = Shelf(deployment)
-    assert await shelf.book.poll() == 0
-    assert shelf.book.find_curve(board, 0) is None
+    reader = CurveReader(deployment)
+    assert await reader.book.poll() == 0
+    assert reader.book.find_curve(board, 0) is None
     await stored(deployment, board, 0, 10)
-    assert shelf.book.find_curve(board, 0) is None, "no curve serves before the next poll"
-    assert await shelf.book.poll() == 1
-    assert shelf.book.find_curve(board, 0) == curve(10)
-    assert shelf.book.find_curve(board, 1) is None
-    assert await shelf.book.poll() == 0
+    assert reader.book.find_curve(board, 0) is None, "no curve serves before the next poll"
+    assert await reader.book.poll() == 1
+    assert reader.book.find_curve(board, 0) == curve(10)
+    assert reader.book.find_curve(board, 1) is None
+    assert await reader.book.poll() == 0
 
 
 async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    shelf = Shelf(deployment)
+    reader = CurveReader(deployment)
     versions = [await stored(deployment, board, 0, total) for total in (10, 11, 12)]
     assert versions == sorted(set(versions))
-    assert await shelf.book.poll() == 1, "only the last curve is kept"
-    assert shelf.book.find_curve(board, 0) == curve(12)
-    shelf.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10)))
-    assert shelf.book.find_curve(board, 0) == curve(12)
-    shelf.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13)))
-    assert shelf.book.find_curve(board, 0) == curve(13)
+    assert await reader.book.poll() == 1, "only the last curve is kept"
+    assert reader.book.find_curve(board, 0) == curve(12)
+    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[0], curve(10)))
+    assert reader.book.find_curve(board, 0) == curve(12)
+    reader.book.serve_curve(ServedCurve(board.key, 0, board.epoch, versions[2] + 1, curve(13)))
+    assert reader.book.find_curve(board, 0) == curve(13)
 
 
 async def test_a_poll_reads_all_curves_in_bounded_reads(deployment: Deployment) -> None:
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
-    shelf = Shelf(deployment, poll_rows_max=2)
+    reader = CurveReader(deployment, poll_rows_max=2)
     for index in range(5):
         await stored(deployment, board, index, 10 + index)
-    assert await shelf.book.poll() == 5
-    assert [found.total for index in range(5) if (found := shelf.book.find_curve(board, index))] == [10, 11, 12, 13, 14]
+    assert await reader.book.poll() == 5
+    assert [found.total for index in range(5) if (found := reader.book.find_curve(board, index))] == [
+        10,
+        11,
+        12,
+        13,
+        14,
+    ]
     await stored(deployment, board, 3, 20)
-    assert await shelf.book.poll() == 1
+    assert await reader.book.poll() == 1
 
 
 async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"), ranked("kills"))
-    shelf = Shelf(deployment)
+    reader = CurveReader(deployment)
     await stored(deployment, board, 0, 10)
-    await shelf.book.poll()
+    await reader.book.poll()
     await stored(deployment, board, 0, 11)
     spoiled = update(CURVES).set(document=param("document")).where(col("column_index").eq(0))
 
@@ -92,53 +98,53 @@ async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(
 
     await deployment.store.write(spoil)
     await stored(deployment, board, 1, 12)
-    assert await shelf.book.poll() == 1
-    assert shelf.corrupt == 1
-    assert shelf.book.find_curve(board, 0) == curve(10)
-    assert shelf.book.find_curve(board, 1) == curve(12)
-    assert await shelf.book.poll() == 0
-    assert shelf.corrupt == 1
+    assert await reader.book.poll() == 1
+    assert reader.corrupt == 1
+    assert reader.book.find_curve(board, 0) == curve(10)
+    assert reader.book.find_curve(board, 1) == curve(12)
+    assert await reader.book.poll() == 0
+    assert reader.corrupt == 1
 
 
 async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    shelf = Shelf(deployment)
+    reader = CurveReader(deployment)
     await stored(deployment, board, 0, 10)
-    await shelf.book.poll()
+    await reader.book.poll()
     emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    assert shelf.book.find_curve(emptied, 0) is None
+    assert reader.book.find_curve(emptied, 0) is None
     with pytest.raises(UnknownBoardError, match="emptied"):
         await stored(deployment, board, 0, 11)
-    assert await shelf.book.poll() == 0
-    assert await Shelf(deployment).book.poll() == 0, "no curve of the earlier epoch is left"
+    assert await reader.book.poll() == 0
+    assert await CurveReader(deployment).book.poll() == 0, "no curve of the earlier epoch is left"
     await stored(deployment, emptied, 0, 12)
-    await shelf.book.poll()
-    assert shelf.book.find_curve(emptied, 0) == curve(12)
+    await reader.book.poll()
+    assert reader.book.find_curve(emptied, 0) == curve(12)
 
 
 async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> None:
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
-    shelf = Shelf(deployment)
+    reader = CurveReader(deployment)
     for each in (board, other):
         await stored(deployment, each, 0, 10)
-    await shelf.book.poll()
+    await reader.book.poll()
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
     with pytest.raises(UnknownBoardError):
         await stored(deployment, board, 0, 11)
-    shelf.book.forget_board(board.key)
-    assert [served.board_key for served in shelf.book.list_served()] == [other.key]
+    reader.book.forget_board(board.key)
+    assert [served.board_key for served in reader.book.list_served()] == [other.key]
     again = await deployment.create("b", ranked("xp"))
-    assert await Shelf(deployment).book.poll() == 1
-    assert shelf.book.find_curve(again, 0) is None
+    assert await CurveReader(deployment).book.poll() == 1
+    assert reader.book.find_curve(again, 0) is None
 
 
 async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    shelf = Shelf(deployment)
+    reader = CurveReader(deployment)
     empty = Curve((), total=0, as_of_us=5)
     await deployment.store.write(lambda: store_curve(deployment.dialect, board, 0, empty))
-    await shelf.book.poll()
-    assert shelf.book.find_curve(board, 0) == empty
+    await reader.book.poll()
+    assert reader.book.find_curve(board, 0) == empty
 
 
 class SlowReads(MeddlingStore):
@@ -173,7 +179,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten
 
 async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgotten(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    book = Shelf(deployment).book
+    book = CurveReader(deployment).book
     with book.remember_forgotten():
         version = await stored(deployment, board, 0, 10)
         book.forget_board(board.key)

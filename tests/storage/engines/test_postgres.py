@@ -44,7 +44,7 @@ async def rows_in(deployment: Deployment, board: Board) -> int:
 
 
 async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Processes) -> None:
-    store = (await processes.one()).store
+    store = (await processes.start_process()).store
     every = "".join(map(chr, [*range(1, 0x180), 0x2028, 0xFEFF, 0xFFFF, 0x1F600]))
     texts = ["", " ", "null", "NULL", "{}", '{"a"}', ",", '"', "\\", "\\n", '\\"', "\t\n", every, *every]
     given = [*((text, index) for index, text in enumerate(texts)), (None, None), ("", 2**63 - 1), ("x", -(2**63))]
@@ -58,7 +58,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
     deadlocks_before = await raw.fetchval(DEADLOCKS)  # a server that was given to the tests may have had some
-    deployments = [await processes.one() for _ in range(4)]
+    deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
     limits = replace(LIMITS, write_attempts_max=50)
@@ -92,7 +92,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
 
 
 async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(processes: Processes) -> None:
-    poster, operator = await processes.one(), await processes.one()
+    poster, operator = await processes.start_process(), await processes.start_process()
     board = await poster.create("b", XP)
     writer = poster.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
     writer.start()
@@ -117,7 +117,7 @@ async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(pro
 async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(
     processes: Processes,
 ) -> None:
-    poster, operator = await processes.one(), await processes.one()
+    poster, operator = await processes.start_process(), await processes.start_process()
     gone, kept = await poster.create("gone", XP), await poster.create("kept", XP)
     writer = poster.writer(Observed())
     writer.start()
@@ -138,7 +138,7 @@ async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(
 
 
 async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: Processes) -> None:
-    both = [await processes.one(), await processes.one()]
+    both = [await processes.start_process(), await processes.start_process()]
     board = await both[0].create("b", XP)
     writers = [each.writer(Observed()) for each in both]
     for writer in writers:
@@ -157,7 +157,7 @@ async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: 
 
 
 async def test_processes_that_create_equal_boards_and_columns_at_once_create_them_once(processes: Processes) -> None:
-    deployments = [await processes.one() for _ in range(4)]
+    deployments = [await processes.start_process() for _ in range(4)]
     made = await asyncio.gather(*(each.create("b", XP) for each in deployments))
     assert len({board.key for board in made}) == 1
     first, second = spec(XP, ranked("laps")), spec(XP, ranked("goals"))
@@ -185,7 +185,7 @@ async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> N
 
 
 async def test_a_lost_race_that_a_program_raises_reaches_its_caller(processes: Processes) -> None:
-    deployment = await processes.one()
+    deployment = await processes.start_process()
     runs: list[int] = []
 
     def program() -> Program[None]:
@@ -201,7 +201,7 @@ async def test_a_lost_race_that_a_program_raises_reaches_its_caller(processes: P
 
 
 async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(processes: Processes) -> None:
-    store = (await processes.one()).store
+    store = (await processes.start_process()).store
     await store.write_query(
         insert(META).rows(param("rows"), name=TEXT, content=TEXT).build(POSTGRES, rows=[("a", "0")])
     )
@@ -223,7 +223,7 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
 async def test_a_blocked_connection_pool_holds_up_only_its_own_boards(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deployment = await processes.one(pools="arena=arena-*:2", reader_connections=1)
+    deployment = await processes.start_process(pools="arena=arena-*:2", reader_connections=1)
     store = deployment.store
     assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store
     stuck, free = await deployment.create("arena-1", XP), await deployment.create("b", XP)
@@ -261,7 +261,7 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
 
 
 async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes: Processes) -> None:
-    deployment = await processes.one()
+    deployment = await processes.start_process()
     board = await deployment.create("b", XP)
     for number in range(6):
         deployment.clock.now_us += 1

@@ -98,7 +98,7 @@ class Meeting:
 @pytest.fixture
 async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> Meeting:
     """Provide two processes and a board before they meet."""
-    operator, poster = await processes.one(), await processes.one()
+    operator, poster = await processes.start_process(), await processes.start_process()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))
     return Meeting(operator, poster, board, raw, session_name)

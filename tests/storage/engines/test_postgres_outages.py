@@ -35,7 +35,7 @@ END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE app
 
 
 async def test_the_wait_for_a_locked_row_is_bounded(processes: Processes, raw: asyncpg.Connection) -> None:
-    deployment = await processes.one(lock_timeout_s=0.05)
+    deployment = await processes.start_process(lock_timeout_s=0.05)
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     async with raw.transaction():
@@ -50,10 +50,10 @@ async def test_the_wait_for_a_locked_row_is_bounded(processes: Processes, raw: a
 async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_unknown(
     processes: Processes, place: str, with_id: bool
 ) -> None:
-    witness = await processes.one()
+    witness = await processes.start_process()
     board = await witness.create("b", XP)
     async with LossyWay(place) as way:
-        deployment = await processes.one(way.url)
+        deployment = await processes.start_process(way.url)
         writer = deployment.writer(Observed())
         writer.start()
         way.lose = 1
@@ -73,9 +73,9 @@ async def test_a_commit_without_an_answer_is_settled_by_post_ids_or_reported_as_
 async def test_a_single_statement_without_an_answer_is_reported_as_unknown_and_not_repeated(
     processes: Processes, place: str
 ) -> None:
-    witness = await processes.one()
+    witness = await processes.start_process()
     async with LossyWay(place) as way:
-        store = (await processes.one(way.url)).store
+        store = (await processes.start_process(way.url)).store
         way.lose, way.marker = 1, b"lost on the way"
         note = insert(META).values(name=param("name"), content="x").compile(store.dialect)
         with pytest.raises(OutcomeUnknownError):
@@ -89,7 +89,7 @@ async def test_a_single_statement_without_an_answer_is_reported_as_unknown_and_n
 async def test_terminating_sessions_under_load_costs_nothing_but_time(
     processes: Processes, raw: asyncpg.Connection, session_name: str, bystander: asyncpg.Connection
 ) -> None:
-    deployment = await processes.one(store_attempts_max=20)
+    deployment = await processes.start_process(store_attempts_max=20)
     board = await deployment.create("b", XP)
     writer = deployment.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
     writer.start()
@@ -195,7 +195,7 @@ async def test_a_refused_database_is_no_outage(postgres_server: PostgresServer) 
 
 
 async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -> None:
-    deployment = await processes.one(
+    deployment = await processes.start_process(
         reader_connections=1, connection_wait_s_max=0.05, reads_waiting_max=2, statement_timeout_s=5
     )
     board = await deployment.create("b", XP)
@@ -222,7 +222,7 @@ async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -
 
 
 async def test_a_cancelled_read_leaves_its_connection_usable(processes: Processes) -> None:
-    deployment = await processes.one(reader_connections=1)
+    deployment = await processes.start_process(reader_connections=1)
     board = await deployment.create("b", XP)
     for turns in range(12):
         reading = asyncio.create_task(deployment.stats(board, "ada"))

@@ -37,7 +37,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_group_reads_and_writes_by_key_whatever_the_statistics_say(
     processes: Processes, raw: asyncpg.Connection, plans: list[str]
 ) -> None:
-    deployment = await Deployment.on((await processes.one()).store, TableSharing.SHARED)
+    deployment = await Deployment.on((await processes.start_process()).store, TableSharing.SHARED)
     board = await deployment.create("b", ranked("xp"))
     posts = [deployment.post(owner, part(board, {"xp": 1}), post_id=f"first/{owner}") for owner in OWNERS]
     await deployment.apply(*posts)

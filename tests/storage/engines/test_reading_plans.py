@@ -122,7 +122,7 @@ async def test_postgresql_reads_few_rows_around_a_place(
     best: Best,
     ties: Ties,
 ) -> None:
-    deployment = await Deployment.on((await processes.one()).store, table)
+    deployment = await Deployment.on((await processes.start_process()).store, table)
     board = await fill_board(deployment, best, ties)
     for _ in ("without statistics", "with them"):
         rows_read.clear()
@@ -142,7 +142,7 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
     best: Best,
     ties: Ties,
 ) -> None:
-    deployment = await Deployment.on((await processes.one()).store, table)
+    deployment = await Deployment.on((await processes.start_process()).store, table)
     store, board = deployment.store, await fill_board(deployment, best, ties)
     await raw.execute(f"ANALYZE {layout_of(board).table}")
     entries = deployment.entries(board)

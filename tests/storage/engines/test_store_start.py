@@ -49,7 +49,7 @@ async def since_the_mark(store: Store) -> tuple[LogMark, list[str]]:
     return await store.read(program)
 
 
-async def moved_here(raw: asyncpg.Connection) -> None:
+async def move_store_here(raw: asyncpg.Connection) -> None:
     """Make the store look like one that a server with more transactions has written."""
     for table, column in (("changes", "position"), ("lease_journal", "position"), ("live_mark", "position")):
         await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
@@ -66,7 +66,7 @@ async def test_a_store_restored_from_a_server_with_higher_numbers_continues_them
     await mark(store)
     await before.apply_one(before.post("bob", part(board, {"xp": 2})))
     await store.close()
-    await moved_here(raw)
+    await move_store_here(raw)
 
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(3)]
     assert await journal_of(stores[0]) == [], "its rows have numbers of the future"
@@ -116,6 +116,6 @@ async def test_a_store_that_moved_twice_continues_its_numbers(place: str, raw: a
         assert [row.owner for row in rows][-1] == owner
         numbers.append(rows[-1].number)
         await store.close()
-        await moved_here(raw)
+        await move_store_here(raw)
     assert numbers == sorted(numbers)
     assert numbers[1] - numbers[0] >= AHEAD << 20

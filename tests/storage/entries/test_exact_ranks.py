@@ -51,7 +51,7 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
     await deployment.apply(*(random_post(deployment, board, rng) for _ in range(posts)))
 
 
-def compared(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
+def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
     """Compare the short count of one snapshot with the full one."""
     found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
     assert found is not None
@@ -70,11 +70,11 @@ async def check_all(deployment: Deployment, board: Board, index: int, fitted: Co
         for number, entry in enumerate(rows, start=1):
             cell = entry.cells[index]
             assert isinstance(cell, str)
-            yield from compared(ranking, fitted, cell, entry.owner)
+            yield from compare_counts(ranking, fitted, cell, entry.owner)
             at = yield from ranking.find_row(fitted, number)
             assert at == (cell, entry.owner)
         for value in (-300, -1, 0, 1, 299, 300):
-            yield from compared(ranking, fitted, ranking.padding.pad_arrival(value), "o5")
+            yield from compare_counts(ranking, fitted, ranking.padding.pad_arrival(value), "o5")
         found = yield from ranking.count_from_anchor(fitted, ranking.padding.pad(0))
         assert found is not None
         assert found.totals == totals[board.key]
@@ -204,7 +204,7 @@ async def compare_while_writing(
                 fitted = await fit(reader, board, 1)
             cell, owner = ranking.padding.pad(rng.randint(-40, 40), rng.randint(1, 10**12)), rng.choice(OWNERS)
             using = fitted
-            await reader.store.read(lambda: compared(ranking, using, cell, owner))  # noqa: B023 - run at once
+            await reader.store.read(lambda: compare_counts(ranking, using, cell, owner))  # noqa: B023 - run at once
     finally:
         done.set()
         await asyncio.gather(*writing)

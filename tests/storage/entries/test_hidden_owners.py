@@ -77,7 +77,10 @@ async def _flip(deployment: Deployment, *, hide: bool) -> None:
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
     """While other processes post to the owner, it is hidden and shown again and again. Its sum is that of the posts."""
-    first, second = await processes.one(writer_connections=2), await processes.one(writer_connections=2)
+    first, second = (
+        await processes.start_process(writer_connections=2),
+        await processes.start_process(writer_connections=2),
+    )
     board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
     store, statements, entries = first.store, hidden_statements(first.dialect), first.entries(board)
     done = asyncio.Event()

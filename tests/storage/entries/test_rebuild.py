@@ -39,7 +39,7 @@ COLUMNS = (
 OWNERS = 25
 
 
-async def everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
+async def read_everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
     # a rebuild may have moved its rows
     board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
@@ -138,14 +138,14 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
     await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
     await post_at_random(deployment, board, rng, 5)
-    before = await everything(deployment, board)
-    untouched = await everything(deployment, other)
+    before = await read_everything(deployment, board)
+    untouched = await read_everything(deployment, other)
     assert any(row[0] == "o2" for row in before[1])
     await damage(deployment, board)
-    assert await everything(deployment, board) != before
+    assert await read_everything(deployment, board) != before
     done = await rebuilt(deployment, board)
-    assert await everything(deployment, board) == before
-    assert await everything(deployment, other) == untouched
+    assert await read_everything(deployment, board) == before
+    assert await read_everything(deployment, other) == untouched
     assert (done.entries, done.hidden_entries) == (len(before[0]), len(before[1]))
     assert done.rows > done.entries
 
@@ -161,9 +161,9 @@ async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied
     await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
     board = await deployment.store.write(reset)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    before = await everything(deployment, board)
+    before = await read_everything(deployment, board)
     await rebuilt(deployment, board)
-    assert await everything(deployment, board) == before
+    assert await read_everything(deployment, board) == before
     assert [row[0] for row in before[0]] == ["ada"]
 
 
@@ -184,10 +184,10 @@ async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployme
         deployment.clock.now_us += 10
     later_us = deployment.clock.now_us
     await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
-    before = await everything(deployment, board)
+    before = await read_everything(deployment, board)
     with pytest.raises(JournalIncompleteError, match="begins after"):
         await rebuilt(deployment, board)
-    assert await everything(deployment, board) == before
+    assert await read_everything(deployment, board) == before
 
 
 async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
@@ -201,24 +201,24 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
     deployment.clock.now_us += 10**10
     young = await deployment.create("young", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))
-    before = await everything(deployment, young)
+    before = await read_everything(deployment, young)
     assert (await rebuilt(deployment, young)).entries == 1
-    assert await everything(deployment, young) == before
+    assert await read_everything(deployment, young) == before
 
 
 async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
     """The journal ends at the oldest running transaction. A rebuild reads a board that it holds beyond that end."""
-    deployment = await processes.one()
+    deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     slow = raw.transaction()
     await slow.start()
     await log_change(raw, other.key, "slow", "", "")
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    before = await everything(deployment, board)
+    before = await read_everything(deployment, board)
     assert (await rebuilt(deployment, board)).entries == 1
-    assert await everything(deployment, board) == before
+    assert await read_everything(deployment, board) == before
     await slow.commit()
 
 
@@ -235,19 +235,19 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
     rng = random.Random(1)
     for each in (board, other, board):
         await post_at_random(deployment, each, rng, 10)
-    before, untouched = await everything(deployment, board), await everything(deployment, other)
+    before, untouched = await read_everything(deployment, board), await read_everything(deployment, other)
     await damage(deployment, board)
-    assert await everything(deployment, board) != before
+    assert await read_everything(deployment, board) != before
     await rebuilt(deployment, board)
-    assert await everything(deployment, board) == before
-    assert await everything(deployment, other) == untouched
+    assert await read_everything(deployment, board) == before
+    assert await read_everything(deployment, other) == untouched
     # a post with the old copy of the board still reaches it
     await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
-    assert [row[0] for row in (await everything(deployment, board))[0] if row[0] == "new"] == ["new"]
+    assert [row[0] for row in (await read_everything(deployment, board))[0] if row[0] == "new"] == ["new"]
 
 
 async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: Processes, table: TableSharing) -> None:
-    first, second = await processes.one(), await processes.one(writer_connections=2)
+    first, second = await processes.start_process(), await processes.start_process(writer_connections=2)
     first.table = table
     board, _ = await boards_of_a_family(first)
     done = asyncio.Event()
@@ -267,8 +267,8 @@ async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: 
         await rebuilt(first, board)
     done.set()
     posts = sum(await asyncio.gather(*posting))
-    rows, _, totals = await everything(first, board)
+    rows, _, totals = await read_everything(first, board)
     assert sum(int(row[2]) for row in rows) == posts
     assert totals[ALL_ENTRIES] == len(rows)
     await rebuilt(first, board)
-    assert (await everything(first, board))[0] == rows
+    assert (await read_everything(first, board))[0] == rows

@@ -120,7 +120,7 @@ class Told:
         self.groups.append(requests)
 
 
-class Counterpart:
+class GatedDesk:
     """A desk on a gated store, with a pool of three resources."""
 
     def __init__(self, pools: Pools, limits: LeaseBatcherLimits = LIMITS) -> None:
@@ -133,7 +133,7 @@ class Counterpart:
         """Send a request, and return its task."""
         return asyncio.create_task(self.desk.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
 
-    async def held(self) -> None:
+    async def hold_transaction(self) -> None:
         """Return when a transaction waits at the gate."""
         self.store.gate.clear()
         self.blocking = self.ask("blocking")
@@ -141,87 +141,85 @@ class Counterpart:
 
 
 @pytest.fixture
-async def counterpart(open_store: OpenStore) -> AsyncIterator[Counterpart]:
+async def gated(open_store: OpenStore) -> AsyncIterator[GatedDesk]:
     """Provide a desk, and close it at the end."""
     pools = Pools(await Deployment.on(await open_store()))
     await pools.create()
     await pools.add("a", "b", "c")
-    made = Counterpart(pools)
+    made = GatedDesk(pools)
     yield made
     made.store.gate.set()
     await made.desk.close()
 
 
-async def test_requests_that_arrive_during_a_transaction_share_the_next(counterpart: Counterpart) -> None:
-    await counterpart.held()
-    tasks = [counterpart.ask(f"k{number}") for number in range(4)]
-    await counterpart.told.waits_for(4)
-    counterpart.store.gate.set()
-    outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
+async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: GatedDesk) -> None:
+    await gated.hold_transaction()
+    tasks = [gated.ask(f"k{number}") for number in range(4)]
+    await gated.told.waits_for(4)
+    gated.store.gate.set()
+    outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == 2
-    assert counterpart.told.groups[0] == 1
-    assert sum(counterpart.told.groups) == 5
-    assert counterpart.told.outcomes == {"acquired": 3, "no_resource": 2}
+    assert gated.told.groups[0] == 1
+    assert sum(gated.told.groups) == 5
+    assert gated.told.outcomes == {"acquired": 3, "no_resource": 2}
 
 
-async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(counterpart: Counterpart) -> None:
-    await counterpart.held()
-    tasks = [counterpart.ask(f"k{number}") for number in range(CROWD - 1)]
-    await counterpart.told.waits_for(CROWD - 1)
-    assert counterpart.store.begun.empty()
-    tasks.append(counterpart.ask("one more"))
-    await counterpart.store.begun.get()
-    counterpart.store.gate.set()
-    outcomes = await asyncio.gather(counterpart.blocking, *tasks, return_exceptions=True)
+async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(gated: GatedDesk) -> None:
+    await gated.hold_transaction()
+    tasks = [gated.ask(f"k{number}") for number in range(CROWD - 1)]
+    await gated.told.waits_for(CROWD - 1)
+    assert gated.store.begun.empty()
+    tasks.append(gated.ask("one more"))
+    await gated.store.begun.get()
+    gated.store.gate.set()
+    outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == CROWD - 2
-    assert counterpart.told.groups[0] in (1, LIMITS.lease_group_max)
-    assert sum(counterpart.told.groups) == CROWD + 1
+    assert gated.told.groups[0] in (1, LIMITS.lease_group_max)
+    assert sum(gated.told.groups) == CROWD + 1
 
 
-async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(counterpart: Counterpart) -> None:
-    given = await asyncio.gather(*(counterpart.ask("k") for _ in range(20)))
+async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(gated: GatedDesk) -> None:
+    given = await asyncio.gather(*(gated.ask("k") for _ in range(20)))
     assert len({one.resource for one in given}) == 1
     assert sum(one.acquired for one in given) == 1
-    assert (await counterpart.pools.counts())["eu"].held == 1
+    assert (await gated.pools.counts())["eu"].held == 1
 
 
-async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(counterpart: Counterpart) -> None:
-    await asyncio.gather(*(counterpart.ask(f"k{number}") for number in range(2)))
-    assert counterpart.store.written
-    assert not [sql for sql in counterpart.store.written if "lease_pools" in sql]
-    await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k0"))
-    assert [sql for sql in counterpart.store.written if "lease_pools" in sql], "no read had looked for that key"
+async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(gated: GatedDesk) -> None:
+    await asyncio.gather(*(gated.ask(f"k{number}") for number in range(2)))
+    assert gated.store.written
+    assert not [sql for sql in gated.store.written if "lease_pools" in sql]
+    await gated.desk.release_lease(Release(CLIENT, "numbers", "k0"))
+    assert [sql for sql in gated.store.written if "lease_pools" in sql], "no read had looked for that key"
 
 
-async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(counterpart: Counterpart) -> None:
-    counterpart.store.gate.clear()
-    first = counterpart.ask("k")
-    await counterpart.store.begun.get()
-    await counterpart.store.answered.get()
-    counterpart.store.answers.clear()
-    second = counterpart.ask("k")
+async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(gated: GatedDesk) -> None:
+    gated.store.gate.clear()
+    first = gated.ask("k")
+    await gated.store.begun.get()
+    await gated.store.answered.get()
+    gated.store.answers.clear()
+    second = gated.ask("k")
     # the second request has read that the key has nothing, and its answer is held
-    await counterpart.store.answered.get()
-    counterpart.store.gate.set()
+    await gated.store.answered.get()
+    gated.store.gate.set()
     acquired = await first
-    counterpart.store.answers.set()
+    gated.store.answers.set()
     found = await second
     assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
 
 
-async def test_a_finding_that_is_too_old_is_read_again(
-    counterpart: Counterpart, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_finding_that_is_too_old_is_read_again(gated: GatedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease starts at the time of its read, so it would end as much earlier as its request has waited."""
     monkeypatch.setattr(lease_desk, "FRESH_S", 0.0)
-    await counterpart.ask("k")
-    assert [sql for sql in counterpart.store.written if "lease_pools" in sql]
+    await gated.ask("k")
+    assert [sql for sql in gated.store.written if "lease_pools" in sql]
 
 
 async def test_the_desk_remembers_few_transactions_and_reads_again_what_it_forgot(
-    counterpart: Counterpart,
+    gated: GatedDesk,
 ) -> None:
-    small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small = GatedDesk(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
@@ -236,11 +234,11 @@ async def test_the_desk_remembers_few_transactions_and_reads_again_what_it_forgo
 
 
 async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes: Processes) -> None:
-    deployments = [await processes.one() for _ in range(2)]
+    deployments = [await processes.start_process() for _ in range(2)]
     pools = [Pools(deployment) for deployment in deployments]
     await pools[0].create()
     await pools[0].add("a", "b", "c")
-    desks = [Counterpart(each) for each in pools]
+    desks = [GatedDesk(each) for each in pools]
     for each in desks:
         each.store.gate.clear()
     asked = [each.ask("k") for each in desks]
@@ -257,143 +255,141 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
 
 
 @pytest.fixture
-async def straight(processes: Processes) -> AsyncIterator[Counterpart]:
+async def direct(processes: Processes) -> AsyncIterator[GatedDesk]:
     """Provide a desk that grants by a single statement where it can: on PostgreSQL, by the store's own clock."""
-    made = await straight_on(processes)
+    made = await open_direct_desk(processes)
     await made.pools.create(partitions=1)
     yield made
     made.store.gate.set()
     await made.desk.close()
 
 
-async def straight_on(processes: Processes) -> Counterpart:
-    pools = Pools(await processes.one())
+async def open_direct_desk(processes: Processes) -> GatedDesk:
+    pools = Pools(await processes.start_process())
     pools.groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
-    return Counterpart(pools)
+    return GatedDesk(pools)
 
 
-def long_ask(counterpart: Counterpart, key: str) -> asyncio.Task[Any]:
+def ask_for_an_hour(gated: GatedDesk, key: str) -> asyncio.Task[Any]:
     """Send a request for an hour, and return its task."""
     return asyncio.create_task(
-        counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
+        gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
     )
 
 
 async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
-    straight: Counterpart,
+    direct: GatedDesk,
 ) -> None:
-    pools, names = straight.pools, [f"n{number:03}" for number in range(200)]
+    pools, names = direct.pools, [f"n{number:03}" for number in range(200)]
     await pools.add(*names)
-    first = await long_ask(straight, "first")
+    first = await ask_for_an_hour(direct, "first")
     assert (first.resource, first.version, first.acquired) == ("n000", 1, True)
-    assert straight.store.alone == 0, "no read had looked ahead"
-    given = [await long_ask(straight, f"k{number}") for number in range(150)]
-    assert straight.store.alone == 150, "each statement also looked for the next resources"
+    assert direct.store.alone == 0, "no read had looked ahead"
+    given = [await ask_for_an_hour(direct, f"k{number}") for number in range(150)]
+    assert direct.store.alone == 150, "each statement also looked for the next resources"
     assert [one.resource for one in given] == names[1:151]
     assert (await pools.counts())["eu"] == RegionCounts(total=200, held=151, acquired=151)
-    happened = [each[1:] for each in await pools.happened() if each[0] == "acquired"]
+    happened = [each[1:] for each in await pools.summarize_events() if each[0] == "acquired"]
     assert happened == [(one.resource, one.key) for one in (first, *given)]
     rows = {row.resource: row for row in await pools.rows()}
     assert all(rows[one.resource].holder == one.key and rows[one.resource].version == 1 for one in given)
-    again = await long_ask(straight, "k7")
+    again = await ask_for_an_hour(direct, "k7")
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
 async def test_the_desk_looks_again_if_another_process_took_a_resource_first(
-    straight: Counterpart, processes: Processes
+    direct: GatedDesk, processes: Processes
 ) -> None:
-    await straight.pools.add("a", "b", "c", "d")
-    other = await straight_on(processes)
-    assert (await long_ask(straight, "x")).resource == "a"
-    assert (await long_ask(other, "y")).resource == "b"
-    assert (await long_ask(straight, "z")).resource == "c"
-    assert straight.store.alone == 0, "the statement failed"
-    assert (await straight.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
-    assert [key for kind, _, key in await straight.pools.happened() if kind == "acquired"] == ["x", "y", "z"]
+    await direct.pools.add("a", "b", "c", "d")
+    other = await open_direct_desk(processes)
+    assert (await ask_for_an_hour(direct, "x")).resource == "a"
+    assert (await ask_for_an_hour(other, "y")).resource == "b"
+    assert (await ask_for_an_hour(direct, "z")).resource == "c"
+    assert direct.store.alone == 0, "the statement failed"
+    assert (await direct.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
+    assert [key for kind, _, key in await direct.pools.summarize_events() if kind == "acquired"] == ["x", "y", "z"]
     await other.desk.close()
 
 
 async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
-    straight: Counterpart, processes: Processes
+    direct: GatedDesk, processes: Processes
 ) -> None:
-    await straight.pools.add("a", "b", "c", "d")
-    other = await straight_on(processes)
-    await long_ask(straight, "x")
-    straight.store.gate.clear()
-    late = long_ask(straight, "k")
+    await direct.pools.add("a", "b", "c", "d")
+    other = await open_direct_desk(processes)
+    await ask_for_an_hour(direct, "x")
+    direct.store.gate.clear()
+    late = ask_for_an_hour(direct, "k")
     for _ in range(2):  # one is of `x`, one is of `k`, whose answer was that it has nothing
-        await straight.store.begun.get()
-    prompt = await long_ask(other, "k")
-    straight.store.gate.set()
+        await direct.store.begun.get()
+    prompt = await ask_for_an_hour(other, "k")
+    direct.store.gate.set()
     found = await late
     assert (found.resource, found.version, found.acquired) == (prompt.resource, prompt.version, False)
-    assert (await straight.pools.counts())["eu"].held == 2
+    assert (await direct.pools.counts())["eu"].held == 2
     await other.desk.close()
 
 
-async def test_the_desk_finds_a_lease_whose_write_got_no_answer(straight: Counterpart) -> None:
-    await straight.pools.add("a", "b", "c")
-    await long_ask(straight, "x")
-    straight.store.failures = [OutcomeUnknownError()]
-    found = await long_ask(straight, "k")
+async def test_the_desk_finds_a_lease_whose_write_got_no_answer(direct: GatedDesk) -> None:
+    await direct.pools.add("a", "b", "c")
+    await ask_for_an_hour(direct, "x")
+    direct.store.failures = [OutcomeUnknownError()]
+    found = await ask_for_an_hour(direct, "k")
     assert (found.resource, found.version, found.acquired) == ("b", 1, False)
-    assert (await straight.pools.counts())["eu"].held == 2
-    assert straight.store.alone == 1
+    assert (await direct.pools.counts())["eu"].held == 2
+    assert direct.store.alone == 1
 
 
-async def test_a_lease_that_lasts_long_enough_needs_no_transaction(counterpart: Counterpart) -> None:
-    pools = counterpart.pools
+async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedDesk) -> None:
+    pools = gated.pools
     pools.clock.now_us = 4_000_000_000_000_000  # far from the store's own clock, which the desk reads by
-    await counterpart.ask("k")
-    counterpart.store.failures = [StoreBusyError("no transaction")]
-    known = await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
+    await gated.ask("k")
+    gated.store.failures = [StoreBusyError("no transaction")]
+    known = await gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
     assert not known.acquired
-    assert (await counterpart.desk.find_lease(CLIENT, "numbers", "k")).resource == known.resource
-    assert counterpart.told.outcomes == {"acquired": 1, "kept": 1}
+    assert (await gated.desk.find_lease(CLIENT, "numbers", "k")).resource == known.resource
+    assert gated.told.outcomes == {"acquired": 1, "kept": 1}
     with pytest.raises(StoreBusyError):
-        await counterpart.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
+        await gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
 
 
-async def test_an_unknown_pool_or_lease_is_refused(counterpart: Counterpart) -> None:
+async def test_an_unknown_pool_or_lease_is_refused(gated: GatedDesk) -> None:
     with pytest.raises(UnknownPoolError):
-        await counterpart.desk.find_lease(CLIENT, "nowhere", "k")
+        await gated.desk.find_lease(CLIENT, "nowhere", "k")
     with pytest.raises(UnknownLeaseError):
-        await counterpart.desk.find_lease(CLIENT, "numbers", "k")
+        await gated.desk.find_lease(CLIENT, "numbers", "k")
     with pytest.raises(UnknownLeaseError):
-        await counterpart.desk.release_lease(Release(CLIENT, "numbers", "k"))
+        await gated.desk.release_lease(Release(CLIENT, "numbers", "k"))
     with pytest.raises(UnknownPoolError):
-        await counterpart.ask("k", "nowhere")
+        await gated.ask("k", "nowhere")
 
 
-async def test_a_failed_transaction_fails_only_its_own_requests(counterpart: Counterpart) -> None:
-    counterpart.store.failures = [StoreBusyError("away"), OutcomeUnknownError()]
+async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedDesk) -> None:
+    gated.store.failures = [StoreBusyError("away"), OutcomeUnknownError()]
     with pytest.raises(StoreBusyError, match="away"):
-        await counterpart.ask("k")
+        await gated.ask("k")
     with pytest.raises(WaitTooLongError, match="ask again"):
-        await counterpart.ask("k")
-    assert (await counterpart.ask("k")).acquired
+        await gated.ask("k")
+    assert (await gated.ask("k")).acquired
 
 
-async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(counterpart: Counterpart) -> None:
-    await counterpart.held()
-    gone = counterpart.ask("gone")
-    await counterpart.told.waits_for(1)
+async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: GatedDesk) -> None:
+    await gated.hold_transaction()
+    gone = gated.ask("gone")
+    await gated.told.waits_for(1)
     gone.cancel()
-    impatient = LeaseBatcher(
-        counterpart.store, counterpart.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), counterpart.told
-    )
+    impatient = LeaseBatcher(gated.store, gated.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), gated.told)
     with pytest.raises(WaitTooLongError):
         await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))
-    counterpart.store.gate.set()
-    await counterpart.blocking
-    await counterpart.desk.close()
-    holders = {row.holder for row in await counterpart.pools.rows()}
+    gated.store.gate.set()
+    await gated.blocking
+    await gated.desk.close()
+    holders = {row.holder for row in await gated.pools.rows()}
     assert "gone" not in holders
 
 
-async def test_requests_beyond_the_bound_or_after_the_end_are_refused(counterpart: Counterpart) -> None:
-    small = Counterpart(counterpart.pools, replace(LIMITS, lease_requests_waiting_max=1))
-    await small.held()
+async def test_requests_beyond_the_bound_or_after_the_end_are_refused(gated: GatedDesk) -> None:
+    small = GatedDesk(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    await small.hold_transaction()
     with pytest.raises((QueueFullError, StoreBusyError)):
         await asyncio.gather(*(small.ask(f"k{number}") for number in range(5)))
     small.store.gate.set()

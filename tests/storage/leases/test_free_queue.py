@@ -131,7 +131,7 @@ async def test_a_resource_that_another_process_took_is_not_given_again(pools: Po
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "w", "eu", None, LEASE_US))
     assert isinstance(refused, NoResourceError)
     assert (await pools.counts("one"))["eu"] == RegionCounts(total=5, held=5, acquired=5, refused=1)
-    acquired = [(resource, key) for kind, resource, key in await pools.happened() if kind == "acquired"]
+    acquired = [(resource, key) for kind, resource, key in await pools.summarize_events() if kind == "acquired"]
     assert acquired == [("a", "x"), ("b", "y"), ("c", "z"), ("d", "u"), ("e", "v")]
 
 

@@ -48,7 +48,7 @@ async def test_asking_again_extends_to_the_later_time_and_never_shortens(pools: 
     assert (await pools.ask("ada", until_us=until_us - 1)).expires_at_us == until_us
     longer = await pools.ask("ada", until_us=until_us + 7)
     assert (longer.expires_at_us, longer.version, longer.acquired) == (until_us + 7, 1, False)
-    assert await pools.happened() == [("added", "a", None), ("acquired", "a", "ada"), ("extended", "a", "ada")]
+    assert await pools.summarize_events() == [("added", "a", None), ("acquired", "a", "ada"), ("extended", "a", "ada")]
 
 
 async def test_the_resource_free_for_longest_is_given_first(pools: Pools) -> None:
@@ -82,7 +82,7 @@ async def test_an_exhausted_region_gives_away_ended_leases_after_the_margin(pool
     pools.clock.now_us += 1
     taken = await pools.ask("bob")
     assert (taken.resource, taken.version, taken.acquired) == ("a", 2, True)
-    assert [(kind, key) for kind, _, key in await pools.happened()] == [
+    assert [(kind, key) for kind, _, key in await pools.summarize_events()] == [
         ("added", None), ("acquired", "ada"), ("liberated", "ada"), ("acquired", "bob"),
     ]  # fmt: skip
     assert (await pools.counts())["eu"] == RegionCounts(total=1, held=1, acquired=2, freed=1, refused=1)
@@ -205,7 +205,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
     ada, bob = map(given, await pools.store.write(overtaken))
     assert (ada.resource, ada.version, ada.expires_at_us) == (held.resource, held.version, held.expires_at_us + 10)
     assert bob.acquired
-    happened = [event for event in await pools.happened() if event[0] != "added"]
+    happened = [event for event in await pools.summarize_events() if event[0] != "added"]
     assert happened[0] == ("acquired", held.resource, "ada")
     assert sorted(happened[1:]) == [("acquired", bob.resource, "bob"), ("extended", held.resource, "ada")]
     assert (await pools.counts())["eu"] == RegionCounts(total=3, held=2, acquired=2)

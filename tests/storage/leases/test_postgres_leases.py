@@ -88,7 +88,7 @@ async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow
     processes: Processes,
 ) -> None:
     deployments = [
-        await processes.one(writer_connections=HOLDERS, reader_connections=HOLDERS) for _ in range(PROCESSES)
+        await processes.start_process(writer_connections=HOLDERS, reader_connections=HOLDERS) for _ in range(PROCESSES)
     ]
     holders = [
         Holder(deployment, f"{process}/{number}")

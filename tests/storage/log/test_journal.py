@@ -30,7 +30,7 @@ async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[Jour
     return await store.read(lambda: journal(store.dialect).read_changes(after, limit=limit))
 
 
-def told_by(rows: list[JournalRow]) -> list[ChangeRecord]:
+def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
     """Return the records of rows that all have one."""
     told = [row.record for row in rows]
     assert None not in told
@@ -45,7 +45,7 @@ async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
         deployment.post("ada", part(board, {}, {"xp": 1})),
     )
     rows = await page_of(deployment.store)
-    posted = told_by(rows)
+    posted = records_of(rows)
     assert [each.kind for each in posted] == [ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.APPLIED]
     assert (posted[0].post_id, posted[0].at_us, posted[0].cells) == ("p", 7, [1])
     assert posted[0].changes == [ColumnChange(1, 5, False), ColumnChange(0, 1, False)]
@@ -155,9 +155,9 @@ async def test_a_page_from_the_last_published_number_holds_only_later_changes(de
 
 async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
     """Writers of several processes commit in any order, while a reader reads all that is published."""
-    first = await processes.one(writer_connections=2)
+    first = await processes.start_process(writer_connections=2)
     board = await first.create("b", XP, counter("shots"))
-    others = [await processes.one(writer_connections=2) for _ in range(WRITERS - 1)]
+    others = [await processes.start_process(writer_connections=2) for _ in range(WRITERS - 1)]
     shown: list[tuple[int, str]] = []
     done = asyncio.Event()
 
@@ -168,7 +168,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
             await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
 
     async def read() -> None:
-        reader = await processes.one()
+        reader = await processes.start_process()
         ending = False
         while True:
             rows = await page_of(reader.store, shown[-1][0] if shown else 0, limit=5)
@@ -195,7 +195,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
 async def test_a_running_transaction_holds_back_the_changes_after_it(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deployment = await processes.one()
+    deployment = await processes.start_process()
     board = await deployment.create("b", XP)
     slow = raw.transaction()
     await slow.start()
@@ -297,11 +297,11 @@ async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(depl
     await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))
     await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
     rows = await page_of(store)
-    assert [told.kind for told in told_by(rows)] == [
+    assert [told.kind for told in records_of(rows)] == [
         ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
     ]  # fmt: skip
     assert [(row.previous, row.next) for row in rows] == [
         ("   ", "005"), ("005", "   "), ("   ", "   "), ("   ", "006"),
     ]  # fmt: skip
-    assert told_by(rows)[1].cells == [3, "005"]
+    assert records_of(rows)[1].cells == [3, "005"]
     assert await deployment.stats(board, "ada") == {"shots": 3, "xp": 6}

@@ -55,11 +55,11 @@ class Desk:
         """Submit one request."""
         return await self.writer.submit(self.posts(*owners))
 
-    async def submitted(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
+    async def submit_behind_write(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
         """Submit requests that wait behind a held transaction."""
         self.store.hold()
         first = asyncio.create_task(self.submit("first"))
-        await self.store.a_write_waits()
+        await self.store.wait_for_write()
         tasks = [asyncio.create_task(self.submit(*owners)) for owners in requests]
         await asyncio.sleep(0)
         return [first, *tasks]
@@ -71,7 +71,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_of(
+async def open_desk(
     deployment: Deployment, *, limits: WriterLimits = LIMITS, meddle: Sequence[Built | Exception] = ()
 ) -> AsyncIterator[Desk]:
     """Start a writer, and close it at the end."""
@@ -84,8 +84,8 @@ async def desk_of(
 
 
 async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(deployment: Deployment) -> None:
-    async with desk_of(deployment) as desk:
-        tasks = await desk.submitted(["ada"], ["bob", "ada"], ["cyd"])
+    async with open_desk(deployment) as desk:
+        tasks = await desk.submit_behind_write(["ada"], ["bob", "ada"], ["cyd"])
         assert desk.observed.depth == 4
         desk.store.release()
         outcomes = await asyncio.gather(*tasks)
@@ -98,8 +98,8 @@ async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(depl
 async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_one_alone(
     deployment: Deployment,
 ) -> None:
-    async with desk_of(deployment, limits=replace(LIMITS, group_posts_max=3)) as desk:
-        tasks = await desk.submitted(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
+    async with open_desk(deployment, limits=replace(LIMITS, group_posts_max=3)) as desk:
+        tasks = await desk.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
         desk.store.release()
         await asyncio.gather(*tasks)
         assert desk.observed.groups == [1, 2, 3, 5, 1]
@@ -109,8 +109,8 @@ async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_o
 async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: Deployment) -> None:
     other = await deployment.create("other", XP)
     limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
-    async with desk_of(deployment, limits=limits) as desk:
-        tasks = await desk.submitted()
+    async with open_desk(deployment, limits=limits) as desk:
+        tasks = await desk.submit_behind_write()
         wide = [deployment.post(owner, part(desk.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
         tasks += [asyncio.create_task(desk.writer.submit([post])) for post in wide]
         await asyncio.sleep(0)
@@ -122,16 +122,16 @@ async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: D
 
 
 async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
-    async with desk_of(deployment, limits=replace(LIMITS, grouping=False)) as desk:
-        tasks = await desk.submitted(["a", "b"], ["c"])
+    async with open_desk(deployment, limits=replace(LIMITS, grouping=False)) as desk:
+        tasks = await desk.submit_behind_write(["a", "b"], ["c"])
         desk.store.release()
         await asyncio.gather(*tasks)
         assert desk.observed.groups == [1, 2, 1]
 
 
 async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
-    async with desk_of(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
-        tasks = await desk.submitted(["a", "b"])
+    async with open_desk(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
+        tasks = await desk.submit_behind_write(["a", "b"])
         with pytest.raises(QueueFullError, match="2 posts are waiting"):
             await desk.submit("c", "d")
         tasks += [asyncio.create_task(desk.submit("e"))]
@@ -146,8 +146,8 @@ async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> N
 
 
 async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
-    async with desk_of(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as desk:
-        tasks = await desk.submitted(["ada"])
+    async with open_desk(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as desk:
+        tasks = await desk.submit_behind_write(["ada"])
         for task in tasks:
             with pytest.raises(WaitTooLongError):
                 await task
@@ -158,8 +158,8 @@ async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(d
 
 
 async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
-    async with desk_of(deployment) as desk:
-        first, second, third = await desk.submitted(["ada"], ["bob"])
+    async with open_desk(deployment) as desk:
+        first, second, third = await desk.submit_behind_write(["ada"], ["bob"])
         for task in (first, second):
             task.cancel()
         await asyncio.wait([first, second])
@@ -172,7 +172,7 @@ async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: 
 @pytest.mark.parametrize("races", [1, 3])
 async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployment: Deployment, races: int) -> None:
     limits = replace(LIMITS, write_backoff_base_s=0.001, write_backoff_s_max=0.003)
-    async with desk_of(deployment, limits=limits) as desk:
+    async with open_desk(deployment, limits=limits) as desk:
         await desk.submit("ada")
         desk.store.meddle += [version_moved(deployment.store, desk.board, "ada") for _ in range(races)]
         [[outcome]] = await desk.submit("ada")
@@ -184,9 +184,9 @@ async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployme
 
 
 async def test_a_race_lost_by_one_request_makes_its_whole_group_run_again(deployment: Deployment) -> None:
-    async with desk_of(deployment) as desk:
+    async with open_desk(deployment) as desk:
         await desk.submit("ada")
-        tasks = await desk.submitted(["ada", "bob"], ["cyd"])
+        tasks = await desk.submit_behind_write(["ada", "bob"], ["cyd"])
         desk.store.meddle += [version_moved(deployment.store, desk.board, "ada"), LostRaceError()]
         desk.store.release()
         await asyncio.gather(*tasks)
@@ -196,7 +196,7 @@ async def test_a_race_lost_by_one_request_makes_its_whole_group_run_again(deploy
 
 
 async def test_a_group_fails_after_its_last_attempt_to_win_a_race(deployment: Deployment) -> None:
-    async with desk_of(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as desk:
+    async with open_desk(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as desk:
         with pytest.raises(StoreBusyError, match="4 attempts"):
             await desk.submit("ada")
         assert desk.store.writes == desk.observed.races == LIMITS.write_attempts_max
@@ -207,8 +207,8 @@ async def test_a_group_fails_after_its_last_attempt_to_win_a_race(deployment: De
 
 
 async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
-    async with desk_of(deployment) as desk:
-        tasks = await desk.submitted(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
+    async with open_desk(deployment) as desk:
+        tasks = await desk.submit_behind_write(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
         desk.store.release()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(results[2], StoreBusyError)
@@ -218,7 +218,7 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
 
 
 async def test_a_failing_store_is_reported_and_later_posts_are_applied(deployment: Deployment) -> None:
-    async with desk_of(deployment, meddle=[StoreBusyError("disk full")]) as desk:
+    async with open_desk(deployment, meddle=[StoreBusyError("disk full")]) as desk:
         with pytest.raises(StoreBusyError, match="disk full"):
             await desk.submit("ada")
         await desk.submit("ada")
@@ -226,8 +226,8 @@ async def test_a_failing_store_is_reported_and_later_posts_are_applied(deploymen
 
 
 async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
-    async with desk_of(deployment, limits=replace(LIMITS, group_posts_max=1)) as desk:
-        tasks = await desk.submitted(["ada"], ["bob"])
+    async with open_desk(deployment, limits=replace(LIMITS, group_posts_max=1)) as desk:
+        tasks = await desk.submit_behind_write(["ada"], ["bob"])
         closing = asyncio.create_task(desk.writer.close())
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError, match="shutting down"):
@@ -240,12 +240,12 @@ async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Depl
 
 
 async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transaction(deployment: Deployment) -> None:
-    async with desk_of(deployment) as desk:
+    async with open_desk(deployment) as desk:
         narrow = desk.posts("ada")
         wide_board = replace(desk.board, spec=replace(desk.board.spec, columns=(XP, ranked("lap"))))
         await deployment.store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wide_board.spec))
         wide = [deployment.post("ada", part(wide_board, {"lap": 7}))]
-        tasks = await desk.submitted()
+        tasks = await desk.submit_behind_write()
         tasks += [asyncio.create_task(desk.writer.submit(posts)) for posts in (narrow, wide, narrow)]
         await asyncio.sleep(0)
         desk.store.release()

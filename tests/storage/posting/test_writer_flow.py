@@ -59,18 +59,18 @@ class Flow:
         posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
         return asyncio.create_task(self.writer.submit(posts))
 
-    async def created(self) -> None:
+    async def create_board(self) -> None:
         """Create the board that takes the posts."""
         self.board = await self.deployment.create("b", ranked("xp"))
 
 
 @asynccontextmanager
-async def flow_of(
+async def open_flow(
     deployment: Deployment, *, limits: WriterLimits = LIMITS, writes_at_once: int = 1
 ) -> AsyncIterator[Flow]:
     """Start a writer, and close it at the end."""
     flow = Flow(deployment, limits, writes_at_once)
-    await flow.created()
+    await flow.create_board()
     flow.writer.start()
     yield flow
     flow.store.open = True
@@ -81,7 +81,7 @@ async def flow_of(
     assert not flow.observed.in_flight or flow.observed.in_flight[-1] == 0
 
 
-async def climbed(flow: Flow) -> None:
+async def raise_limit(flow: Flow) -> None:
     """Post until the writer has found that the store gains from two groups at once: the limit is then 2."""
     requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
     number = 0
@@ -105,8 +105,8 @@ SINGLES = replace(LIMITS, group_posts_max=1, writes_in_flight_max=2)
 
 
 async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployment: Deployment) -> None:
-    async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
-        await climbed(flow)
+    async with open_flow(deployment, limits=SINGLES, writes_at_once=2) as flow:
+        await raise_limit(flow)
         first, again, other = flow.post("ada"), flow.post("ada"), flow.post("bob")
         turn_ada, turn_bob = await flow.store.waiting.get(), await flow.store.waiting.get()
         turn_bob.set_result(None)
@@ -124,7 +124,7 @@ async def test_a_batch_is_answered_when_the_next_one_begins_or_takes_too_long(
 ) -> None:
     monkeypatch.setattr(writer, "BATCH_POSTS", 2)
     monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 20 if next_begins else 0)
-    async with flow_of(deployment) as flow:
+    async with open_flow(deployment) as flow:
         first = flow.post("ada", "bob")
         turn = await flow.store.waiting.get()
         other = flow.post("eve", "kim")
@@ -143,8 +143,8 @@ async def test_a_batch_is_answered_when_the_next_one_begins_or_takes_too_long(
 async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_flight(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with flow_of(deployment, limits=SINGLES, writes_at_once=2) as flow:
-        await climbed(flow)
+    async with open_flow(deployment, limits=SINGLES, writes_at_once=2) as flow:
+        await raise_limit(flow)
         monkeypatch.setattr(writer, "BATCH_POSTS", 1)
         monkeypatch.setattr(writer, "ANSWER_DELAY_S_MAX", 1_000_000)
         first, other, again = flow.post("ada"), flow.post("bob"), flow.post("ada")
@@ -158,7 +158,7 @@ async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_fligh
 
 
 async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deployment) -> None:
-    async with flow_of(deployment, limits=replace(SINGLES, writes_in_flight_max=8)) as flow:
+    async with open_flow(deployment, limits=replace(SINGLES, writes_in_flight_max=8)) as flow:
         requests = [flow.post(f"p{number}") for number in range(50)]
         for _ in requests:
             turn = await flow.store.waiting.get()
@@ -170,7 +170,7 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
 
 
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
-    async with flow_of(deployment, limits=SINGLES) as flow:
+    async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
         for _ in range(3):  # one post a second: the six posts that are left are in time, a post behind them is not
             turn = await flow.store.waiting.get()
@@ -188,7 +188,7 @@ async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wai
 
 
 async def test_a_post_is_taken_if_no_others_wait_whatever_the_store_did_before(deployment: Deployment) -> None:
-    async with flow_of(deployment, limits=SINGLES) as flow:
+    async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post("a"), flow.post("b")]
         turn = await flow.store.waiting.get()
         waiting[1].cancel()
@@ -202,7 +202,7 @@ async def test_a_post_is_taken_if_no_others_wait_whatever_the_store_did_before(d
 
 
 async def test_a_cancelled_request_of_a_failed_group_is_not_retried_alone(deployment: Deployment) -> None:
-    async with flow_of(deployment) as flow:
+    async with open_flow(deployment) as flow:
         first = flow.post("first")
         turn = await flow.store.waiting.get()
         gone, stays = flow.post("gone"), flow.post("stays")

@@ -23,7 +23,7 @@ from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBa
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
 from storage.store import Store
-from tests.storage.boards.test_families import a_family, boards_of, family_post
+from tests.storage.boards.test_families import boards_of, family_post, make_family
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import SHARDS, QueueDesk
@@ -50,7 +50,7 @@ class Observed:
         self.refused.append((reason, posts))
 
 
-class Door:
+class Intake:
     """An enqueuer over a store that can be held, with one board."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
@@ -83,128 +83,128 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 
 @asynccontextmanager
-async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Door]:
+async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Intake]:
     """Start an enqueuer with a board, and close it at the end."""
-    door = Door(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
-    door.enqueuer.start()
-    yield door
-    door.store.release()
-    await door.enqueuer.close()
+    intake = Intake(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
+    intake.enqueuer.start()
+    yield intake
+    intake.store.release()
+    await intake.enqueuer.close()
 
 
 async def test_posts_are_durable_in_their_shards_and_in_order_when_answered(desk: QueueDesk) -> None:
-    async with opened(desk) as door:
-        await door.enqueuer.submit(door.posts("ada", "bob", "ada"))
-        await door.enqueuer.submit(door.posts("ada"))
-    blocks = await door.blocks()
+    async with opened(desk) as intake:
+        await intake.enqueuer.submit(intake.posts("ada", "bob", "ada"))
+        await intake.enqueuer.submit(intake.posts("ada"))
+    blocks = await intake.blocks()
     assert sorted(owner for _, owners in blocks for owner in owners) == ["ada", "ada", "ada", "bob"]
     [shard] = {shard for shard, owners in blocks if "ada" in owners}
     assert [owners.count("ada") for of, owners in blocks if of == shard] == [2, 1]
-    await desk.drain()
-    assert await desk.deployment.stats(door.board, "ada") == {"xp": 3}
+    await desk.drain_queue()
+    assert await desk.deployment.stats(intake.board, "ada") == {"xp": 3}
 
 
 async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: QueueDesk) -> None:
-    async with opened(desk) as door:
-        door.store.hold()
-        first = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
-        await door.store.a_write_waits()
-        others = [asyncio.create_task(door.enqueuer.submit(door.posts(*["ada"] * 3))) for _ in range(3)]
+    async with opened(desk) as intake:
+        intake.store.hold()
+        first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
+        await intake.store.wait_for_write()
+        others = [asyncio.create_task(intake.enqueuer.submit(intake.posts(*["ada"] * 3))) for _ in range(3)]
         await asyncio.sleep(0)
-        door.store.release()
+        intake.store.release()
         await asyncio.gather(first, *others)
-    assert door.observed.queued == [1, 9]
-    assert [len(owners) for _, owners in await door.blocks()] == [1, 4, 4, 1]
+    assert intake.observed.queued == [1, 9]
+    assert [len(owners) for _, owners in await intake.blocks()] == [1, 4, 4, 1]
 
 
 async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, queue_posts_max=2)) as door:
-        door.store.hold()
-        first = asyncio.create_task(door.enqueuer.submit(door.posts(*"abc")))
-        await door.store.a_write_waits()
-        second = asyncio.create_task(door.enqueuer.submit(door.posts("d", "e")))
+    async with opened(desk, replace(LIMITS, queue_posts_max=2)) as intake:
+        intake.store.hold()
+        first = asyncio.create_task(intake.enqueuer.submit(intake.posts(*"abc")))
+        await intake.store.wait_for_write()
+        second = asyncio.create_task(intake.enqueuer.submit(intake.posts("d", "e")))
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError, match="2 posts are waiting"):
-            await door.enqueuer.submit(door.posts("f"))
-        door.store.release()
+            await intake.enqueuer.submit(intake.posts("f"))
+        intake.store.release()
         await asyncio.gather(first, second)
-    assert door.observed.refused == [("queue_full", 1)]
+    assert intake.observed.refused == [("queue_full", 1)]
     with pytest.raises(QueueFullError, match="shutting down"):
-        await door.enqueuer.submit(door.posts("g"))
+        await intake.enqueuer.submit(intake.posts("g"))
 
 
 async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, queue_posts_max=100)) as door:
-        await door.enqueuer.submit(door.posts(*["ada"] * 15))
+    async with opened(desk, replace(LIMITS, queue_posts_max=100)) as intake:
+        await intake.enqueuer.submit(intake.posts(*["ada"] * 15))
         with pytest.raises(QueueFullError, match="15 posts wait in the queue"):
-            await door.enqueuer.submit(door.posts(*["bob"] * 6))
-        await door.enqueuer.submit(door.posts(*["bob"] * 5))
-        await desk.drain()
+            await intake.enqueuer.submit(intake.posts(*["bob"] * 6))
+        await intake.enqueuer.submit(intake.posts(*["bob"] * 5))
+        await desk.drain_queue()
         with pytest.raises(QueueFullError):
-            await door.enqueuer.submit(door.posts("cleo"))
-        door.pass_time(BACKLOG.ingest_look_s)
-        await door.enqueuer.submit(door.posts("cleo"))
-    assert door.observed.refused == [("queue_full", 6), ("queue_full", 1)]
+            await intake.enqueuer.submit(intake.posts("cleo"))
+        intake.pass_time(BACKLOG.ingest_look_s)
+        await intake.enqueuer.submit(intake.posts("cleo"))
+    assert intake.observed.refused == [("queue_full", 6), ("queue_full", 1)]
 
 
 async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
-    async with opened(desk) as door:
-        await door.enqueuer.submit(door.posts("ada"))
-        door.pass_time(BACKLOG.ingest_age_s_max)
-        await door.enqueuer.submit(door.posts("ada"))
-        door.pass_time(1)
+    async with opened(desk) as intake:
+        await intake.enqueuer.submit(intake.posts("ada"))
+        intake.pass_time(BACKLOG.ingest_age_s_max)
+        await intake.enqueuer.submit(intake.posts("ada"))
+        intake.pass_time(1)
         with pytest.raises(OverloadedError, match="waited for 6 s") as refused:
-            await door.enqueuer.submit(door.posts("ada"))
+            await intake.enqueuer.submit(intake.posts("ada"))
         assert refused.value.retry_after_s is not None
-        await desk.drain()
-        door.pass_time(1)
-        await door.enqueuer.submit(door.posts("ada"))
-    assert door.observed.refused == [("overloaded", 1)]
+        await desk.drain_queue()
+        intake.pass_time(1)
+        await intake.enqueuer.submit(intake.posts("ada"))
+    assert intake.observed.refused == [("overloaded", 1)]
 
 
 async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: QueueDesk) -> None:
-    async with opened(desk) as door:
+    async with opened(desk) as intake:
         gone = await desk.deployment.create("gone", ranked("xp"))
         emptied = await desk.deployment.create("emptied", ranked("xp"))
         await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="gone"))
         await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="emptied"))
-        family = await a_family(desk.deployment)
+        family = await make_family(desk.deployment)
         [of_family] = await boards_of(desk.deployment, family, "all")
         await desk.store.write(lambda: delete_family(desk.store.dialect, family_id=family.id))
         stale = [
             desk.deployment.post("ada", part(gone, {"xp": 1})),
-            desk.deployment.post("ada", part(emptied, {"xp": 1}), part(door.board, {"xp": 1})),
+            desk.deployment.post("ada", part(emptied, {"xp": 1}), part(intake.board, {"xp": 1})),
             family_post(desk.deployment, family, "ada", 1, of_family),
         ]
-        door.store.hold()
-        first = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
-        await door.store.a_write_waits()
-        requests = [asyncio.create_task(door.enqueuer.submit([post])) for post in (*stale, *door.posts("bob"))]
+        intake.store.hold()
+        first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
+        await intake.store.wait_for_write()
+        requests = [asyncio.create_task(intake.enqueuer.submit([post])) for post in (*stale, *intake.posts("bob"))]
         await asyncio.sleep(0)
-        door.store.release()
+        intake.store.release()
         outcomes = await asyncio.gather(first, *requests, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), *[BoardChangedError] * 3, type(None)]
-    assert sorted(owner for _, owners in await door.blocks() for owner in owners) == ["ada", "bob"]
+    assert sorted(owner for _, owners in await intake.blocks() for owner in owners) == ["ada", "bob"]
 
 
 async def test_a_request_that_waits_too_long_is_told_whether_its_posts_may_be_stored(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, post_wait_s_max=0.05)) as door:
-        door.store.hold()
-        taken = asyncio.create_task(door.enqueuer.submit(door.posts("ada")))
-        await door.store.a_write_waits()
-        waiting = asyncio.create_task(door.enqueuer.submit(door.posts("bob")))
+    async with opened(desk, replace(LIMITS, post_wait_s_max=0.05)) as intake:
+        intake.store.hold()
+        taken = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
+        await intake.store.wait_for_write()
+        waiting = asyncio.create_task(intake.enqueuer.submit(intake.posts("bob")))
         outcomes = await asyncio.gather(taken, waiting, return_exceptions=True)
-        door.store.release()
+        intake.store.release()
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError, WaitTooLongError]
-    assert [owners for _, owners in await door.blocks()] == [["ada"]]
+    assert [owners for _, owners in await intake.blocks()] == [["ada"]]
 
 
 async def test_a_failing_store_is_reported_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
-    async with opened(desk) as door:
-        door.store.meddle = [StoreBusyError("no"), RuntimeError("a fault")]
+    async with opened(desk) as intake:
+        intake.store.meddle = [StoreBusyError("no"), RuntimeError("a fault")]
         for _ in range(2):
             with pytest.raises(StoreBusyError):
-                await door.enqueuer.submit(door.posts("ada"))
-        assert door.enqueuer.alive
-        await door.enqueuer.submit(door.posts("ada"))
-    assert door.observed.queued == [1]
+                await intake.enqueuer.submit(intake.posts("ada"))
+        assert intake.enqueuer.alive
+        await intake.enqueuer.submit(intake.posts("ada"))
+    assert intake.observed.queued == [1]

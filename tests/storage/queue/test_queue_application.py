@@ -24,7 +24,7 @@ from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.schema.ingest_tables import INGEST_SHARDS
 from storage.store import Program, Store
-from tests.storage.boards.test_families import a_family, family_post
+from tests.storage.boards.test_families import family_post, make_family
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
@@ -40,7 +40,7 @@ async def desk(deployment: Deployment) -> QueueDesk:
     return await QueueDesk.on(deployment)
 
 
-async def a_board(desk: QueueDesk, board_id: str = "b") -> Board:
+async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
     """Create a board with a sum and the number of the last post."""
     return await desk.deployment.create(board_id, XP, counter("last", merge=Merge.LAST))
 
@@ -51,54 +51,54 @@ def posted(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0,
     return replace(made, post_id=post_id)
 
 
-async def working(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
+async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
     """Return a worker with its leases."""
     worker = desk.worker(name, store=store)
-    await desk.tend(worker)
+    await desk.update_share(worker)
     return worker
 
 
 async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     for number in range(1, 8):
         await desk.enqueue(*(posted(desk, board, owner, number, last=number) for owner in OWNERS))
-    assert await desk.waiting() == 7 * len(OWNERS)
-    [drained] = await desk.drain()
+    assert await desk.count_waiting() == 7 * len(OWNERS)
+    [drained] = await desk.drain_queue()
     assert drained.statuses == {"applied": 7 * len(OWNERS), "rejected": 0}
     assert drained.rows == len(OWNERS), "an owner's posts become one write"
     for owner in OWNERS:
         assert await desk.deployment.stats(board, owner) == {"xp": 28, "last": 7}
     assert await desk.deployment.totals(board) == {ALL_ENTRIES: len(OWNERS), CHANGES: len(OWNERS), 0: len(OWNERS)}
-    assert await desk.waiting() == 0
+    assert await desk.count_waiting() == 0
     counts = await desk.store.read(desk.queue.counts)
     assert sum(count.applied for count in counts.values()) == 7 * len(OWNERS)
 
 
 async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     for number in range(5):
         await desk.enqueue_block([posted(desk, board, "ada", 1, last=number)] * 40)
     limits = replace(LIMITS, ingest_round_posts_max=100)
     worker = desk.worker("ada", limits=limits)
     desk.clock.now_us += 1
-    await desk.tend(worker)
+    await desk.update_share(worker)
     sizes = []
-    while (drained := await desk.round(worker)) is not None:
+    while (drained := await desk.run_round(worker)) is not None:
         sizes.append(sum(drained.posts.values()))
     assert sizes == [80, 80, 40]
     assert await desk.deployment.stats(board, "ada") == {"xp": 200, "last": 4}
 
 
 async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: QueueDesk) -> None:
-    boards = [await a_board(desk, name) for name in ("b", "c", "d", "e")]
+    boards = [await make_board(desk, name) for name in ("b", "c", "d", "e")]
     for number in range(1, 31):
         everywhere = [part(board, {"xp": 1, "last": number}) for board in boards]
         await desk.enqueue_block([desk.deployment.post("ada", *everywhere)] * 3)
     worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=64))
     desk.clock.now_us += 1
-    await desk.tend(worker)
+    await desk.update_share(worker)
     rounds = []
-    while (drained := await desk.round(worker)) is not None:
+    while (drained := await desk.run_round(worker)) is not None:
         rounds.append(drained)
     assert [sum(each.posts.values()) for each in rounds] == [16, 16, 16, 16, 16, 10]
     assert [each.more for each in rounds] == [True] * 5 + [False]
@@ -107,53 +107,53 @@ async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: Qu
 
 
 async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk: QueueDesk) -> None:
-    boards = [await a_board(desk, name) for name in ("b", "c", "d")]
+    boards = [await make_board(desk, name) for name in ("b", "c", "d")]
     await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
     worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=2))
     desk.clock.now_us += 1
-    await desk.tend(worker)
+    await desk.update_share(worker)
     sizes = []
-    while (drained := await desk.round(worker)) is not None:
+    while (drained := await desk.run_round(worker)) is not None:
         sizes.append(sum(drained.posts.values()))
     assert sizes == [1, 1]
 
 
 async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     first = posted(desk, board, "ada", 5, post_id="p/1")
     await desk.enqueue(first, first)
-    await desk.drain()
+    await desk.drain_queue()
     await desk.enqueue(first)
-    [drained] = await desk.drain()
+    [drained] = await desk.drain_queue()
     assert drained.statuses["duplicate"] == 1
     assert (await desk.deployment.apply_one(first)).status is PostStatus.DUPLICATE
     assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
     await desk.enqueue(posted(desk, board, "ada", 7, post_id="p/1"))
-    [drained] = await desk.drain()
+    [drained] = await desk.drain_queue()
     assert drained.statuses["rejected"] == 1
-    fate = await desk.fate(board, "p/1")
+    fate = await desk.find_fate(board, "p/1")
     assert (fate.status, fate.stats) == (PostStatus.APPLIED, [5, 0]), "the id belongs to the first post"
 
 
 async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
-    board, other = await a_board(desk), await a_board(desk, "other")
+    board, other = await make_board(desk), await make_board(desk, "other")
     await desk.enqueue(posted(desk, board, "ada", 5, post_id='match "8"/漢'))
-    assert (await desk.fate(board, 'match "8"/漢')).status is None
+    assert (await desk.find_fate(board, 'match "8"/漢')).status is None
     for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
         with pytest.raises(UnknownPostError):
-            await desk.fate(board_asked, post_id)
-    await desk.drain()
-    assert (await desk.fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
+            await desk.find_fate(board_asked, post_id)
+    await desk.drain_queue()
+    assert (await desk.find_fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
     await desk.enqueue(posted(desk, board, "ada", 996, post_id="too much"))
-    await desk.drain()
-    fate = await desk.fate(board, "too much")
+    await desk.drain_queue()
+    fate = await desk.find_fate(board, "too much")
     assert fate.status is PostStatus.REJECTED
     assert isinstance(fate.error, ValueOutOfRangeError)
     assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
 
 
 async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_void(desk: QueueDesk) -> None:
-    emptied, deleted, kept = await a_board(desk, "e"), await a_board(desk, "d"), await a_board(desk, "k")
+    emptied, deleted, kept = await make_board(desk, "e"), await make_board(desk, "d"), await make_board(desk, "k")
     both = desk.deployment.post("ada", part(kept, {"xp": 1}), part(deleted, {"xp": 1}), post_id="both")
     await desk.enqueue(
         posted(desk, emptied, "ada", 1, post_id="e"),
@@ -163,28 +163,28 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
     )
     await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="e"))
     await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="d"))
-    again = await a_board(desk, "d")
-    [drained] = await desk.drain()
+    again = await make_board(desk, "d")
+    [drained] = await desk.drain_queue()
     assert drained.statuses == {"applied": 1, "rejected": 4}
     assert await desk.deployment.stats(kept, "ada") == {"xp": 2, "last": 0}, "a post is all or nothing"
     now = (await desk.deployment.catalog.reread_board("e"), again)
     assert [await desk.deployment.stats(board, "ada") for board in now] == [None, None]
-    assert isinstance((await desk.fate(now[0], "e")).error, UnknownBoardError)
-    assert isinstance((await desk.fate(kept, "both")).error, PostRejectedError)
+    assert isinstance((await desk.find_fate(now[0], "e")).error, UnknownBoardError)
+    assert isinstance((await desk.find_fate(kept, "both")).error, PostRejectedError)
 
 
 async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue(posted(desk, board, "ada", 1))
     wanted = replace(board.spec, columns=(*board.spec.columns, counter("shots")))
     wide = await desk.store.write(lambda: change_board(desk.store.dialect, board_id="b", wanted=wanted))
     await desk.enqueue(desk.deployment.post("ada", part(wide, {"xp": 1, "shots": 3})))
-    await desk.drain()
+    await desk.drain_queue()
     assert await desk.deployment.stats(wide, "ada") == {"xp": 2, "last": 0, "shots": 3}
 
 
 async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> None:
-    family = await a_family(desk.deployment, grace_seconds=0)
+    family = await make_family(desk.deployment, grace_seconds=0)
     period = parse_period("2023")
     assert period is not None
     bounds = calendar_of("UTC").bounds_us(period)
@@ -198,71 +198,71 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     said = [replace(family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
             for name in ("in time", "late")]  # fmt: skip
     await desk.enqueue(said[0])
-    worker = await working(desk)
-    assert await desk.round(worker) is not None
+    worker = await start_worker(desk)
+    assert await desk.run_round(worker) is not None
     await desk.enqueue(said[1])
     desk.clock.now_us = bounds[1]
-    drained = await desk.round(worker)
+    drained = await desk.run_round(worker)
     assert drained is not None
     assert drained.statuses == {"applied": 1, "rejected": 1}
     assert await desk.deployment.stats(everybody, "ada") == {"xp": 10, "shots": None}
     assert await desk.deployment.stats(year, "ada") == {"xp": 5, "shots": None}
-    assert (await desk.fate(year, "in time")).status is PostStatus.APPLIED
-    assert (await desk.fate(everybody, "late")).status is PostStatus.APPLIED
-    assert isinstance((await desk.fate(year, "late")).error, PeriodClosedError)
+    assert (await desk.find_fate(year, "in time")).status is PostStatus.APPLIED
+    assert (await desk.find_fate(everybody, "late")).status is PostStatus.APPLIED
+    assert isinstance((await desk.find_fate(year, "late")).error, PeriodClosedError)
 
 
 async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
     paused = PausingStore(desk.store)
-    first = await working(desk, "first", store=paused)
+    first = await start_worker(desk, "first", store=paused)
 
     async def meanwhile() -> None:
         desk.clock.now_us += LEASE_US
-        second = await working(desk, "second")
+        second = await start_worker(desk, "second")
         assert sorted(second.share.shards) == [0, 1, 2]
-        assert await desk.round(second) is not None
+        assert await desk.run_round(second) is not None
 
     paused.before_write = meanwhile
     with pytest.raises(LeaseLostError):
-        await desk.round(first)
+        await desk.run_round(first)
     for owner in OWNERS:
         assert await desk.deployment.stats(board, owner) == {"xp": 1, "last": 0}
 
 
 async def test_posts_that_another_worker_applied_are_not_applied_again_under_the_same_lease(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
     paused = PausingStore(desk.store)
-    first = await working(desk, "first", store=paused)
+    first = await start_worker(desk, "first", store=paused)
     same = desk.worker("first")
     same.share = first.share
 
     async def meanwhile() -> None:
-        assert await desk.round(same) is not None
+        assert await desk.run_round(same) is not None
 
     paused.before_write = meanwhile
-    assert await desk.round(first) is None, "the worker looked again, and nothing was left"
+    assert await desk.run_round(first) is None, "the worker looked again, and nothing was left"
     assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
 
 
 async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue(*(posted(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
     failing = FailingStore(desk.store, INGEST_SHARDS)  # the text is in the last statement of a round
-    worker = await working(desk, "ada", store=failing)
+    worker = await start_worker(desk, "ada", store=failing)
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            await desk.round(worker)
-    assert await desk.waiting() == len(OWNERS)
+            await desk.run_round(worker)
+    assert await desk.count_waiting() == len(OWNERS)
     assert await desk.deployment.stats(board, "ada") is None
-    await desk.drain("bob")
+    await desk.drain_queue("bob")
     assert await desk.deployment.stats(board, "ada") == {"xp": 1, "last": 0}
 
 
 async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_other(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue_block([posted(desk, board, "ada", 1, last=number) for number in range(5)])
     poisonous = [
         posted(desk, board, "ada", 1, last=6),
@@ -270,30 +270,32 @@ async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_
         posted(desk, board, "ada", 1, last=7),
     ]
     await desk.enqueue_block(poisonous)
-    worker = await working(desk, "ada", store=FailingStore(desk.store, desk.deployment.post_ids.hash_post_id("poison")))
+    worker = await start_worker(
+        desk, "ada", store=FailingStore(desk.store, desk.deployment.post_ids.hash_post_id("poison"))
+    )
     failures = 0
-    while await desk.waiting():
+    while await desk.count_waiting():
         try:
-            await desk.round(worker)
+            await desk.run_round(worker)
         except RuntimeError:
             failures += 1
         assert failures < 20
     assert await desk.deployment.stats(board, "ada") == {"xp": 7, "last": 7}
-    fate = await desk.fate(board, "poison")
+    fate = await desk.find_fate(board, "poison")
     assert (fate.status, type(fate.error)) == (PostStatus.REJECTED, PostRejectedError)
 
 
 async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     full = FullStore(desk.store)
-    worker = await working(desk, "ada", store=full)
+    worker = await start_worker(desk, "ada", store=full)
     for failures in range(1, 10):
         await desk.enqueue(posted(desk, board, "ada", 1))
         full.failures_left = failures
         for _ in range(failures):
             with pytest.raises(StoreFullError):
-                await desk.round(worker)
-        await desk.round(worker)
+                await desk.run_round(worker)
+        await desk.run_round(worker)
         assert await desk.deployment.stats(board, "ada") == {"xp": failures, "last": 0}
 
 
@@ -316,35 +318,35 @@ async def test_rejections_are_deleted_past_their_time_or_their_number(desk: Queu
 
 
 async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: QueueDesk) -> None:
-    board, other = await a_board(desk), await a_board(desk, "other")
+    board, other = await make_board(desk), await make_board(desk, "other")
     both = desk.deployment.post("ada", part(board, {"xp": 5}), part(other, {"xp": 4}))
     await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
     block = [posted(desk, board, "ada", 1), posted(desk, other, "ada", 3), posted(desk, board, "ada", 1)]
     await desk.enqueue_block(block)
     assert await drop_queued(desk.store, "ada", board_key=board.key) == 4
-    await desk.drain()
+    await desk.drain_queue()
     assert await desk.deployment.stats(board, "ada") is None
     assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}
     assert await desk.deployment.stats(board, "bob") == {"xp": 2, "last": 0}
     await desk.enqueue(both, posted(desk, other, "ada", 3))
     assert await drop_queued(desk.store, "ada") == 2
     assert await drop_queued(desk.store, "cleo") == 0
-    await desk.drain()
+    await desk.drain_queue()
     assert await desk.deployment.stats(board, "ada") is None
-    assert await desk.waiting() == 0
+    assert await desk.count_waiting() == 0
 
 
 async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: QueueDesk) -> None:
-    board = await a_board(desk)
+    board = await make_board(desk)
     await desk.enqueue_block([posted(desk, board, "ada", 1)] * 3)
     paused = PausingStore(desk.store)
-    worker = await working(desk, "ada", store=paused)
+    worker = await start_worker(desk, "ada", store=paused)
 
     async def meanwhile() -> None:
         await drop_queued(desk.store, "ada")
 
     paused.before_write = meanwhile
-    drained = await desk.round(worker)
+    drained = await desk.run_round(worker)
     assert drained is not None
     assert (drained.races, sum(drained.posts.values())) == (1, 0)
     assert await desk.deployment.stats(board, "ada") is None

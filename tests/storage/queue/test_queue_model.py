@@ -47,14 +47,14 @@ class Queueing(RuleBasedStateMachine):
         self.session.run(self._empty_queue())  # of earlier examples
 
     async def _empty_queue(self) -> None:
-        await self.desk.drain("cleaner")
+        await self.desk.drain_queue("cleaner")
 
     def teardown(self) -> None:
         """Apply what is left by one more worker, whatever happened."""
-        self.session.run(self.desk.drain("last"))
+        self.session.run(self.desk.drain_queue("last"))
         self._applied({shard: len(posts) for shard, posts in self.queued.items()})
         self.boards_agree()
-        assert self.session.run(self.desk.waiting()) == 0
+        assert self.session.run(self.desk.count_waiting()) == 0
 
     def _post(self, owner: str, xp: int, post_id: str | None) -> Post:
         self.number += 1
@@ -81,7 +81,7 @@ class Queueing(RuleBasedStateMachine):
     @rule(name=st.sampled_from(WORKERS))
     def tend(self, name: str) -> None:
         worker = self.workers[name]
-        self.session.run(self.desk.tend(worker))
+        self.session.run(self.desk.update_share(worker))
         live = [each for each in self.workers.values() if each.share.permit is not None]
         if worker.share.permit is None:
             assert not worker.share.shards
@@ -91,7 +91,7 @@ class Queueing(RuleBasedStateMachine):
     def work(self, name: str) -> None:
         worker = self.workers[name]
         try:
-            drained = self.session.run(self.desk.round(worker))
+            drained = self.session.run(self.desk.run_round(worker))
         except LeaseLostError:
             worker.share = Share(worker.share.permit)
             return
@@ -155,7 +155,7 @@ class Queueing(RuleBasedStateMachine):
     @invariant()
     def as_many_wait(self) -> None:
         waiting = sum(map(len, self.queued.values()))
-        assert self.session.run(self.desk.waiting()) == waiting
+        assert self.session.run(self.desk.count_waiting()) == waiting
 
 
 def test_queued_posts_are_applied_once_and_in_order_whatever_happens(session: Session) -> None:

@@ -36,12 +36,12 @@ def shards_of(*workers: Worker) -> list[list[int]]:
 
 async def test_one_worker_has_every_shard_and_two_share_them(desk: QueueDesk) -> None:
     ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.tend(ada)
+    await desk.update_share(ada)
     assert shards_of(ada) == [list(range(SHARDS))]
-    await desk.tend(bob)
+    await desk.update_share(bob)
     assert shards_of(bob) == [[]], "none is free yet"
-    await desk.tend(ada)
-    await desk.tend(bob)
+    await desk.update_share(ada)
+    await desk.update_share(bob)
     assert sorted(map(len, (ada.share.shards, bob.share.shards))) == [1, 2]
     assert sorted(ada.share.shards.keys() | bob.share.shards.keys()) == list(range(SHARDS))
     assert (ada.share.workers, bob.share.workers) == (2, 2)
@@ -51,7 +51,7 @@ async def test_a_worker_without_a_permit_gets_no_shard(desk: QueueDesk) -> None:
     workers = [desk.worker(name) for name in ("ada", "bob", "cleo")]
     for _ in range(3):
         for worker in workers:
-            await desk.tend(worker)
+            await desk.update_share(worker)
     assert WORKERS_MAX == 2
     assert workers[2].share == Share(None, {}, 2)
     assert sorted(shard for worker in workers for shard in worker.share.shards) == list(range(SHARDS))
@@ -59,37 +59,37 @@ async def test_a_worker_without_a_permit_gets_no_shard(desk: QueueDesk) -> None:
 
 async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_ends(desk: QueueDesk) -> None:
     ada, bob, cleo = desk.worker("ada"), desk.worker("bob"), desk.worker("cleo")
-    await desk.tend(ada)
-    await desk.tend(bob)
-    await desk.tend(ada)
+    await desk.update_share(ada)
+    await desk.update_share(bob)
+    await desk.update_share(ada)
     desk.clock.now_us += LEASE_US - 1
-    await desk.tend(bob)
-    await desk.tend(cleo)
+    await desk.update_share(bob)
+    await desk.update_share(cleo)
     assert cleo.share.permit is None
     assert len(bob.share.shards) == 1
     desk.clock.now_us += 1
-    await desk.tend(cleo)
-    await desk.tend(bob)
-    await desk.tend(cleo)
+    await desk.update_share(cleo)
+    await desk.update_share(bob)
+    await desk.update_share(cleo)
     assert sorted(bob.share.shards.keys() | cleo.share.shards.keys()) == list(range(SHARDS))
 
 
 async def test_a_worker_that_slept_loses_its_shards_and_claims_again(desk: QueueDesk) -> None:
     ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.tend(ada)
+    await desk.update_share(ada)
     desk.clock.now_us += LEASE_US
-    await desk.tend(bob)
+    await desk.update_share(bob)
     assert shards_of(bob) == [list(range(SHARDS))]
-    await desk.tend(ada)
+    await desk.update_share(ada)
     assert shards_of(ada) == [[]]
     assert ada.share.permit is not None, "there is a second permit"
 
 
 async def test_a_released_shard_is_free_at_once(desk: QueueDesk) -> None:
     ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.tend(ada)
+    await desk.update_share(ada)
     await desk.store.write(lambda: ada.leases.release_share(ada.share))
-    await desk.tend(bob)
+    await desk.update_share(bob)
     assert shards_of(bob) == [list(range(SHARDS))]
     assert bob.share.workers == 1
 
@@ -100,7 +100,7 @@ async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: 
     async def tended(times: int = 3) -> list[int]:
         for _ in range(times):
             for worker in workers:
-                await desk.tend(worker)
+                await desk.update_share(worker)
         return [len(worker.share.shards) for worker in workers]
 
     assert sorted(await tended()) == [0, 0, 1, 2]
@@ -118,6 +118,6 @@ async def test_some_workers_have_no_shard_if_workers_outnumber_shards(desk: Queu
     workers = [desk.worker(f"worker {number}") for number in range(SHARDS + 2)]
     for _ in range(3):
         for worker in workers:
-            await desk.tend(worker)
+            await desk.update_share(worker)
     assert sorted(len(worker.share.shards) for worker in workers) == [0, 0, 1, 1, 1]
     assert all(worker.share.permit is not None for worker in workers)

@@ -84,7 +84,7 @@ async def test_a_request_for_more_time_reaches_the_store_of_the_lease_and_comes_
     until_us = first.expires_at_us + 50 * LEASE_US
     for _ in range(3):
         assert (await us.pools.ask("ada", region="us", until_us=until_us)).expires_at_us == first.expires_at_us
-    assert [kind for kind, _, _ in await us.pools.happened()].count("wanted") == 1, "the store asks once"
+    assert [kind for kind, _, _ in await us.pools.summarize_events()].count("wanted") == 1, "the store asks once"
     await eu.read(us)
     assert (await eu.pools.ask("ada", until_us=1)).expires_at_us == until_us
     await us.read(eu)
@@ -122,7 +122,7 @@ async def test_the_second_of_two_leases_of_a_key_is_found_and_released(regions: 
     assert await us.read(eu) == AppliedPage(4), "the first lease stays"
     assert await eu.read(us) == AppliedPage(4, duplicates=1, released=1)
     assert (await eu.pools.counts())["eu"] == RegionCounts(total=3, held=0, acquired=1, freed=1)
-    assert [kind for kind, _, _ in await eu.pools.happened()][-2:] == ["duplicate", "released"]
+    assert [kind for kind, _, _ in await eu.pools.summarize_events()][-2:] == ["duplicate", "released"]
     assert await eu.pools.ask("ada") == first._replace(acquired=False, now_us=eu.pools.clock())
     await us.read(eu)
     assert (await us.pools.ask("ada", region="us")).resource == first.resource
