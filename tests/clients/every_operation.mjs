@@ -1,4 +1,4 @@
-// Does with jolokia.js whatever it can do, and prints what came of it, by name.
+// Calls everything that jolokia.js can do, and prints each result by its name.
 // argv: URL, user, password, a path to the installed modules.
 
 import { pathToFileURL } from "node:url";

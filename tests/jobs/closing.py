@@ -17,7 +17,7 @@ from tests.jobs.world import LIMITS, World
 LEASE_US = 1_000_000_000
 
 
-def close_job(world: World) -> CloseJob:
+def make_close_job(world: World) -> CloseJob:
     """Make a job that is not started."""
     fitting = Fitting(
         world.store,
@@ -56,7 +56,7 @@ async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
         await world.store.write(held.release)
 
 
-async def step(world: World, job: CloseJob) -> bool:
+async def run_step(world: World, job: CloseJob) -> bool:
     """Run one step. Return whether there was anything to do."""
     async with hold_closing_lease(world) as held:
         return await job.close_due(held)
@@ -64,7 +64,7 @@ async def step(world: World, job: CloseJob) -> bool:
 
 async def close_all(world: World) -> None:
     """Run a job that knows nothing yet until nothing is left to do."""
-    job = close_job(world)
+    job = make_close_job(world)
     async with hold_closing_lease(world) as held:
         while await job.close_due(held):
             pass

@@ -33,7 +33,7 @@ class Folder:
 
 
 @asynccontextmanager
-async def folder(world: World, **limits: int) -> AsyncIterator[Folder]:
+async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
     """Claim the lease for a folding process, and give it back at the end."""
     job = world.fold_job(**limits)
     lease = await world.store.write(

@@ -14,13 +14,13 @@ from storage.records import Board
 from tests.jobs.world import REFRESH_S, World
 
 
-def total(world: World, board: Board, column_index: int = 0) -> int | None:
+def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
     """Return the number of entries in the curve that serves, or None if there is none."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
 
-async def due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
+async def count_due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
     """Advance the clock. Return how many columns are due then."""
     world.advance(seconds)
     await job.find_due()

@@ -14,7 +14,7 @@ from storage.boards.boards import REFRESH_POOL, delete_board, refresh_resource
 from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board, PostStatus
-from tests.jobs.refreshing import due, run_workers, total, work_off
+from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
 from tests.storage.deployment import part
 
@@ -38,12 +38,12 @@ async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board]
 async def make_two_processes_with_due_column(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
     """Create one board whose column the jobs of both processes have found due."""
     [board], other, mine, theirs = await make_two_processes(world)
-    await due(world, mine)
+    await count_due(world, mine)
     await theirs.find_due()
     return board, other, mine, theirs
 
 
-async def held_by(world: World, board: Board) -> WorkLease:
+async def find_refresh_lease(world: World, board: Board) -> WorkLease:
     """Return the lease on refreshing the board's first column."""
     found = await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, refresh_resource(board.key, 0)))
     assert found is not None
@@ -52,7 +52,7 @@ async def held_by(world: World, board: Board) -> WorkLease:
 
 async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(world: World) -> None:
     boards, other, mine, theirs = await make_two_processes(world, boards=6)
-    assert await due(world, mine) == 6
+    assert await count_due(world, mine) == 6
     await theirs.find_due()
     assert theirs.waiting == 6
     other.store.hold()
@@ -67,32 +67,32 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
         for _ in range(5):
             await within(other.store.refused.get())  # found due here, and refreshed there meanwhile
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
-    assert await due(world, mine) == 0
+    assert await count_due(world, mine) == 0
     await theirs.find_due()
     assert theirs.waiting == 0
     await other.book.poll()
-    assert [total(other, board) for board in boards] == [1] * 6
+    assert [count_curve_entries(other, board) for board in boards] == [1] * 6
 
 
 async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> None:
     boards, other, mine, theirs = await make_two_processes(world, boards=2)
-    await due(world, mine)
+    await count_due(world, mine)
     await work_off(world, mine)
-    assert await due(world, theirs, 10 * REFRESH_S) == 0
+    assert await count_due(world, theirs, 10 * REFRESH_S) == 0
     await world.post(boards[1], {"b": 1})
-    assert await due(world, theirs, REFRESH_S) == 1
+    assert await count_due(world, theirs, REFRESH_S) == 1
     await work_off(other, theirs)
     await world.book.poll()
-    assert [total(world, board) for board in boards] == [1, 2]
+    assert [count_curve_entries(world, board) for board in boards] == [1, 2]
 
 
 async def test_a_curve_that_another_process_refreshed_is_not_due_here(world: World) -> None:
     [board], _, mine, theirs = await make_two_processes(world)
-    await due(world, mine)
+    await count_due(world, mine)
     await work_off(world, mine)
     await world.post(board, {"b": 1})
-    assert await due(world, theirs, REFRESH_S / 2) == 0
-    assert await due(world, theirs, REFRESH_S / 2) == 1
+    assert await count_due(world, theirs, REFRESH_S / 2) == 0
+    assert await count_due(world, theirs, REFRESH_S / 2) == 1
 
 
 async def test_a_process_learns_of_boards_that_others_create_and_delete(world: World) -> None:
@@ -100,13 +100,13 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
     job = other.refresh_job()
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    await due(world, job, LIMITS.refresh.schedule.curve_poll_s)
+    await count_due(world, job, LIMITS.refresh.schedule.curve_poll_s)
     assert other.catalog.find_known("b") == board
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     await work_off(other, job)
-    assert total(other, board) == 1
+    assert count_curve_entries(other, board) == 1
     await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
-    assert await due(world, job) == 0
+    assert await count_due(world, job) == 0
     assert other.catalog.find_known("b") is None
     resource = refresh_resource(board.key, 0)
     assert await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, resource)) is None
@@ -124,9 +124,9 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
         await within(world.observed.fenced.get())
     assert world.observed.refreshes.empty()
     assert world.observed.failures.empty()
-    assert total(world, board) is None, "a curve that was not stored does not serve"
+    assert count_curve_entries(world, board) is None, "a curve that was not stored does not serve"
     await world.book.poll()
-    assert total(world, board) == total(other, board) == 2
+    assert count_curve_entries(world, board) == count_curve_entries(other, board) == 2
 
 
 async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
@@ -134,19 +134,19 @@ async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
     world.store.hold()
     async with run_workers(mine):
         await within(world.store.entered.wait())
-        first = await held_by(world, board)
+        first = await find_refresh_lease(world, board)
         for _ in range(10):
             await world.time.wait_for_sleeper(RENEWAL_S)
             world.advance(RENEWAL_S)
         await world.time.wait_for_sleeper(RENEWAL_S)
-        now = await held_by(world, board)
+        now = await find_refresh_lease(world, board)
         assert (now.version, now.expires_at_us) == (first.version, first.expires_at_us + round(10 * RENEWAL_S * 1e6))
         async with run_workers(theirs):
             assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         world.store.release()
         await world.wait_for_refreshes()
     assert other.store.heavy_reads == 0
-    assert total(world, board) == 1
+    assert count_curve_entries(world, board) == 1
 
 
 async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World) -> None:
@@ -160,7 +160,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         world.time.advance(RENEWAL_S)
         await within(world.observed.fenced.get())  # although the read is still held
     world.store.release()
-    assert total(other, board) == 1
+    assert count_curve_entries(other, board) == 1
 
 
 async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> None:
@@ -205,11 +205,11 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
         await within(other.finish_due_work(theirs))
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
-    assert await due(world, theirs, OVER_S - 1) == 0
+    assert await count_due(world, theirs, OVER_S - 1) == 0
     await theirs.find_due()  # passes the board that the fence left behind
-    assert await due(world, theirs, 1) == 1
+    assert await count_due(world, theirs, 1) == 1
     await work_off(other, theirs)
-    assert total(other, board) == 1
+    assert count_curve_entries(other, board) == 1
 
 
 async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
@@ -217,8 +217,8 @@ async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
     world.store.hold()
     async with run_workers(mine):
         await within(world.store.entered.wait())
-        assert (await held_by(world, board)).expires_at_us > world.deployment.clock.now_us
-    assert (await held_by(world, board)).expires_at_us == 0
+        assert (await find_refresh_lease(world, board)).expires_at_us > world.deployment.clock.now_us
+    assert (await find_refresh_lease(world, board)).expires_at_us == 0
     await work_off(other, theirs)
 
 
@@ -226,7 +226,7 @@ async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has
     world: World,
 ) -> None:
     [board], other, mine, theirs = await make_two_processes(world)
-    await due(world, mine)
+    await count_due(world, mine)
     world.store.hold(after=True)
     async with run_workers(mine), run_workers(theirs):
         await within(world.store.entered.wait())

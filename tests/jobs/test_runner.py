@@ -19,7 +19,7 @@ async def time() -> ManualTime:
     return ManualTime()
 
 
-def runner_on(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
+def make_runner(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
     return Runner(limits, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1))
 
 
@@ -30,7 +30,7 @@ async def test_a_job_that_raises_runs_again_after_pauses_that_grow_up_to_a_bound
         runs.put_nowait(None)
         raise ValueError("broken")
 
-    runner = runner_on(time)
+    runner = make_runner(time)
     runner.start("broken", broken)
     pauses = []
     for _ in range(8):
@@ -46,7 +46,7 @@ async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time:
         await time.elapse(100)
         raise ValueError("broken")
 
-    runner = runner_on(time)
+    runner = make_runner(time)
     runner.start("broken", broken)
     for _ in range(4):
         await time.wait_for_sleeper(100)
@@ -66,7 +66,7 @@ async def test_a_job_runs_again_after_something_that_it_awaits_is_cancelled(time
         gone.cancel()
         await gone
 
-    runner = runner_on(time)
+    runner = make_runner(time)
     runner.start("awaits", awaits_something_cancelled)
     await within(runs.get())
     time.advance(await time.wait_for_sleeper())
@@ -80,7 +80,7 @@ async def test_a_job_that_returns_has_ended_and_other_jobs_run_on(time: ManualTi
     async def short() -> None:
         ended.set()
 
-    runner = runner_on(time)
+    runner = make_runner(time)
     runner.start("long", lambda: time.elapse(1))
     runner.start("short", short)
     assert runner.running == ["long", "short"]
@@ -95,7 +95,7 @@ async def test_stopping_cancels_a_pause_as_well_as_a_run(time: ManualTime) -> No
     async def broken() -> None:
         raise ValueError("broken")
 
-    runner = runner_on(time)
+    runner = make_runner(time)
     runner.start("broken", broken)
     await time.wait_for_sleeper()
     assert await within(runner.stop()) == []
@@ -114,7 +114,7 @@ async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(t
             except asyncio.CancelledError:
                 continue
 
-    runner = runner_on(time, RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.01))
+    runner = make_runner(time, RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.01))
     runner.start("stubborn", stubborn)
     runner.start("willing", lambda: time.elapse(1))
     await within(started.wait())
@@ -123,4 +123,4 @@ async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(t
 
 
 async def test_stopping_a_runner_without_jobs_returns_at_once(time: ManualTime) -> None:
-    assert await within(runner_on(time).stop()) == []
+    assert await within(make_runner(time).stop()) == []

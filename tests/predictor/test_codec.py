@@ -44,7 +44,7 @@ def curves(draw: st.DrawFn) -> Curve:
     )
 
 
-def sealed(body: bytes) -> bytes:
+def seal_body(body: bytes) -> bytes:
     return body + struct.pack("<I", crc32(body))
 
 
@@ -78,7 +78,7 @@ def test_a_cut_or_extended_curve_is_noticed(curve: Curve, data: st.DataObject) -
 
 @given(data=st.binary(max_size=200))
 def test_bytes_that_are_no_curve_are_refused(data: bytes) -> None:
-    for candidate in (data, sealed(data), sealed(b"RKCV" + data), sealed(b"RKCV\x01\x00\x00" + data)):
+    for candidate in (data, seal_body(data), seal_body(b"RKCV" + data), seal_body(b"RKCV\x01\x00\x00" + data)):
         with pytest.raises(CurveCorruptError):
             decode_curve(candidate)
 
@@ -89,7 +89,7 @@ def test_a_changed_body_under_a_right_checksum_is_refused_or_a_valid_curve(curve
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        again = decode_curve(sealed(bytes(body)))
+        again = decode_curve(seal_body(bytes(body)))
     except CurveCorruptError:
         return
     assert decode_curve(encode_curve(again)) == again
@@ -99,7 +99,7 @@ def test_another_version_is_refused_by_name() -> None:
     body = bytearray(encode_curve(Curve([Knot(1, 0, 1)], total=1, as_of_us=0))[:-4])
     body[4] = 3
     with pytest.raises(CurveCorruptError, match="version 3"):
-        decode_curve(sealed(bytes(body)))
+        decode_curve(seal_body(bytes(body)))
 
 
 @given(curve=curves())
@@ -108,7 +108,7 @@ def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
     body = bytearray(encode_curve(plain)[:-4])
     assert body.pop() == 0  # the first version ends before the options
     body[4] = 1
-    assert decode_curve(sealed(bytes(body))) == plain
+    assert decode_curve(seal_body(bytes(body))) == plain
 
 
 def test_a_time_beyond_64_bits_cannot_be_encoded() -> None:

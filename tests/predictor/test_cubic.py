@@ -16,7 +16,7 @@ from predictor.fit import fit_curve
 from tests.predictor.tallies import tally_of
 
 
-def curve_of(keys: Sequence[int], every: int) -> Curve:
+def make_curve(keys: Sequence[int], every: int) -> Curve:
     """Make a curve with a knot at every `every`-th distinct key and at the last."""
     distinct = sorted(set(keys))
     chosen = sorted({*distinct[::every], distinct[-1]})
@@ -24,7 +24,7 @@ def curve_of(keys: Sequence[int], every: int) -> Curve:
     return Curve(knots, total=len(keys), as_of_us=0)
 
 
-def smooth(entries: int) -> list[int]:
+def make_smooth_keys(entries: int) -> list[int]:
     """Make keys whose ranks are a parabola of the key, which lines cannot follow and cubics can."""
     return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
 
@@ -33,7 +33,7 @@ def smooth(entries: int) -> list[int]:
 @given(st.lists(st.integers(-1000, 1000) | st.integers(-(2**80), 2**80), min_size=1, max_size=80), st.integers(1, 5))
 def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int) -> None:
     keys = sorted(values)
-    curve = curve_of(keys, every)
+    curve = make_curve(keys, every)
     shapes = fit_cubics(curve)
     if shapes is None:
         return
@@ -44,8 +44,8 @@ def test_cubics_stay_monotone_within_the_brackets(values: list[int], every: int)
 
 
 def test_a_sampled_curve_gets_cubics_where_they_are_clearly_closer() -> None:
-    keys = smooth(20_000)
-    lines = curve_of(keys, 700)
+    keys = make_smooth_keys(20_000)
+    lines = make_curve(keys, 700)
     cubics = add_cubics(lines)
     assert cubics.shapes is not None
     assert (
@@ -57,11 +57,11 @@ def test_a_sampled_curve_gets_cubics_where_they_are_clearly_closer() -> None:
 def test_a_sampled_curve_over_steps_keeps_its_lines() -> None:
     rng = random.Random(2)
     keys = sorted(rng.choice((1, 1000)) * rng.randrange(50) for _ in range(3_000))
-    assert add_cubics(curve_of(keys, 5)).shapes is None
+    assert add_cubics(make_curve(keys, 5)).shapes is None
 
 
 def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
-    keys = smooth(20_000)
+    keys = make_smooth_keys(20_000)
     curve = fit_curve(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
     lines = replace(curve, shapes=None, errors=None, certificate=None)
     found, of_lines = (quality.measure_quality(one, quality.count_by_key(keys)) for one in (curve, lines))

@@ -29,7 +29,7 @@ def rank_of(keys: list[int], key: int) -> int:
     return 1 + bisect_left(keys, key)
 
 
-def measured(curve: Curve, keys: list[int]) -> Curve:
+def measure_errors(curve: Curve, keys: list[int]) -> Curve:
     """Return the curve with the largest error of every gap, over every key that can be asked for there."""
     errors = []
     for knot, worse in pairwise(curve.knots):
@@ -39,7 +39,7 @@ def measured(curve: Curve, keys: list[int]) -> Curve:
     return replace(curve, errors=errors)
 
 
-def probes(keys: list[int]) -> list[int]:
+def list_probes(keys: list[int]) -> list[int]:
     """Return every value, its neighbours, the middles between values, and keys far outside."""
     around = {near for key in keys for near in (key - 1, key, key + 1)}
     middles = {(key + next_key) // 2 for key, next_key in pairwise(keys)}
@@ -52,7 +52,7 @@ def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
 ) -> None:
     curve = sample(keys, knots_max)
     before = Bracket(1, 1, 1, "knot")
-    for key in probes(keys):
+    for key in list_probes(keys):
         bracket = curve.locate(key)
         assert 1 <= bracket.low <= rank_of(keys, key) <= bracket.high <= len(keys) + 1
         assert bracket.low <= bracket.rank <= bracket.high
@@ -92,9 +92,9 @@ def test_a_known_error_narrows_the_bracket_around_the_true_rank(
     if pairs is not None:
         gap_count = max(0, len(plain.knots) - 1)
         plain = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
-    curve = measured(plain, keys)
+    curve = measure_errors(plain, keys)
     before = Bracket(1, 1, 1, "knot")
-    for key in probes(keys):
+    for key in list_probes(keys):
         bracket, wide = curve.locate(key), plain.locate(key)
         assert wide.low <= bracket.low <= rank_of(keys, key) <= bracket.high <= wide.high
         assert bracket.low <= bracket.rank == wide.rank <= bracket.high
@@ -167,7 +167,7 @@ def test_keys_between_lattice_points_have_the_rank_of_the_next_point(
     keys = sorted(offset + step * point for point in lattice)
     plain = sample(keys, 8)
     curve = Curve(plain.knots, total=plain.total, as_of_us=0, method="scan", step=step)
-    for key in probes(keys):
+    for key in list_probes(keys):
         bracket = curve.locate(key)
         assert bracket.low <= rank_of(keys, key) <= bracket.high
     for rank in range(1, len(keys) + 1):

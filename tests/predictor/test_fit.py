@@ -21,7 +21,7 @@ STEPS = st.sampled_from([1, 3, 10**6, 10**16 + 7, 10**30])
 JITTERED = st.lists(st.integers(0, 2**120), max_size=60)
 
 
-def fitted(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wide: bool | None = None) -> Curve:
+def fit_keys(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wide: bool | None = None) -> Curve:
     return fit_curve(tally_of(keys, wide=wide), knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=7)
 
 
@@ -61,7 +61,7 @@ def test_a_fit_keeps_all_its_promises(
     values: list[int], step: int, samples: int, gap_rows_max: int, wide: bool
 ) -> None:
     keys = sorted(value * step for value in values)
-    curve = fitted(keys, samples, gap_rows_max=gap_rows_max, wide=wide or None)
+    curve = fit_keys(keys, samples, gap_rows_max=gap_rows_max, wide=wide or None)
     check(curve, keys, samples, gap_rows_max)
 
 
@@ -69,7 +69,7 @@ def test_a_fit_keeps_all_its_promises(
 @given(JITTERED, st.integers(2, 10))
 @example([0, 2**62, 2**62 + 1, 2**63, 2**63 + 2**61, 2**119], 3)
 def test_keys_of_forty_digits_are_fitted_just_as_exactly(values: list[int], samples: int) -> None:
-    check(fitted(sorted(values), samples), sorted(values), samples)
+    check(fit_keys(sorted(values), samples), sorted(values), samples)
 
 
 @pytest.mark.parametrize("shape", ["line", "steep", "tied", "timed"])
@@ -82,7 +82,7 @@ def test_a_larger_board_is_certified_and_no_gap_holds_more_rows_than_allowed(sha
         "timed": [-(round(rng.lognormvariate(8, 1)) * 10**16 + rng.randrange(10**15)) for _ in range(8_000)],
     }
     keys = sorted(values[shape])
-    curve = fitted(keys, 60, gap_rows_max=400)
+    curve = fit_keys(keys, 60, gap_rows_max=400)
     check(curve, keys, 60, 400)
     gaps = [after.better_count - before.better_count - before.ties for before, after in pairs(curve)]
     assert max(gaps) <= 400
@@ -96,7 +96,7 @@ def pairs(curve: Curve) -> list[tuple[Knot, Knot]]:
 def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
     rng = random.Random(5)
     keys = sorted(round(rng.lognormvariate(10, 1.5)) for _ in range(10_000))
-    certificates = [fitted(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
+    certificates = [fit_keys(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
     assert certificates == sorted(certificates, reverse=True)
     assert certificates[-1] < certificates[0] / 20  # the error falls about with the square of the knots
 

@@ -33,7 +33,7 @@ def rank_of(keys: list[int], key: int) -> int:
     return 1 + bisect_left(keys, key)
 
 
-def fitted(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
+def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
     """Return a curve of some of the values, with what a scan would have measured at every lattice point."""
     entries = sorted(entries)
     values = sorted(set(entries))
@@ -51,13 +51,13 @@ def fitted(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
     return replace(curve, errors=worst if errors else None)
 
 
-def board(rng: Random) -> tuple[list[int], int]:
+def draw_board(rng: Random) -> tuple[list[int], int]:
     """Draw keys and their lattice step, with few values, so that ties, knots and gaps all occur."""
     step, reach = rng.choice([1, 1, 3, 10]), rng.choice([3, 20, 60])
     return [step * rng.randrange(-reach, reach) for _ in range(rng.choice([0, 1, 2, 30, 120]))], step
 
 
-def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
+def move_entries(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
     """Count and make entrants, departures and changes, now and then off the lattice or past either end."""
     for _ in range(times):
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
@@ -78,11 +78,11 @@ def moved(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: in
 @given(seed=SEEDS, errors=st.booleans())
 def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool) -> None:
     rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries, errors=errors)
+    entries, step = draw_board(rng)
+    fit = fit_values(rng, entries, errors=errors)
     counts = LiveCounts(fit)
     for times in (0, 1, 5, 40):
-        moved(rng, entries, step, counts, times)
+        move_entries(rng, entries, step, counts, times)
         now = sorted(entries)
         live = LiveCurve(fit, counts, as_of=AsOf(9))
         before = Bracket(1, 1, 1, "knot")
@@ -97,23 +97,23 @@ def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool
             before = bracket
 
 
-def live_board(seed: int) -> tuple[LiveCurve, list[int]]:
+def draw_live_board(seed: int) -> tuple[LiveCurve, list[int]]:
     """Draw the live curve of a random board that changed since its fit, with the board's current keys, ascending."""
     rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
+    entries, step = draw_board(rng)
+    fit = fit_values(rng, entries)
     counts = LiveCounts(fit)
-    moved(rng, entries, step, counts, 30)
+    move_entries(rng, entries, step, counts, 30)
     return LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
 
 
 @given(seed=SEEDS)
 def test_live_counts_equal_a_recount(seed: int) -> None:
     rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
+    entries, step = draw_board(rng)
+    fit = fit_values(rng, entries)
     counts = LiveCounts(fit)
-    moved(rng, entries, step, counts, 60)
+    move_entries(rng, entries, step, counts, 60)
     live = LiveCurve(fit, LiveCounts.decode(counts.encode(), fit), as_of=AsOf(9))
     now = sorted(entries)
     assert (live.total, live.as_of_us) == (len(now), 9)
@@ -132,7 +132,7 @@ def test_live_counts_equal_a_recount(seed: int) -> None:
 
 @given(seed=SEEDS)
 def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
-    live, now = live_board(seed)
+    live, now = draw_live_board(seed)
     for from_rank in (1, 5, 40):
         drift = live.estimate_drift(from_rank)
         for key in range(-900, 900):
@@ -144,7 +144,7 @@ def test_the_drift_is_no_smaller_than_any_error(seed: int) -> None:
 
 @given(seed=SEEDS)
 def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
-    live, now = live_board(seed)
+    live, now = draw_live_board(seed)
     assert (live.key_at(1) is None) == (not now)
     for rank in range(1, len(now) + 2):
         found = live.key_at(rank)
@@ -156,8 +156,8 @@ def test_the_key_of_a_rank_lies_in_its_bracket(seed: int) -> None:
 @given(seed=SEEDS)
 def test_the_order_of_moves_does_not_matter(seed: int) -> None:
     rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
+    entries, step = draw_board(rng)
+    fit = fit_values(rng, entries)
     moves = [(key, step * rng.randrange(-90, 90)) for key in entries] + [(None, 5), (None, -700)]
     first, second = LiveCounts(fit), LiveCounts(fit)
     first.count_moves(moves)
@@ -169,10 +169,10 @@ def test_the_order_of_moves_does_not_matter(seed: int) -> None:
 @given(seed=SEEDS, flip=st.integers(0, 10**6))
 def test_damaged_counts_are_noticed(seed: int, flip: int) -> None:
     rng = Random(seed)
-    entries, step = board(rng)
-    fit = fitted(rng, entries)
+    entries, step = draw_board(rng)
+    fit = fit_values(rng, entries)
     counts = LiveCounts(fit)
-    moved(rng, entries, step, counts, 20)
+    move_entries(rng, entries, step, counts, 20)
     stored = bytearray(counts.encode())
     stored[flip // 8 % len(stored)] ^= 1 << flip % 8
     with pytest.raises(CurveCorruptError):

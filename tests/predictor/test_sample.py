@@ -127,7 +127,7 @@ def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sam
     assert max(widths) <= 0.009
 
 
-def best_single_ratio(keys: list[int], knots_max: int) -> float:
+def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
     """Find the smallest d with which bracket-greedy spacing takes at most `knots_max` knots, knowing every row."""
 
     def knots(ratio: float) -> int:
@@ -154,7 +154,7 @@ def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
     quality = measure_quality(curve, count_by_key(keys))
     assert len(curve.knots) == knots_max
     assert quality.broken_brackets == 0
-    assert quality.worst_error <= quality.widest_bracket <= 1.25 * best_single_ratio(keys, knots_max)
+    assert quality.worst_error <= quality.widest_bracket <= 1.25 * find_best_single_ratio(keys, knots_max)
 
 
 def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(sample: Sample) -> None:
@@ -169,11 +169,11 @@ def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(
 def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) -> None:
     rng = Random(3)
     keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(60_000))
-    single, strides = (_widest(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
+    single, strides = (_widest_bracket(drive(keys, 500, stride_max=stride_max)) for stride_max in (1, 64))
     assert strides <= 1.15 * single
 
 
-def _widest(knots: list[Knot]) -> float:
+def _widest_bracket(knots: list[Knot]) -> float:
     """Return the widest bracket, relative to the rank that it starts at."""
     return max(
         (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)

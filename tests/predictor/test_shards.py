@@ -13,7 +13,7 @@ from predictor.quality import count_by_key
 KEYS = st.lists(st.integers(-30, 30), max_size=60)
 
 
-def curve_of(keys: list[int], every: int) -> Curve:
+def make_curve(keys: list[int], every: int) -> Curve:
     """Make a curve with every `every`-th distinct key as a knot, and the last."""
     knots, better_count = [], 0
     distinct = list(count_by_key(sorted(keys)))
@@ -30,7 +30,7 @@ def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
 ) -> None:
     whole = sorted(key for shard in shards for key in shard)
     true_rank = 1 + bisect_left(whole, key)
-    parts = [BoundedRank(*curve_of(shard, every).locate(key)[:3]) for shard in shards]
+    parts = [BoundedRank(*make_curve(shard, every).locate(key)[:3]) for shard in shards]
     found = add_up_ranks(parts)
     assert found.low <= true_rank <= found.high
     assert found.low <= found.rank <= found.high

@@ -90,7 +90,7 @@ def test_a_built_query_cannot_be_changed() -> None:
 CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
-def array(text: str) -> list[str | None]:
+def parse_array(text: str) -> list[str | None]:
     """Parse the cells of an array's text, by the rules of PostgreSQL's manual."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
@@ -105,8 +105,8 @@ def test_a_batch_reaches_the_database_unchanged(batch: list[tuple[str | None, in
     built = query.build(SQLITE, given=batch)
     assert connection.execute(built.sql, built.arguments).fetchall() == batch
     texts, numbers = query.build(POSTGRES, given=batch).arguments
-    assert array(str(texts)) == [text for text, _ in batch]
-    assert array(str(numbers)) == [None if number is None else str(number) for _, number in batch]
+    assert parse_array(str(texts)) == [text for text, _ in batch]
+    assert parse_array(str(numbers)) == [None if number is None else str(number) for _, number in batch]
     connection.close()
 
 

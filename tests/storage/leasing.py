@@ -91,12 +91,12 @@ class Pools:
     ) -> Grant:
         """Request a lease for one key; raise its refusal."""
         [outcome] = await self.run(LeaseRequest(CLIENT, "numbers", key, region, until_us, lease_us))
-        return given(outcome)
+        return unwrap_grant(outcome)
 
     async def give_back(self, key: str) -> Grant:
         """Give back one key's lease; raise its refusal."""
         [outcome] = await self.run(Release(CLIENT, "numbers", key))
-        return given(outcome)
+        return unwrap_grant(outcome)
 
     async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
         """Return the stored counts by region."""
@@ -118,7 +118,7 @@ class Pools:
         return [(event.kind, event.resource, event.key) for event in await self.events()]
 
 
-def given(outcome: Outcome) -> Grant:
+def unwrap_grant(outcome: Outcome) -> Grant:
     """Return the grant; raise a refusal."""
     if isinstance(outcome, Exception):
         raise outcome

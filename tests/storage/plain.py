@@ -17,7 +17,7 @@ class OutOfRangeError(Exception):
     """A value would leave its column's range."""
 
 
-def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
+def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
     """Return the value that a change makes of a value."""
     if column.kind is ColumnKind.TEXT:
         return change.value
@@ -37,13 +37,13 @@ def merged(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -
     return after
 
 
-def merged_row(
+def merge_row(
     columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
     """Return a row after a post. A value that ends as it was keeps the time at which it was reached."""
     values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
     for change in changes:
-        values[change.index] = merged(columns[change.index], values[change.index], change)
+        values[change.index] = merge_value(columns[change.index], values[change.index], change)
     after: list[Reached | None] = []
     for held, value in zip(row, values, strict=True):
         after.append(held if value is None or (held is not None and held[0] == value) else (value, at_us))
@@ -58,18 +58,18 @@ class Place:
     owner: str
 
 
-def place(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
+def place_of(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
     """Return the place of a value."""
     sign = -1 if spec.columns[index].best is Best.HIGH else 1
     return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
 
 
-def ranking(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
+def rank_rows(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
     """Return everyone with a value in a column, best first."""
     places = []
     for owner, row in rows.items():
         held = row[index]
         if held is not None:
             assert isinstance(held[0], int)
-            places.append(place(spec, index, held[0], held[1], owner))
+            places.append(place_of(spec, index, held[0], held[1], owner))
     return sorted(places)

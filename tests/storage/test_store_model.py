@@ -47,7 +47,7 @@ from storage.records import (
 from storage.store import Program
 from tests.storage.backends import Backend
 from tests.storage.deployment import Observed, Session, counter, label, part, ranked
-from tests.storage.plain import OutOfRangeError, Reached, merged_row, ranking
+from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
 SHAPES: dict[str, tuple[ColumnSpec, ...]] = {
@@ -138,7 +138,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plain)
     @rule(number=st.integers(0, 9), column=st.sampled_from(MORE))
     def add_column(self, number: int, column: ColumnSpec) -> None:
-        plain = self.chosen(number)
+        plain = self.choose_board(number)
         columns = plain.board.spec.columns
         if column in columns:
             return
@@ -154,7 +154,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plain)
     @rule(number=st.integers(0, 9))
     def reset(self, number: int) -> None:
-        plain = self.chosen(number)
+        plain = self.choose_board(number)
         dialect = self.session.deployment.dialect
         board = self.session.run(
             self.session.deployment.store.write(lambda: reset_board(dialect, board_id=plain.board.id))
@@ -166,7 +166,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.plain) > 1)
     @rule(number=st.integers(0, 9))
     def delete(self, number: int) -> None:
-        plain = self.chosen(number)
+        plain = self.choose_board(number)
         dialect = self.session.deployment.dialect
         self.session.run(self.session.deployment.store.write(lambda: delete_board(dialect, board_id=plain.board.id)))
         del self.plain[plain.board.id]
@@ -174,7 +174,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plain)
     @rule(number=st.integers(0, 9), owner=st.sampled_from(OWNERS))
     def erase(self, number: int, owner: str) -> None:
-        plain = self.chosen(number)
+        plain = self.choose_board(number)
         existed = self.session.run(self.session.deployment.erase(plain.board, owner))
         assert existed == (plain.rows.pop(owner, None) is not None)
         plain.versions.pop(owner, None)
@@ -194,8 +194,8 @@ class BoardsMachine(RuleBasedStateMachine):
 
     @rule(requests=st.lists(st.lists(PLANS, min_size=1, max_size=4), min_size=1, max_size=3))
     def post_requests(self, requests: list[list[PostPlan]]) -> None:
-        posts = [[self.post_of(plan) for plan in plans] for plans in requests]
-        answers = self.session.run(self.submitted(posts))
+        posts = [[self.make_post(plan) for plan in plans] for plans in requests]
+        answers = self.session.run(self.submit_all(posts))
         versions = {name: dict(plain.versions) for name, plain in self.plain.items()}
         rows = {name: dict(plain.rows) for name, plain in self.plain.items()}
         for request, outcomes in zip(posts, answers, strict=True):
@@ -209,11 +209,11 @@ class BoardsMachine(RuleBasedStateMachine):
 
     # How it is done and what is expected
 
-    def chosen(self, number: int) -> PlainBoard:
+    def choose_board(self, number: int) -> PlainBoard:
         """Return one of the boards that exist."""
         return list(self.plain.values())[number % len(self.plain)]
 
-    def post_of(self, plan: PostPlan) -> Post:
+    def make_post(self, plan: PostPlan) -> Post:
         """Return the post that a plan means, to boards that ever existed, each board once."""
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
@@ -229,7 +229,7 @@ class BoardsMachine(RuleBasedStateMachine):
             parts[board.key] = part(board, stats, overwrite)
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
-    async def submitted(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
+    async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
         """Submit all requests at once through a writer, and close it."""
         writer = self.session.deployment.writer(Observed())
         writer.start()
@@ -245,7 +245,7 @@ class BoardsMachine(RuleBasedStateMachine):
         known: list[list[StatValue | None] | None] = []
         rows: list[list[Reached | None] | None] = []
         for one in post.parts:
-            first, row = self.planned(live.get(one.board.key), post, one, at_us)
+            first, row = self.plan_row(live.get(one.board.key), post, one, at_us)
             known.append(first)
             rows.append(row)
         refused = any(first is None and row is None for first, row in zip(known, rows, strict=True))
@@ -259,7 +259,7 @@ class BoardsMachine(RuleBasedStateMachine):
             else:
                 self.take(live[one.board.key], post, one, row, outcome)
 
-    def planned(
+    def plan_row(
         self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
     ) -> tuple[list[StatValue | None] | None, list[Reached | None] | None]:
         """Return a duplicate's first stats, or the row after the post, or neither if it must be rejected."""
@@ -270,7 +270,7 @@ class BoardsMachine(RuleBasedStateMachine):
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
         columns = plain.board.spec.columns
         try:
-            return None, merged_row(columns, plain.rows.get(post.owner, [None] * len(columns)), one.changes, at_us)
+            return None, merge_row(columns, plain.rows.get(post.owner, [None] * len(columns)), one.changes, at_us)
         except OutOfRangeError:
             return None, None
 
@@ -326,7 +326,7 @@ class BoardsMachine(RuleBasedStateMachine):
         while page:
             walked += page
             page = yield from stored.read_rows_after(str(page[-1].cells[index]), page[-1].owner, PAGE_ROWS)
-        order = ranking(plain.board.spec, index, plain.rows)
+        order = rank_rows(plain.board.spec, index, plain.rows)
         assert [entry.owner for entry in walked] == [place.owner for place in order]
         for entry, place in zip(walked, order, strict=True):
             better = yield from stored.count_better(str(entry.cells[index]))

@@ -19,7 +19,7 @@ ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.in
 BOARDS_MAX = 10_000  # a property test creates one for each example
 
 
-async def filled(
+async def create_filled_board(
     deployment: Deployment, board_id: str, values: Values, best: Best, ties: Ties, *, samples: int = PREDICTOR.samples
 ) -> Board:
     """Create a board that holds these values; None is an entry without a value."""

@@ -24,7 +24,7 @@ from storage.errors import ArchivedError, BoardChangedError
 from storage.records import Best, Board, Entry, Season, TableSharing, Ties
 from storage.schema.steps import ARCHIVE_BLOCKS
 from storage.store import Program
-from tests.jobs.closing import close_all, close_job, step
+from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
 from tests.storage.backends import BACKENDS
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, label, part, ranked, spec
@@ -103,12 +103,12 @@ async def make_season(
     return board
 
 
-async def stored(world: World, board: Board) -> Board:
+async def read_board(world: World, board: Board) -> Board:
     """Return the board as the store has it."""
     return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
 
 
-async def all_rows(world: World, board: Board) -> list[Entry]:
+async def read_rows(world: World, board: Board) -> list[Entry]:
     """Return every row, by owner."""
     layout = layout_of(board)
     query = select(*layout.row_columns()).from_(layout.table).where(*layout.scope())
@@ -116,7 +116,7 @@ async def all_rows(world: World, board: Board) -> list[Entry]:
     return sorted((Entry(row[0], row[1], list(row[2:])) for row in rows), key=lambda entry: entry.owner)
 
 
-async def rows_left(world: World, board: Board) -> int:
+async def count_rows_left(world: World, board: Board) -> int:
     """Count the rows of a shared table that nobody has swept yet."""
     layout = layout_of(board)
     counted = select(count()).from_(layout.table).where(*layout.scope())
@@ -124,7 +124,7 @@ async def rows_left(world: World, board: Board) -> int:
     return found
 
 
-def answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
+def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
     """Return everything that a board answers and that its archive has to answer as well."""
     found: dict[Any, Any] = {}
     for entry in owners:
@@ -169,16 +169,16 @@ def answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
 @pytest.mark.parametrize("entries", [0, 1, 7, 60])
 async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
     board = await make_season(world, entries=entries, ties=ties)
-    owners = await all_rows(world, board)
-    before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
+    owners = await read_rows(world, board)
+    before = await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
     totals = await world.deployment.totals(board)
     world.advance(16)
     await close_all(world)
-    archived = await stored(world, board)
+    archived = await read_board(world, board)
     assert archived.archived_us == world.deployment.clock.now_us
     opened = world.deployment.entries(archived)
     assert isinstance(opened, ArchivedEntries)
-    after = await world.store.read(lambda: answers(opened, owners))
+    after = await world.store.read(lambda: read_answers(opened, owners))
     assert {key: answer for key, answer in after.items() if answer != before[key]} == {}
     assert before.keys() == after.keys()
     assert await world.deployment.totals(archived) == totals
@@ -196,7 +196,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
     board = await make_season(world, entries=60)
     world.advance(16)
     await close_all(world)
-    ranking = world.deployment.entries(await stored(world, board)).rankings[0]
+    ranking = world.deployment.entries(await read_board(world, board)).rankings[0]
     last = (await world.store.read(lambda: ranking.read_first_rows(1_000)))[-1]
     place = str(last.cells[0]), last.owner
     deep = await world.store.read(lambda: ranking.find_row(None, 40))
@@ -217,11 +217,11 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
     await close_all(world)
     if board.table_key is None:
         with pytest.raises(Exception, match="deleted"):
-            await rows_left(world, board)
+            await count_rows_left(world, board)
     else:
         while await world.store.write(lambda: sweep_rows(world.deployment.dialect, rows_max=7)):
             pass
-        assert await rows_left(world, board) == 0
+        assert await count_rows_left(world, board) == 0
         with pytest.raises(BoardChangedError):
             await world.deployment.erase(board, "ö1")
     await world.store.write(lambda: delete_board(world.deployment.dialect, board_id="b"))
@@ -231,10 +231,10 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
 
 async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
     board = await make_season(world, entries=40)
-    owners = await all_rows(world, board)
+    owners = await read_rows(world, board)
     world.advance(16)
     await close_all(world)
-    archived = await stored(world, board)
+    archived = await read_board(world, board)
     entries = world.deployment.entries(archived)
     top = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
     gone = top[3]
@@ -251,8 +251,8 @@ async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World
 @pytest.mark.parametrize("after", [False, True])
 async def test_another_process_continues_an_archive_wherever_the_first_one_died(world: World, after: bool) -> None:
     board = await make_season(world, entries=60, ties=Ties.EARLIEST)
-    owners = await all_rows(world, board)
-    before = await world.store.read(lambda: answers(world.deployment.entries(board), owners))
+    owners = await read_rows(world, board)
+    before = await world.store.read(lambda: read_answers(world.deployment.entries(board), owners))
     world.advance(16)
     calls, deaths, alive = 0, 0, False
     while not alive:
@@ -269,21 +269,21 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
             deaths += 1
             world.advance(2_000)  # until the lease of the dead process has ended
     assert deaths > 4
-    archived = await stored(world, board)
-    found = await world.store.read(lambda: answers(world.deployment.entries(archived), owners))
+    archived = await read_board(world, board)
+    found = await world.store.read(lambda: read_answers(world.deployment.entries(archived), owners))
     assert {key: answer for key, answer in found.items() if answer != before[key]} == {}
 
 
 async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: World) -> None:
     board = await make_season(world, entries=60)
-    owners = [entry.owner for entry in await all_rows(world, board)]
+    owners = [entry.owner for entry in await read_rows(world, board)]
     world.advance(16)
-    job, steps = close_job(world), 0
-    while await step(world, job):
+    job, steps = make_close_job(world), 0
+    while await run_step(world, job):
         steps += 1
         if steps in (4, 6):
             assert await world.deployment.erase(board, owners.pop())
-    archived = await stored(world, board)
+    archived = await read_board(world, board)
     assert archived.archived_us is not None
     assert sorted(await world.deployment.rows(archived, owners)) == owners
     totals = await world.deployment.totals(archived)
@@ -299,25 +299,25 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
 async def test_small_boards_are_archived_together_although_one_of_them_is_deleted(world: World) -> None:
     boards = [await make_season(world, entries=3, board_id=f"b{number}") for number in range(6)]
     before = [
-        await world.store.read(lambda board=board: answers(world.deployment.entries(board), []))  # type: ignore[misc]
+        await world.store.read(lambda board=board: read_answers(world.deployment.entries(board), []))  # type: ignore[misc]
         for board in boards
     ]
     world.advance(16)
-    job = close_job(world)
+    job = make_close_job(world)
     while not world.observed.owners_archived:
-        assert await step(world, job)
+        assert await run_step(world, job)
     assert world.observed.owners_archived == 9, "one step archives three boards"
-    left = [number for number, board in enumerate(boards) if (await stored(world, board)).archived_us is None]
+    left = [number for number, board in enumerate(boards) if (await read_board(world, board)).archived_us is None]
     gone = boards.pop(left[0])
     before.pop(left[0])
     await world.store.write(lambda: delete_board(world.deployment.dialect, board_id=gone.id))
-    while await step(world, job):
+    while await run_step(world, job):
         pass
     for board, then in zip(boards, before, strict=True):
-        archived = await stored(world, board)
+        archived = await read_board(world, board)
         assert archived.archived_us is not None
         opened = world.deployment.entries(archived)
-        assert await world.store.read(lambda opened=opened: answers(opened, [])) == then  # type: ignore[misc]
+        assert await world.store.read(lambda opened=opened: read_answers(opened, [])) == then  # type: ignore[misc]
     assert world.observed.owners_archived == 15
 
 
@@ -334,14 +334,14 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
         return encoded(archiving, found)
 
     world.advance(16)
-    job = close_job(world)
+    job = make_close_job(world)
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveWriter, "encode_blocks", fails)
-        while await step(world, job):
+        while await run_step(world, job):
             pass
     assert world.observed.close_failures == 1
-    assert [(await stored(world, board)).archived_us is None for board in (bad, good)] == [True, False]
+    assert [(await read_board(world, board)).archived_us is None for board in (bad, good)] == [True, False]
     world.advance(31)
-    while await step(world, job):
+    while await run_step(world, job):
         pass
-    assert (await stored(world, bad)).archived_us is not None
+    assert (await read_board(world, bad)).archived_us is not None

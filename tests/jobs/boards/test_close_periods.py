@@ -12,7 +12,7 @@ from jobs.boards.close_periods import RESOURCE
 from jobs.ownership import JOB_POOL
 from storage.boards.boards import REFRESH_POOL, create_board, find_board, refresh_resource
 from storage.records import Board, Season
-from tests.jobs.closing import close_job, step
+from tests.jobs.closing import make_close_job, run_step
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import BOARDS_MAX, ranked, spec
 
@@ -35,7 +35,7 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
     return board
 
 
-async def closed(world: World, board: Board) -> bool:
+async def is_closed(world: World, board: Board) -> bool:
     """Return whether the store has the board as closed."""
     return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
 
@@ -43,34 +43,34 @@ async def closed(world: World, board: Board) -> bool:
 async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World) -> None:
     boards = [await make_season(world, f"b{number}", entries=2) for number in range(5)]
     later = await make_season(world, "later", entries=0, ends_in_s=100)
-    job = close_job(world)
-    assert not await step(world, job)
+    job = make_close_job(world)
+    assert not await run_step(world, job)
     world.advance(12)
-    assert await step(world, job)
+    assert await run_step(world, job)
     assert (world.observed.boards_closed, world.observed.lag_s) == (3, 2.0)
-    assert await step(world, job)
-    assert not await step(world, job)
+    assert await run_step(world, job)
+    assert not await run_step(world, job)
     assert (world.observed.boards_closed, world.observed.lag_s) == (5, 0.0)
-    assert [await closed(world, board) for board in [*boards, later]] == [True] * 5 + [False]
+    assert [await is_closed(world, board) for board in [*boards, later]] == [True] * 5 + [False]
 
 
 async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: World) -> None:
     board = await make_season(world, "b", entries=60)
     world.advance(11)
-    job = close_job(world)
-    while await step(world, job):
+    job = make_close_job(world)
+    while await run_step(world, job):
         pass
     served = world.book.find_served(board, 0)
     assert served is not None
     assert (served.fit.method, served.fit.total) == ("scan", 60)
     assert served.fit.certificate is not None
     other = world.beside()
-    assert not await step(other, close_job(other)), "nothing is left to do"
+    assert not await run_step(other, make_close_job(other)), "nothing is left to do"
 
 
 async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: World) -> None:
     board = await make_season(world, "b", entries=1)
-    jobs = [close_job(world), close_job(world.beside())]
+    jobs = [make_close_job(world), make_close_job(world.beside())]
     running = [asyncio.create_task(job.run_forever()) for job in jobs]
     await world.time.wait_for_sleepers(1, count=2)
     told = [world.observed.lag_s]
@@ -78,7 +78,7 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
     await asyncio.wait(running[:1])
     assert [*told, world.observed.lag_s] == [0, None], "only the other process reports the lag now"
     world.advance(15)
-    while not await within(closed(world, board)):
+    while not await within(is_closed(world, board)):
         await world.time.wait_for_sleeper()
         world.advance(1)
     running[1].cancel()
@@ -88,17 +88,17 @@ async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: W
 async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world: World) -> None:
     board = await make_season(world, "b", entries=60)
     world.advance(11)
-    job = close_job(world)
-    assert await step(world, job)
+    job = make_close_job(world)
+    assert await run_step(world, job)
     column = refresh_resource(board.key, 0)
     refreshing = await world.store.write(
         lambda: world.leases.claim(REFRESH_POOL, column, holder="refresher", lease_us=1_000 * S)
     )
-    assert await step(world, job)
-    assert not await step(world, job), "the board is left alone for a moment"
+    assert await run_step(world, job)
+    assert not await run_step(world, job), "the board is left alone for a moment"
     await world.store.write(lambda: world.leases.release(refreshing))
     world.advance(LIMITS.close.close_interval_s)
-    assert await step(world, job)
+    assert await run_step(world, job)
     served = world.book.find_served(board, 0)
     assert served is not None
     assert served.fit.method == "scan"
@@ -107,7 +107,7 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
 async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
     await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
-    running = asyncio.create_task(close_job(world).run_forever())
+    running = asyncio.create_task(make_close_job(world).run_forever())
     await world.time.wait_for_sleeper(0.5)
     told = [world.observed.lag_s]
     world.advance(0.5)

@@ -23,7 +23,7 @@ from tests.storage.deployment import part
 RETENTION_US = round(LIMITS.prune.post_id_retention_s * 1e6)
 
 
-def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
+def make_prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
     return PruneJob(
         world.store,
         world.deployment.post_ids,
@@ -37,7 +37,7 @@ def prune_job(world: World, unread_from: Callable[[], Program[int | None]] | Non
     )
 
 
-async def status(world: World, board: Board, post_id: str) -> PostStatus:
+async def apply_post(world: World, board: Board, post_id: str) -> PostStatus:
     """Apply a post with this id. Return its status."""
     post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
     return (await world.deployment.apply_one(post)).status
@@ -45,24 +45,24 @@ async def status(world: World, board: Board, post_id: str) -> PostStatus:
 
 async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: World) -> None:
     board = await world.create("b")
-    assert await status(world, board, "old") is PostStatus.APPLIED
+    assert await apply_post(world, board, "old") is PostStatus.APPLIED
     world.deployment.clock.now_us += RETENTION_US
-    assert await prune_job(world).prune_post_ids() == 0
-    assert await status(world, board, "old") is PostStatus.DUPLICATE
-    assert await status(world, board, "new") is PostStatus.APPLIED
+    assert await make_prune_job(world).prune_post_ids() == 0
+    assert await apply_post(world, board, "old") is PostStatus.DUPLICATE
+    assert await apply_post(world, board, "new") is PostStatus.APPLIED
     world.deployment.clock.now_us += 1
-    assert await prune_job(world).prune_post_ids() == 1
-    assert await status(world, board, "old") is PostStatus.APPLIED
-    assert await status(world, board, "new") is PostStatus.DUPLICATE
+    assert await make_prune_job(world).prune_post_ids() == 1
+    assert await apply_post(world, board, "old") is PostStatus.APPLIED
+    assert await apply_post(world, board, "new") is PostStatus.DUPLICATE
 
 
 async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_steps(world: World) -> None:
     board = await world.create("b")
     for number in range(25):
         world.deployment.clock.now_us += 1
-        await status(world, board, f"p{number}")
+        await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
-    pruning = asyncio.create_task(prune_job(world).prune_post_ids())
+    pruning = asyncio.create_task(make_prune_job(world).prune_post_ids())
     for _ in range(2):
         await world.time.wait_for_sleeper(0)  # the clock stands still, so a step takes no time
         world.time.advance(0)
@@ -73,9 +73,9 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
     board = await world.create("b")
     for number in range(70):
         world.deployment.clock.now_us += 1
-        await status(world, board, f"p{number}")
+        await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
-    job = asyncio.create_task(prune_job(world).run_forever())
+    job = asyncio.create_task(make_prune_job(world).run_forever())
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
     for _ in range(2 * LIMITS.prune.prune_steps_max):  # first steps of post ids, then steps of changes
@@ -84,7 +84,7 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     job.cancel()
     await asyncio.gather(job, return_exceptions=True)
-    rest = asyncio.create_task(prune_job(world).prune_post_ids())
+    rest = asyncio.create_task(make_prune_job(world).prune_post_ids())
     await world.time.wait_for_sleeper(0)
     world.time.advance(0)
     assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
@@ -97,7 +97,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     await world.deployment.apply(*posts)
     await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
     await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
-    sweeping = asyncio.create_task(prune_job(world).sweep_tables())
+    sweeping = asyncio.create_task(make_prune_job(world).sweep_tables())
     for _ in range(3):
         await world.time.wait_for_sleeper(0)
         world.time.advance(0)
@@ -106,7 +106,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     assert len(await world.deployment.rows(stays, ["o"])) == 1
 
 
-async def logged(world: World) -> list[Bundle]:
+async def read_log(world: World) -> list[Bundle]:
     log = change_log(world.store.dialect)
 
     def all_of_them() -> Program[list[Bundle]]:
@@ -118,15 +118,15 @@ async def logged(world: World) -> list[Bundle]:
 async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_age(world: World) -> None:
     board = await world.create("b")
     for number in range(5):
-        await status(world, board, f"p{number}")
-    changes = await logged(world)
+        await apply_post(world, board, f"p{number}")
+    changes = await read_log(world)
 
     def unread_from() -> Program[int | None]:
         yield from change_log(world.store.dialect).find_horizon()
         return changes[0].position
 
     kept_s = LIMITS.prune.change_log_retention_s
-    job = prune_job(world, unread_from)
+    job = make_prune_job(world, unread_from)
     world.deployment.clock.now_us += round(2 * kept_s * 1e6)
     assert await job.prune_changes() == 0
     world.deployment.clock.now_us += 1
@@ -145,24 +145,24 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
     board = await world.create("b")
     for number in range(25):
         world.deployment.clock.now_us += 1
-        await status(world, board, f"p{number}")
+        await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += round(LIMITS.prune.change_log_retention_s * 1e6) - 3
-    positions = [change.position for change in await logged(world)]
+    positions = [change.position for change in await read_log(world)]
 
     def unread_from() -> Program[int | None]:
         yield from change_log(world.store.dialect).find_horizon()
         return positions[12]
 
-    pruning = asyncio.create_task(prune_job(world, unread_from).prune_changes())
+    pruning = asyncio.create_task(make_prune_job(world, unread_from).prune_changes())
     for _ in range(2):
         await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     assert await pruning == 12
-    pruning = asyncio.create_task(prune_job(world).prune_changes())
+    pruning = asyncio.create_task(make_prune_job(world).prune_changes())
     await world.time.wait_for_sleeper(0)
     world.time.advance(0)
     assert await pruning == 9
-    assert [change.position for change in await logged(world)] == positions[21:], "the rest is younger"
+    assert [change.position for change in await read_log(world)] == positions[21:], "the rest is younger"
 
 
 async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: World) -> None:
@@ -174,7 +174,7 @@ async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: Wo
 
     other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
     await claimed.wait()
-    running = asyncio.create_task(prune_job(world).run_forever())
+    running = asyncio.create_task(make_prune_job(world).run_forever())
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
     await world.observed.pruned_elsewhere_times.get()

@@ -53,13 +53,13 @@ class Auditing:
             rng=rng,
         )
 
-    async def interval(self) -> None:
+    async def advance_interval(self) -> None:
         """Advance to the job's next turn."""
         await self.world.time.wait_for_sleeper(INTERVAL_S)
         self.world.advance(INTERVAL_S)
 
 
-async def store(world: World, board: Board, curve: Curve) -> None:
+async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
     """Store and serve a curve."""
     totals = await world.deployment.totals(board)
     changes = totals[-2]
@@ -67,16 +67,16 @@ async def store(world: World, board: Board, curve: Curve) -> None:
     world.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve))
 
 
-async def board_with_curve(world: World, *, wrong: int = 0) -> Board:
+async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
     """Create owners with 0 … 9, and a curve whose knots after the first count `wrong` entries too many."""
     board = await world.create("b", columns=2)
     await world.post(board, {f"p{value}": value for value in range(10)})
-    knots = [Knot(world_key(board, 9), 0, 1), Knot(world_key(board, 0), 9 + wrong, 1)]
-    await store(world, board, Curve(knots, total=10 + wrong, as_of_us=5, certificate=0.0 if wrong else None))
+    knots = [Knot(key_of_value(board, 9), 0, 1), Knot(key_of_value(board, 0), 9 + wrong, 1)]
+    await store_and_serve(world, board, Curve(knots, total=10 + wrong, as_of_us=5, certificate=0.0 if wrong else None))
     return board
 
 
-def world_key(board: Board, value: int) -> int:
+def key_of_value(board: Board, value: int) -> int:
     """Return the key of a value of the first column."""
     return -(value - board.spec.columns[0].min_scaled)
 
@@ -85,10 +85,10 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
     auditing = Auditing(world)
     for number in range(5):
         await world.create(f"empty-{number}")
-    await board_with_curve(world)
+    await create_board_with_curve(world)
     running = asyncio.create_task(auditing.job.run_forever())
     for _ in range(2):
-        await auditing.interval()
+        await auditing.advance_interval()
         found = await within(auditing.observed.audits.get())
         assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
     running.cancel()
@@ -97,7 +97,7 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
 
 
 async def test_one_of_two_processes_audits(world: World) -> None:
-    await board_with_curve(world)
+    await create_board_with_curve(world)
     beside = world.beside()
     await beside.catalog.find_board("b")
     await beside.book.poll()
@@ -113,7 +113,7 @@ async def test_one_of_two_processes_audits(world: World) -> None:
 
 
 async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    board = await board_with_curve(world, wrong=5)
+    board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
     assert [each.true_rank for each in found.broken] == [10]  # the curve calls its worst knot exact
@@ -123,7 +123,7 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
 
 
 async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_more(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     auditing = Auditing(world)
     assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
     auditing.auditor = Auditor(
@@ -141,13 +141,13 @@ async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_mo
 
 
 async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World) -> None:
-    await board_with_curve(world)
+    await create_board_with_curve(world)
     auditing = Auditing(world)
     running = asyncio.create_task(auditing.job.run_forever())
     world.store.failures.append(StoreBusyError("away"))
-    await auditing.interval()
+    await auditing.advance_interval()
     await within(auditing.observed.failures.get())
-    await auditing.interval()
+    await auditing.advance_interval()
     assert (await within(auditing.observed.audits.get())).outcome == "compared"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

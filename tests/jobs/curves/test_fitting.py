@@ -10,17 +10,17 @@ import pytest
 from predictor import RankCurve
 from storage.log.cells import Padding
 from storage.records import Board, RefreshMethod
-from tests.jobs.refreshing import due, run_workers, work_off
+from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, World, within
 
 MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near these values
 
 
-async def refreshed(world: World, board: Board) -> RankCurve:
+async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
     """Return the curve that serves after the next scheduled refresh."""
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     await work_off(world, job)
     curve = world.book.find_curve(board, 0)
     assert curve is not None
@@ -30,7 +30,7 @@ async def refreshed(world: World, board: Board) -> RankCurve:
 async def test_a_board_that_wants_scans_gets_certified_curves(world: World) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     await world.post(board, MANY)
-    curve = await refreshed(world, board)
+    curve = await refresh_on_schedule(world, board)
     assert (curve.method, curve.total) == ("scan", 300)
     assert curve.certificate is not None
     assert len(curve.knots) <= 20 + 3
@@ -65,45 +65,45 @@ async def test_an_empty_column_is_scanned_too(world: World) -> None:
 async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_too_far_off(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)
-    first = await refreshed(world, board)
+    first = await refresh_on_schedule(world, board)
     assert (first.method, first.certificate) == ("skip", None)
     await world.post(board, {"one more": 5})
-    second = await refreshed(world, board)
+    second = await refresh_on_schedule(world, board)
     assert (second.method, second.total) == ("scan", 301)
     await world.post(board, {"yet another": 7})
-    assert (await refreshed(world, board)).method == "scan"
+    assert (await refresh_on_schedule(world, board)).method == "scan"
 
 
 async def test_auto_scans_an_idle_board_once(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)
-    assert (await refreshed(world, board)).method == "skip"
-    assert (await refreshed(world, board)).method == "scan"
-    assert await due(world, world.refresh_job()) == 0
+    assert (await refresh_on_schedule(world, board)).method == "skip"
+    assert (await refresh_on_schedule(world, board)).method == "scan"
+    assert await count_due(world, world.refresh_job()) == 0
 
 
 async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)
-    await refreshed(world, board)
+    await refresh_on_schedule(world, board)
     for _ in range(5):  # 1,500 changes in a minute, of which 7 in the 0.3 s of a scan: more than 1 % of 300 entries
         await world.post(board, MANY)
-    assert (await refreshed(world, board)).method == "skip"
+    assert (await refresh_on_schedule(world, board)).method == "skip"
 
 
 async def test_auto_keeps_sampling_where_the_samples_are_exact(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {f"p{number}": number % 10 for number in range(200)})
-    assert (await refreshed(world, board)).method == "skip"
+    assert (await refresh_on_schedule(world, board)).method == "skip"
     await world.post(board, {"one more": 5})
-    assert (await refreshed(world, board)).method == "skip"
+    assert (await refresh_on_schedule(world, board)).method == "skip"
 
 
 @pytest.mark.parametrize("method", [RefreshMethod.SKIP, RefreshMethod.SCAN])
 async def test_no_gap_holds_more_rows_than_a_count_may_read(world: World, method: RefreshMethod) -> None:
     board = await world.create("b", predictor=replace(PREDICTOR, method=method, samples=2))
     await world.post(board, MANY)
-    curve = await refreshed(world, board)
+    curve = await refresh_on_schedule(world, board)
     knots = curve.knots
     gaps = [after.better_count - before.better_count - before.ties for before, after in pairwise(knots)]
     assert max(gaps) <= 100

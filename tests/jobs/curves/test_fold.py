@@ -19,12 +19,12 @@ from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, Ties
 from storage.schema.steps import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
 from storage.store import Program
-from tests.jobs.folding import assert_live, folder, keys_of, refresh
+from tests.jobs.folding import assert_live, keys_of, open_folder, refresh
 from tests.jobs.world import World, within
 from tests.storage.deployment import part, ranked, spec
 
 
-async def board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
+async def create_board_with_curve(world: World, entries: int = 120, columns: int = 1) -> Board:
     board = await world.create("b", columns=columns)
     rng = random.Random(5)
     for index in range(columns):
@@ -46,8 +46,8 @@ async def change_entries(world: World, board: Board, seed: int, times: int = 40,
 
 
 async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> None:
-    board = await board_with_curve(world, columns=2)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world, columns=2)
+    async with open_folder(world) as folding:
         assert await folding.fold() == 0  # the curves are listed now, and their fits saw everything
         for seed in range(4):
             await change_entries(world, board, seed, columns=2)
@@ -63,9 +63,9 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
 ) -> None:
     if many:
         monkeypatch.setattr("storage.curves.folding.NAMED_BOARDS_MAX", 0)
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     plain = await world.create("plain")
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         await folding.fold()
         first = await world.store.read(lambda: find_fold_state(world.store.dialect))
@@ -88,15 +88,15 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
 
 
 async def test_another_process_continues_from_what_the_last_one_stored(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
     await change_entries(world, board, 2)
     other = world.beside()
     await other.book.poll()
-    async with folder(other) as folding:
+    async with open_folder(other) as folding:
         await folding.fold()
     await assert_live(other, board)
     await world.book.poll_live()
@@ -104,8 +104,8 @@ async def test_another_process_continues_from_what_the_last_one_stored(world: Wo
 
 
 async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
     killed = world.beside()
@@ -113,7 +113,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     job = killed.fold_job()
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
-    async with folder(world) as folding:  # takes the work over
+    async with open_folder(world) as folding:  # takes the work over
         with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
@@ -121,8 +121,8 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
 
 
 async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         world.store.hold(after=True)
@@ -146,11 +146,11 @@ async def test_a_fit_without_a_mark_serves_as_it_was_fitted(world: World, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(ChangeLog, "take_mark", mark_now)
-        board = await board_with_curve(world)
-        async with folder(world) as folding:
+        board = await create_board_with_curve(world)
+        async with open_folder(world) as folding:
             with pytest.raises(ChangesUnorderedError):
                 await folding.fold()
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         assert isinstance(world.book.find_curve(board, 0), Curve)
         await refresh(world, board)
@@ -159,9 +159,9 @@ async def test_a_fit_without_a_mark_serves_as_it_was_fitted(world: World, monkey
 
 
 async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     front = world.beside()
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
@@ -180,10 +180,10 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
 
 
 async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     other = await world.create("other")
     await world.post(other, {"a": 1})
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         live = world.book.find_curve(board, 0)
         world.advance(3)
@@ -199,8 +199,8 @@ async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World)
 
 
 async def test_an_emptied_board_is_counted_from_its_next_fit(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
@@ -215,8 +215,8 @@ async def test_an_emptied_board_is_counted_from_its_next_fit(world: World) -> No
 
 
 async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await world.post(board, {"a": 5})
         await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
@@ -225,8 +225,8 @@ async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
 
 
 async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_next_fit(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
@@ -249,8 +249,8 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
 
 
 async def test_the_fold_gives_up_on_too_long_a_log_and_counts_later_fits(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world, fold_lag_rows_max=30) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world, fold_lag_rows_max=30) as folding:
         await folding.fold()
         await change_entries(world, board, 1, times=60)
         await folding.fold()
@@ -262,8 +262,8 @@ async def test_the_fold_gives_up_on_too_long_a_log_and_counts_later_fits(world: 
 
 
 async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
@@ -280,8 +280,8 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
 
 
 async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None:
-    board = await board_with_curve(world)
-    async with folder(world) as folding:
+    board = await create_board_with_curve(world)
+    async with open_folder(world) as folding:
         await folding.fold()
         best = (await keys_of(world, board))[0]
         cell = world.deployment.entries(board).rankings[0].padding.cell_of_key(best)
@@ -298,7 +298,7 @@ async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None
 
 
 async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     failures: list[BaseException] = []
 
     async def write(seed: int) -> None:
@@ -313,7 +313,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
             except LostRaceError:  # the writer would run the group again
                 continue
 
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         writers = [asyncio.create_task(write(seed)) for seed in range(6)]
         folds = 0
         while not all(writer.done() for writer in writers):
@@ -331,7 +331,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
 
 
 async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     job = world.fold_job()
     running = asyncio.create_task(job.run_forever())
     await within(world.observed.folds.get())
@@ -347,7 +347,7 @@ async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(worl
 
 
 async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: World) -> None:
-    board = await board_with_curve(world)
+    board = await create_board_with_curve(world)
     first = asyncio.create_task(world.fold_job().run_forever())
     await within(world.observed.folds.get())
     other = world.beside()
@@ -389,7 +389,7 @@ async def test_the_fold_counts_both_tie_rules_low_columns_and_columns_added_late
     board = await board_of(1)
     await play(board, 1)
     await refresh(world, board)
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         await play(board, 2)
         wider = await board_of(2)

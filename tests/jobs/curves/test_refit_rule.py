@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage.records import Board, RefreshMethod
-from tests.jobs.folding import folder, refresh
-from tests.jobs.refreshing import due, work_off
+from tests.jobs.folding import open_folder, refresh
+from tests.jobs.refreshing import count_due, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World
 
 
-async def board_of(world: World, entries: int) -> Board:
+async def create_fitted_board(world: World, entries: int) -> Board:
     board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SKIP))
     await world.post(board, {f"o{i}": i * 10 for i in range(entries)})
     await refresh(world, board)
@@ -18,10 +18,10 @@ async def board_of(world: World, entries: int) -> Board:
 
 
 async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: World) -> None:
-    board = await board_of(world, 400)
+    board = await create_fitted_board(world, 400)
     job = world.refresh_job()
     await job.find_due()
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
         await world.post(board, {"o7": 5})
         world.advance(REFRESH_S)
@@ -43,22 +43,22 @@ async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: Worl
 
 
 async def test_a_curve_that_nobody_folds_is_fitted_again_by_the_clock(world: World) -> None:
-    board = await board_of(world, 400)
+    board = await create_fitted_board(world, 400)
     job = world.refresh_job()
     await job.find_due()
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         await folding.fold()
     await world.post(board, {"o7": 5})
     world.advance(REFRESH_S)
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
 
 
 async def test_changed_rules_need_a_new_curve_however_near_the_live_one_is(world: World) -> None:
-    board = await board_of(world, 400)
+    board = await create_fitted_board(world, 400)
     job = world.refresh_job()
     await job.find_due()
     await world.change(board, samples=30)
-    async with folder(world) as folding:
+    async with open_folder(world) as folding:
         for _ in range(2):
             world.advance(REFRESH_S)
             await folding.fold()

@@ -9,7 +9,7 @@ from predictor import RankCurve
 from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError
-from tests.jobs.refreshing import due, run_workers, total, work_off
+from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
 from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
 
 
@@ -19,9 +19,9 @@ async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_in
         await world.post(board, {"a": 5, "b": 7}, column)
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 3
+    assert await count_due(world, job) == 3
     await work_off(world, job)
-    assert [total(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
+    assert [count_curve_entries(world, board, index) for index in (0, 1, 2, 3)] == [2, 2, 2, None]
 
 
 async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: World) -> None:
@@ -30,13 +30,13 @@ async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: Wor
         await world.post(board, {"a": 5})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 2
+    assert await count_due(world, job) == 2
     await work_off(world, job)
-    assert await due(world, job) == 0
+    assert await count_due(world, job) == 0
     await world.post(changed, {"b": 5})
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     await work_off(world, job)
-    assert (total(world, changed), total(world, idle)) == (2, 1)
+    assert (count_curve_entries(world, changed), count_curve_entries(world, idle)) == (2, 1)
 
 
 async def test_a_change_after_the_snapshot_of_a_curve_makes_the_column_due_again(world: World) -> None:
@@ -44,15 +44,15 @@ async def test_a_change_after_the_snapshot_of_a_curve_makes_the_column_due_again
     await world.post(board, {"a": 5})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     world.store.hold(after=True)
     async with run_workers(job):
         await within(world.store.entered.wait())
         await world.post(board, {"b": 5})
         world.store.release()
         await world.wait_for_refreshes()
-    assert total(world, board) == 1
-    assert await due(world, job) == 1
+    assert count_curve_entries(world, board) == 1
+    assert await count_due(world, job) == 1
 
 
 async def test_a_change_before_the_snapshot_is_in_the_curve_and_makes_nothing_due(world: World) -> None:
@@ -60,27 +60,27 @@ async def test_a_change_before_the_snapshot_is_in_the_curve_and_makes_nothing_du
     await world.post(board, {"a": 5})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     world.store.hold()
     async with run_workers(job):
         await within(world.store.entered.wait())
         await world.post(board, {"b": 5})
         world.store.release()
         await world.wait_for_refreshes()
-    assert total(world, board) == 2
-    assert await due(world, job) == 0
+    assert count_curve_entries(world, board) == 2
+    assert await count_due(world, job) == 0
 
 
 async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -> None:
     board = await world.create("b", columns=2)
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 0
+    assert await count_due(world, job) == 0
     await world.post(board, {"a": 1}, "xp1")
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     async with run_workers(job):
         await within(world.finish_due_work(job))
-    assert (total(world, board, 0), total(world, board, 1)) == (None, 1)
+    assert (count_curve_entries(world, board, 0), count_curve_entries(world, board, 1)) == (None, 1)
 
 
 async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(world: World) -> None:
@@ -88,13 +88,13 @@ async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(
     await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     await work_off(world, job)
     entries = world.deployment.entries(board)
     await world.store.write(lambda: entries.erase_entry("a", now_us=world.deployment.clock()))
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     await work_off(world, job)
-    assert total(world, board) == 0
+    assert count_curve_entries(world, board) == 0
 
 
 async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -> None:
@@ -103,13 +103,13 @@ async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -
         await world.post(board, {"a": 1})
     job = world.refresh_job(refresh_jitter_ratio=0.5)
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     await work_off(world, job)
     for board in boards:
         await world.post(board, {"a": 1})
-    assert await due(world, job, REFRESH_S * 0.49) == 0
-    assert 5 < await due(world, job, REFRESH_S * 0.26) < 35
-    assert await due(world, job, REFRESH_S * 0.26) == 40
+    assert await count_due(world, job, REFRESH_S * 0.49) == 0
+    assert 5 < await count_due(world, job, REFRESH_S * 0.26) < 35
+    assert await count_due(world, job, REFRESH_S * 0.26) == 40
 
 
 async def test_boards_known_at_the_start_become_due_spread_over_their_interval(world: World) -> None:
@@ -117,7 +117,7 @@ async def test_boards_known_at_the_start_become_due_spread_over_their_interval(w
         await world.post(await world.create(f"b{number}"), {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    found = [await due(world, job, REFRESH_S / 4) for _ in range(4)]
+    found = [await count_due(world, job, REFRESH_S / 4) for _ in range(4)]
     assert found[0] < found[1] < found[2] < found[3] == 40
 
 
@@ -128,9 +128,9 @@ async def test_the_queue_of_due_columns_is_bounded_and_the_rest_is_found_later(w
     job = world.refresh_job(refresh_queue_max=2)
     await job.find_due()
     for waiting in (2, 2, 1):
-        assert await due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
+        assert await count_due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
         await work_off(world, job)
-    assert [total(world, board) for board in boards] == [1] * 5
+    assert [count_curve_entries(world, board) for board in boards] == [1] * 5
 
 
 async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues(world: World) -> None:
@@ -139,7 +139,7 @@ async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues
     job = world.refresh_job(refresh_tick_boards_max=2)
     for _ in range(3):
         await job.find_due()
-    assert [await due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
+    assert [await count_due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
 
 
 async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(world: World) -> None:
@@ -149,7 +149,7 @@ async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(w
     await job.find_due()
     world.catalog.keep_board(await world.change(board, refresh_seconds=10))
     await job.find_due()
-    assert await due(world, job, 10) == 1
+    assert await count_due(world, job, 10) == 1
 
 
 async def test_changed_rules_for_the_curve_make_a_new_one_although_no_row_changed(world: World) -> None:
@@ -157,10 +157,10 @@ async def test_changed_rules_for_the_curve_make_a_new_one_although_no_row_change
     await world.post(board, {f"o{number}": number for number in range(9)})
     job = world.refresh_job()
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     await work_off(world, job)
     await world.change(board, samples=4)
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     await work_off(world, job)
     curve = world.book.find_curve(board, 0)
     assert curve is not None
@@ -172,16 +172,16 @@ async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
     await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     await work_off(world, job)
     emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
     world.catalog.keep_board(emptied)
     await world.post(emptied, {"b": 1, "c": 2})
     await job.find_due()
-    assert total(world, emptied) is None
-    assert await due(world, job) == 1
+    assert count_curve_entries(world, emptied) is None
+    assert await count_due(world, job) == 1
     await work_off(world, job)
-    assert total(world, emptied) == 2
+    assert count_curve_entries(world, emptied) == 2
 
 
 async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(world: World) -> None:
@@ -190,15 +190,15 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
         await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 2
+    assert await count_due(world, job) == 2
     await world.store.write(lambda: delete_board(world.store.dialect, board_id="gone"))
     world.catalog.forget_board("gone")
     async with run_workers(job):
         await world.wait_for_refreshes()
         await within(world.finish_due_work(job))
-    assert (total(world, gone), total(world, kept)) == (None, 1)
+    assert (count_curve_entries(world, gone), count_curve_entries(world, kept)) == (None, 1)
     assert world.observed.failures.empty()
-    assert await due(world, job) == 0
+    assert await count_due(world, job) == 0
 
 
 async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(world: World) -> None:
@@ -206,14 +206,14 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     world.store.failures.append(StoreBusyError())
     async with run_workers(job):
         await within(world.observed.failures.get())
-    assert (total(world, board), job.waiting) == (None, 0)
-    assert await due(world, job) == 1
+    assert (count_curve_entries(world, board), job.waiting) == (None, 0)
+    assert await count_due(world, job) == 1
     await work_off(world, job)
-    assert total(world, board) == 1
+    assert count_curve_entries(world, board) == 1
 
 
 async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_twice(world: World) -> None:
@@ -222,7 +222,7 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
         await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 3
+    assert await count_due(world, job) == 3
     world.store.hold()
     async with run_workers(job, workers=2):
         await within(world.store.wait_for_heavy_reads(2))
@@ -242,7 +242,7 @@ async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_a
     await world.post(board, {"a": 1})
     job = world.refresh_job()
     await job.find_due()
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 1
     job.open()
     demanded = asyncio.create_task(world.desk.refresh_now(board, 0))
     await asyncio.sleep(0)
@@ -259,7 +259,7 @@ async def test_started_jobs_refresh_by_themselves(world: World) -> None:
     await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
     world.time.advance(REFRESH_S)
     await world.wait_for_refreshes()
-    assert total(world, board) == 2
+    assert count_curve_entries(world, board) == 2
     assert await jobs.stop() == []
 
 

@@ -16,13 +16,13 @@ from storage.errors import StoreBusyError, UnknownBoardError
 from tests.jobs.world import World, within
 
 
-async def waiting(world: World, count: int) -> None:
+async def let_requests_arrive(world: World, count: int) -> None:
     """Let the requests of tasks that were just made reach the desk."""
     for _ in range(count + 1):
         await asyncio.sleep(0)
 
 
-async def started(world: World) -> Jobs:
+async def start_jobs(world: World) -> Jobs:
     jobs = world.start()
     await world.time.wait_for_sleeper()
     return jobs
@@ -31,7 +31,7 @@ async def started(world: World) -> Jobs:
 async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(world: World) -> None:
     board = await world.create("b", columns=2)
     await world.post(board, {"a": 5, "b": 7, "c": 5}, column="xp1")
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     done = await within(world.desk.refresh_now(board, 1))
     assert [(-knot.key - 10**15, knot.ties) for knot in done.curve.knots] == [(7, 1), (5, 2)]
     assert world.book.find_curve(board, 1) is done.curve
@@ -45,7 +45,7 @@ async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(wor
 
 async def test_an_empty_column_gets_a_curve_on_request(world: World) -> None:
     board = await world.create("b")
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     done = await within(world.desk.refresh_now(board, 0))
     assert (done.curve.total, world.book.find_curve(board, 0)) == (0, done.curve)
     assert await jobs.stop() == []
@@ -54,13 +54,13 @@ async def test_an_empty_column_gets_a_curve_on_request(world: World) -> None:
 async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     first = asyncio.create_task(world.desk.refresh_now(board, 0))
     await within(world.store.entered.wait())
     await world.post(board, {"b": 2})  # acknowledged after the first refresh started
     later = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(5)]
-    await waiting(world, 5)
+    await let_requests_arrive(world, 5)
     world.store.release()
     answers = await within(asyncio.gather(first, *later))
     assert [answer.curve.total for answer in answers[1:]] == [2] * 5
@@ -71,12 +71,12 @@ async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of
 
 async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(world: World) -> None:
     board = await world.create("b")
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     callers = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(2)]
     await within(world.store.entered.wait())
     callers[0].cancel()
-    await waiting(world, 1)
+    await let_requests_arrive(world, 1)
     world.store.release()
     assert (await within(callers[1])).curve.total == 0
     assert callers[0].cancelled()
@@ -85,12 +85,12 @@ async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(worl
 
 async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(5)]
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     taken = [asyncio.create_task(world.desk.refresh_now(boards[0], 0))]
     await within(world.store.entered.wait())
     taken += [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards[1:4]]
-    await waiting(world, 3)
+    await let_requests_arrive(world, 3)
     with pytest.raises(TooManyRefreshRequestsError):
         await world.desk.refresh_now(boards[4], 0)
     world.store.release()
@@ -101,7 +101,7 @@ async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> No
 async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:
     board = await world.create("b")
     world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     with pytest.raises(TimeoutError):
         await world.desk.refresh_now(board, 0)
@@ -119,12 +119,12 @@ async def test_a_request_without_a_job_is_refused(world: World) -> None:
 
 async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) -> None:
     boards = [await world.create("b0"), await world.create("b1")]
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     running = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
     await within(world.store.entered.wait())
     waits = asyncio.create_task(world.desk.refresh_now(boards[1], 0))
-    await waiting(world, 1)
+    await let_requests_arrive(world, 1)
     assert await within(jobs.stop()) == []
     for task in (running, waits):
         with pytest.raises(NoJobProcessError):
@@ -135,7 +135,7 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) ->
 
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     await within(world.observed.folds.get())  # folding reads the store, too, and rests now
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
@@ -150,7 +150,7 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
     world: World, gone: Callable[..., object]
 ) -> None:
     board = await world.create("b")
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     await world.store.write(lambda: gone(world.store.dialect, board_id="b"))  # type: ignore[arg-type, return-value]
     with pytest.raises(UnknownBoardError):
         await within(world.desk.refresh_now(board, 0))
@@ -161,13 +161,13 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
 
 async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: World) -> None:
     boards = [await world.create("other"), await world.create("b")]
-    jobs = await started(world)
+    jobs = await start_jobs(world)
     world.store.hold()
     asked = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
     await within(world.store.entered.wait())
     emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
     asked.append(asyncio.create_task(world.desk.refresh_now(emptied, 0)))
-    await waiting(world, 1)
+    await let_requests_arrive(world, 1)
     world.store.release()
     with pytest.raises(UnknownBoardError):
         await within(asked[1])

@@ -36,19 +36,19 @@ class FrontEnd:
         self.desk = RemoteRefresher(world.store, self.book, limits, sleep=asyncio.sleep)
 
 
-async def demanded(world: World) -> list[StoredRefreshRequest]:
+async def list_requests(world: World) -> list[StoredRefreshRequest]:
     return await world.store.read(lambda: list_open_refresh_requests(world.store.dialect, 10))
 
 
-async def waiting(world: World, count: int) -> None:
+async def wait_for_requests(world: World, count: int) -> None:
     """Return once this many requests wait in the store."""
     async with asyncio.timeout(WAIT_S):
-        while len(await demanded(world)) < count:
+        while len(await list_requests(world)) < count:
             pass
 
 
 @asynccontextmanager
-async def job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
+async def start_job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
     """Start the world's own jobs, and make the job that takes requests of other processes.
 
     The latter does not run: a test calls `take_requests`.
@@ -65,7 +65,7 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
     await world.post(board, {f"p{n}": n for n in range(30)})
     front_end = FrontEnd(world)
     asked = [asyncio.create_task(front_end.desk.refresh_now(board, 0)) for _ in range(2)]
-    async with job_process(world) as job:
+    async with start_job_process(world) as job:
         running = asyncio.create_task(job.run_forever())
         first, second = await within(asyncio.gather(*asked))
         assert first.curve.total == second.curve.total == 30
@@ -84,23 +84,23 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
 async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differently(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    async with job_process(world, Catalog(world.store)) as job:  # the copy is empty
+    async with start_job_process(world, Catalog(world.store)) as job:  # the copy is empty
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-        await waiting(world, 1)
+        await wait_for_requests(world, 1)
         await job.take_requests()
         assert (await within(asked)).curve.total == 1
         emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(emptied, 0))
-        await waiting(world, 1)
+        await wait_for_requests(world, 1)
         await job.take_requests()
         assert (await within(asked)).curve.total == 0
 
 
 async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world: World) -> None:
     board = await world.create("b")
-    async with job_process(world) as job:
+    async with start_job_process(world) as job:
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-        await waiting(world, 1)
+        await wait_for_requests(world, 1)
         await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
         await job.take_requests()
         with pytest.raises(UnknownBoardError):
@@ -110,10 +110,10 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world:
 async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(world: World) -> None:
     unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     failing = await world.create("b")
-    async with job_process(world) as job:
+    async with start_job_process(world) as job:
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(unsupported, 0))
-        await waiting(world, 1)
-        [demand] = await demanded(world)
+        await wait_for_requests(world, 1)
+        [demand] = await list_requests(world)
         refused = RefreshAnswer("unsupported", "no scan here")
         await world.store.write(lambda: take_refresh_request(world.store.dialect, demand))
         await world.store.write(lambda: answer_refresh_request(world.store.dialect, demand, refused))
@@ -121,7 +121,7 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
             await within(asked)
         world.store.hold()
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(failing, 0))
-        await waiting(world, 1)
+        await wait_for_requests(world, 1)
         await job.take_requests()
         await within(world.store.entered.wait())
         world.store.failures.append(StoreBusyError("no disk"))
@@ -147,10 +147,10 @@ async def test_the_front_end_reports_it_even_if_its_wait_ends_before_its_first_l
 async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=1))
-    async with job_process(world) as job:
+    async with start_job_process(world) as job:
         world.store.hold()
         asked = asyncio.create_task(front_end.desk.refresh_now(board, 0))
-        await waiting(world, 1)
+        await wait_for_requests(world, 1)
         await job.take_requests()
         with pytest.raises(TimeoutError):
             await within(asked)
@@ -161,7 +161,7 @@ async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> No
     board = await world.create("b")
     front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
     first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
-    await waiting(world, 1)
+    await wait_for_requests(world, 1)
     with pytest.raises(TooManyRefreshRequestsError):
         await front_end.desk.refresh_now(board, 0)
     first.cancel()
@@ -171,17 +171,17 @@ async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> No
 async def test_a_job_process_that_stops_gives_back_its_unanswered_requests(world: World) -> None:
     board = await world.create("b")
     asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-    await waiting(world, 1)
-    before = await demanded(world)
-    async with job_process(world) as job:
+    await wait_for_requests(world, 1)
+    before = await list_requests(world)
+    async with start_job_process(world) as job:
         world.store.hold()
         running = asyncio.create_task(job.run_forever())
         await within(world.store.entered.wait())
-        assert await demanded(world) == []
+        assert await list_requests(world) == []
         running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await demanded(world) == before
+    assert await list_requests(world) == before
     world.store.release()
-    async with job_process(world) as other:
+    async with start_job_process(world) as other:
         await other.take_requests()
         assert (await within(asked)).curve.total == 0

@@ -10,18 +10,18 @@ from storage.boards.families import NewBoard, make_boards, put_family
 from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
-from tests.jobs.refreshing import due, run_workers, work_off
+from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
 from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
-async def fitted(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
+async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
     """Create boards with that many rows each, and curves of all of them."""
     boards = {name: await world.create(name) for name in rows}
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})
     await job.find_due()
-    await due(world, job)
+    await count_due(world, job)
     await work_off(world, job)
     return boards
 
@@ -39,25 +39,25 @@ async def test_boards_without_a_curve_come_first_and_then_those_that_changed_mos
     world: World,
 ) -> None:
     job = world.refresh_job()
-    boards = await fitted(world, {"large": 200, "middle": 50, "small": 4}, job)
+    boards = await create_fitted_boards(world, {"large": 200, "middle": 50, "small": 4}, job)
     await world.post(boards["large"], {f"owner {number}": 1 for number in range(20)})  # a tenth of its rows
     await world.post(boards["middle"], {f"owner {number}": 1 for number in range(10)})  # a fifth of its rows
     await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # half of its rows
     boards["new"] = await world.create("new")
     await world.post(boards["new"], {"a": 1})
     await job.find_due()
-    assert await due(world, job) == 4
+    assert await count_due(world, job) == 4
     assert await refresh_in_order(world, job, boards) == ["new", "small", "middle", "large"]
 
 
 async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World) -> None:
     patience = LIMITS.refresh.schedule.refresh_patience_intervals
     job = world.refresh_job()
-    boards = await fitted(world, {"calm": 100, "busy": 10}, job)
+    boards = await create_fitted_boards(world, {"calm": 100, "busy": 10}, job)
     await world.post(boards["calm"], {"owner 0": 1})
     for turns in range(1, 100):
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
-        assert await due(world, job) == 2
+        assert await count_due(world, job) == 2
         async with run_workers(job):
             await within(world.observed.refreshes.get())  # there is time for one refresh and no more
             curve = world.book.find_curve(boards["calm"], 0)
@@ -70,24 +70,24 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
 
 
 async def test_the_neediest_boards_get_the_queue_and_the_others_are_found_again(world: World) -> None:
-    boards = await fitted(world, dict.fromkeys("abcd", 10), world.refresh_job())
+    boards = await create_fitted_boards(world, dict.fromkeys("abcd", 10), world.refresh_job())
     job = world.refresh_job(refresh_queue_max=2)
     await job.find_due()
     for changed, name in enumerate("abcd", start=1):
         await world.post(boards[name], {f"owner {number}": 1 for number in range(changed)})
-    assert await due(world, job) == 2
+    assert await count_due(world, job) == 2
     assert await refresh_in_order(world, job, boards) == ["d", "c"]
-    assert await due(world, job, 0) == 2
+    assert await count_due(world, job, 0) == 2
     assert await refresh_in_order(world, job, boards) == ["b", "a"]
 
 
 async def test_curves_are_refreshed_although_the_clock_was_set_back(world: World) -> None:
     job = world.refresh_job()
-    [board] = (await fitted(world, {"b": 10}, job)).values()
+    [board] = (await create_fitted_boards(world, {"b": 10}, job)).values()
     world.deployment.clock.now_us -= 3_600_000_000
     await world.post(board, {"owner 0": 1})
-    assert await due(world, job) == 0, "its curve is from the future: its age counts from now on"
-    assert await due(world, job) == 1
+    assert await count_due(world, job) == 0, "its curve is from the future: its age counts from now on"
+    assert await count_due(world, job) == 1
 
 
 async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(world: World) -> None:
@@ -96,7 +96,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
         await world.post(board, {"a": 1})
     job = world.refresh_job(load_ratio=0.25)
     await job.find_due()
-    assert await due(world, job) == 2
+    assert await count_due(world, job) == 2
     world.store.hold()
     async with run_workers(job):
         await within(world.store.entered.wait())
@@ -145,6 +145,6 @@ async def test_a_familys_board_gets_a_curve_only_once_it_is_too_large_to_count(w
     job = world.refresh_job()
     await world.post(board, {f"owner {number}": number for number in range(exact_top)})
     await job.find_due()
-    assert await due(world, job) == 0
+    assert await count_due(world, job) == 0
     await world.post(board, {"one more": 1})
-    assert await due(world, job, COUNTED_INTERVALS * REFRESH_S) == 1
+    assert await count_due(world, job, COUNTED_INTERVALS * REFRESH_S) == 1

@@ -56,7 +56,7 @@ class Peer:
         """See `ExchangeObserver`."""
         self.failures.put_nowait(None)
 
-    def acquires(self, *keys: str) -> None:
+    def add_leases(self, *keys: str) -> None:
         """Add leases of these keys to the journal."""
         for key in keys:
             number = len(self.events) + 1
@@ -66,7 +66,7 @@ class Peer:
                 PublishedLeaseEvent(number, CLIENT, "numbers", "acquired", f"r{number}", key, "us", 1, now_us, until_us)
             )
 
-    async def known(self) -> set[str]:
+    async def read_known_keys(self) -> set[str]:
         """Return the keys that lease there, as this store knows it."""
         pool = await self.pools.pool()
         keys = [(pool.key, event.key or "") for event in self.events]
@@ -87,10 +87,10 @@ async def peer(world: World) -> AsyncIterator[Peer]:
 
 
 async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Peer) -> None:
-    peer.acquires("a", "b", "c", "d", "e")
+    peer.add_leases("a", "b", "c", "d", "e")
     assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
-    assert await peer.known() == set("abcde")
-    peer.acquires("f")
+    assert await peer.read_known_keys() == set("abcde")
+    peer.add_leases("f")
     await peer.world.time.wait_for_sleeper(1)
     peer.world.time.advance(1)
     assert (await peer.taken.get()).events == 1
@@ -99,7 +99,7 @@ async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Pe
 
 async def test_the_job_asks_an_absent_peer_again_and_misses_nothing(peer: Peer) -> None:
     peer.away = True
-    peer.acquires("a")
+    peer.add_leases("a")
     for _ in range(3):
         await peer.world.time.wait_for_sleeper(1)
         peer.world.time.advance(1)
@@ -108,4 +108,4 @@ async def test_the_job_asks_an_absent_peer_again_and_misses_nothing(peer: Peer) 
     await peer.world.time.wait_for_sleeper(1)
     peer.world.time.advance(1)
     await peer.taken.get()
-    assert await peer.known() == {"a"}
+    assert await peer.read_known_keys() == {"a"}

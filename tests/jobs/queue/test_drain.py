@@ -84,7 +84,7 @@ class Place:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run_worker(self) -> AsyncIterator[None]:
         """Run the worker, and cancel it at the end."""
         task = asyncio.create_task(self.worker.run_forever())
         yield
@@ -111,7 +111,7 @@ class Place:
         async with asyncio.timeout(WAIT_S):
             return await self.observed.rounds.get()
 
-    async def xp(self, owner: str) -> int:
+    async def read_xp(self, owner: str) -> int:
         """Return an owner's points as stored."""
         stats = await self.desk.deployment.stats(self.board, owner)
         return 0 if stats is None else int(stats["xp"] or 0)
@@ -127,7 +127,7 @@ async def place(world: World) -> Place:
 
 
 async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None:
-    async with place.running():
+    async with place.run_worker():
         for _ in range(5):
             await place.wait_until_idle()
             place.advance(LIMITS.ingest_poll_s)
@@ -137,7 +137,7 @@ async def test_a_worker_writes_nothing_while_no_posts_wait(place: Place) -> None
 
 
 async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_at_once(place: Place) -> None:
-    async with place.running():
+    async with place.run_worker():
         await place.wait_until_idle()
         await place.enqueue("ada", "bob")
         place.advance(LIMITS.ingest_poll_s)
@@ -146,14 +146,14 @@ async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_a
         await place.enqueue("ada")
         place.wake.set()
         assert sum((await place.wait_for_round()).posts.values()) == 1
-    assert (await place.xp("ada"), await place.xp("bob")) == (2, 1)
+    assert (await place.read_xp("ada"), await place.read_xp("bob")) == (2, 1)
     assert place.observed.ages_s == [LIMITS.ingest_poll_s, 0]
 
 
 async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
-    async with patient.running():
+    async with patient.run_worker():
         first, second = await patient.wait_for_round(), await patient.wait_for_round()
         assert first.more
         assert not second.more
@@ -169,13 +169,13 @@ async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Plac
 async def test_a_worker_that_lets_posts_gather_still_renews_its_leases_in_time(place: Place) -> None:
     patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
     await patient.enqueue("ada")
-    async with patient.running():
+    async with patient.run_worker():
         await patient.wait_for_round()
         assert await patient.time.wait_for_sleeper() == pytest.approx(LEASE_S * LIMITS.lease_renewal_ratio)
 
 
 async def test_a_worker_looks_less_often_after_a_quiet_time_and_can_still_be_woken(place: Place) -> None:
-    async with place.running():
+    async with place.run_worker():
         await place.wait_until_idle()
         place.advance(QUIET_AFTER_S + 1)
         await place.time.wait_for_sleeper(QUIET_POLLS * LIMITS.ingest_poll_s)
@@ -183,11 +183,11 @@ async def test_a_worker_looks_less_often_after_a_quiet_time_and_can_still_be_wok
         place.wake.set()
         await place.wait_for_round()
         await place.wait_until_idle()
-    assert await place.xp("ada") == 1
+    assert await place.read_xp("ada") == 1
 
 
 async def test_a_worker_keeps_its_leases_while_posts_come_and_lets_them_lapse_otherwise(place: Place) -> None:
-    async with place.running():
+    async with place.run_worker():
         await place.wait_until_idle()
         for _ in range(30):
             await place.enqueue("ada")
@@ -208,18 +208,18 @@ async def test_a_worker_keeps_its_leases_while_posts_come_and_lets_them_lapse_ot
 
 async def test_a_worker_that_stops_releases_its_shards_at_once(place: Place) -> None:
     await place.enqueue("ada")
-    async with place.running():
+    async with place.run_worker():
         await place.wait_for_round()
     other = Place(place.desk, place.board, "bob")
     await other.enqueue("bob")
-    async with other.running():
+    async with other.run_worker():
         await other.wait_for_round()
-    assert await place.xp("bob") == 1
+    assert await place.read_xp("bob") == 1
 
 
 async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Place) -> None:
     await place.enqueue("ada")
-    async with place.running():
+    async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
         # the process's own monotonic clock stood still, as in a process that was stopped
@@ -231,17 +231,17 @@ async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Plac
         async with asyncio.timeout(WAIT_S):
             await place.observed.fenced.get()
         await place.wait_until_idle()
-        assert await place.xp("ada") == 1
+        assert await place.read_xp("ada") == 1
         await place.desk.store.write(lambda: other.leases.release_share(other.share))
         place.advance(LEASE_S)
         await place.wait_for_round()
-    assert await place.xp("ada") == 2
+    assert await place.read_xp("ada") == 2
 
 
 async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported(place: Place) -> None:
     await place.enqueue("ada")
     nobody = Sizing(size=0, capacity=0, speed=0, sized_at_us=1)
-    async with place.running():
+    async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
         told = place.observed.depths[:]
@@ -258,10 +258,10 @@ async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: P
     await place.enqueue("ada")
     place.store.meddle = [StoreAwayError("gone")] * 4
     pauses = []
-    async with place.running():
+    async with place.run_worker():
         for _ in range(4):
             pauses.append(await place.time.wait_for_sleeper())
             place.advance(pauses[-1])
         await place.wait_for_round()
     assert pauses == [1, 2, 3, 3]
-    assert await place.xp("ada") == 1
+    assert await place.read_xp("ada") == 1

@@ -25,7 +25,7 @@ class Meter:
             sleep=self.time.elapse,
         )
 
-    async def window(self, *, posts_per_s: float, busy_workers: float) -> int:
+    async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
         """Play one window of work, and measure. Return the size after it."""
         seconds = LIMITS.ingest_sizing_s
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
@@ -58,9 +58,9 @@ async def test_a_store_of_2100_posts_a_second_gets_three_workers_of_700(world: W
     await hold_permits(desk, 8)
     await let_a_post_wait(desk)
     await meter.job.measure()
-    assert await meter.window(posts_per_s=300, busy_workers=300 / 700) == 8, "no worker slowed another one down"
-    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 8, "one window may be chance"
-    assert await meter.window(posts_per_s=2_100, busy_workers=8) == 3
+    assert await meter.play_window(posts_per_s=300, busy_workers=300 / 700) == 8, "no worker slowed another one down"
+    assert await meter.play_window(posts_per_s=2_100, busy_workers=8) == 8, "one window may be chance"
+    assert await meter.play_window(posts_per_s=2_100, busy_workers=8) == 3
     sizing = await desk.store.read(desk.semaphore.sizing)
     assert (sizing.capacity, round(sizing.speed, -1)) == (2_100, 690)
 
@@ -84,11 +84,11 @@ async def test_two_processes_that_measure_change_the_number_once(world: World) -
     await let_a_post_wait(desk)
     await first.job.measure()
     await second.job.measure()
-    sizes = [await first.window(posts_per_s=300, busy_workers=300 / 700)]
+    sizes = [await first.play_window(posts_per_s=300, busy_workers=300 / 700)]
     second.time.advance(LIMITS.ingest_sizing_s)
     await second.job.measure()
     for _ in range(2):
-        sizes.append(await first.window(posts_per_s=2_100, busy_workers=8))
+        sizes.append(await first.play_window(posts_per_s=2_100, busy_workers=8))
         second.time.advance(LIMITS.ingest_sizing_s)
         await second.job.measure()
     assert sizes == [8, 8, 3]

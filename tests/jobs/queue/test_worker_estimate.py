@@ -20,7 +20,7 @@ class Store:
     def __init__(self, capacity: float, speed: float) -> None:
         self.capacity, self.speed = capacity, speed
 
-    def window(self, workers: int, *, arriving: float = float("inf")) -> Window:
+    def play_window(self, workers: int, *, arriving: float = float("inf")) -> Window:
         """Return what this many workers do when this many posts a second arrive."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
@@ -28,15 +28,15 @@ class Store:
         return Window(WINDOW_S, round(done * WINDOW_S), busy_s, workers, waiting=arriving > able)
 
 
-def settled(
+def record_windows(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
     """Return the sizes, window after window; `there` workers could work. At first one works alone for a window."""
     count = WorkerCount(most=MOST)
-    count.record_window(store.window(1, arriving=store.speed / 2), size=size)
+    count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
     sizes = [size]
     for _ in range(windows):
-        sizes.append(count.record_window(store.window(min(sizes[-1], there), arriving=arriving), size=sizes[-1]))
+        sizes.append(count.record_window(store.play_window(min(sizes[-1], there), arriving=arriving), size=sizes[-1]))
     return sizes
 
 
@@ -52,35 +52,35 @@ def test_the_number_is_capacity_over_speed_rounded_up_within_bounds(
 
 @pytest.mark.parametrize("size", [1, 3, MOST])
 def test_a_store_that_takes_three_workers_gets_three(size: int) -> None:
-    sizes = settled(Store(2_100, 700), size=size)
+    sizes = record_windows(Store(2_100, 700), size=size)
     assert sizes[-1] in (3, 4), "one more worker is tried now and then"
     assert sum(each == 3 for each in sizes[-20:]) >= 15
 
 
 def test_workers_that_wait_for_posts_are_left_as_they_are() -> None:
-    assert set(settled(Store(2_100, 700), size=2, arriving=900)) == {2}
+    assert set(record_windows(Store(2_100, 700), size=2, arriving=900)) == {2}
 
 
 def test_workers_that_keep_up_are_left_as_they_are_however_busy() -> None:
     store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.window(1, arriving=10), size=8)
+    count.record_window(store.play_window(1, arriving=10), size=8)
     for _ in range(5):
-        window = replace(store.window(8), waiting=False)
+        window = replace(store.play_window(8), waiting=False)
         assert count.record_window(window, size=8) == 8
 
 
 def test_one_worker_alone_changes_nothing() -> None:
     store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.window(1, arriving=10), size=4)
+    count.record_window(store.play_window(1, arriving=10), size=4)
     for _ in range(5):
-        assert count.record_window(Store(300, 300).window(1), size=4) == 4
+        assert count.record_window(Store(300, 300).play_window(1), size=4) == 4
 
 
 def test_the_number_changes_after_two_windows_that_agree() -> None:
     store, count = Store(2_100, 700), WorkerCount(most=MOST)
-    count.record_window(store.window(1, arriving=10), size=8)
-    assert count.record_window(store.window(8), size=8) == 8
-    assert count.record_window(store.window(8), size=8) == 3
+    count.record_window(store.play_window(1, arriving=10), size=8)
+    assert count.record_window(store.play_window(8), size=8) == 8
+    assert count.record_window(store.play_window(8), size=8) == 3
     assert (round(count.capacity), round(count.speed, -2)) == (2_100, 700)
 
 
@@ -89,19 +89,19 @@ def test_a_faster_store_gets_more_workers_and_a_slower_one_fewer() -> None:
     for store, wanted in ((Store(2_100, 700), 3), (Store(4_200, 700), 6), (Store(1_400, 700), 2)):
         sizes = []
         for _ in range(120):
-            size = count.record_window(store.window(size), size=size)
+            size = count.record_window(store.play_window(size), size=size)
             sizes.append(size)
         assert sum(abs(each - wanted) <= 1 for each in sizes[-30:]) == 30, (wanted, sizes)
 
 
 def test_tries_of_one_more_worker_become_rare_if_they_do_not_pay() -> None:
-    sizes = settled(Store(2_100, 700), size=3, windows=200)
+    sizes = record_windows(Store(2_100, 700), size=3, windows=200)
     tries = [index for index in range(1, len(sizes)) if sizes[index] > sizes[index - 1]]
     assert len(tries) <= 200 / 16 + 5
 
 
 def test_the_number_stays_if_there_are_fewer_processes_than_permits() -> None:
-    assert set(settled(Store(10_000, 700), size=4, there=2)) == {4}
+    assert set(record_windows(Store(10_000, 700), size=4, there=2)) == {4}
 
 
 @given(
@@ -113,7 +113,7 @@ def test_the_number_stays_if_there_are_fewer_processes_than_permits() -> None:
 def test_the_number_stays_within_its_bounds(capacity: float, speed: float, size: int, arriving: list[float]) -> None:
     store, count = Store(capacity, speed), WorkerCount(most=MOST)
     for rate in arriving:
-        after = count.record_window(store.window(size, arriving=rate), size=size)
+        after = count.record_window(store.play_window(size, arriving=rate), size=size)
         assert 1 <= after <= MOST
         assert after <= size + 1
         size = after

@@ -77,12 +77,12 @@ def post_to_boards(
     return replace(made, fingerprint=owner, family=family)
 
 
-async def shut(deployment: Deployment, *boards: Board) -> list[Board]:
+async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
     """Shut those of these boards whose time is over."""
     return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
 
 
-async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
+async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
     """Return the ids of the boards that are due for a stage now."""
     found = await deployment.store.read(
         lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
@@ -115,7 +115,7 @@ async def test_a_retry_to_a_closed_board_is_a_duplicate(deployment: Deployment) 
     board = await make_season(deployment)
     first = await post(deployment, board, post_id="p")
     deployment.clock.now_us += 20 * S
-    assert [each.id for each in await shut(deployment, board)] == ["b"]
+    assert [each.id for each in await shut_due(deployment, board)] == ["b"]
     again = await post(deployment, board, post_id="p")
     assert (again.status, again.stats, again.updated_at_us) == (PostStatus.DUPLICATE, [1], first.updated_at_us)
     assert isinstance((await post(deployment, board, 0, post_id="q")).error, PeriodClosedError)
@@ -139,7 +139,7 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
     [[*outcomes]] = await deployment.apply(post_to_boards(deployment, family, boards, "ada"))
     assert [each.status for each in outcomes] == [PostStatus.APPLIED] * 2
     now_us, deployment.clock.now_us = deployment.clock.now_us, CLOSES_US
-    assert [board.id for board in await shut(deployment, *boards)] == [boards[1].id]
+    assert [board.id for board in await shut_due(deployment, *boards)] == [boards[1].id]
     deployment.clock.now_us = now_us
     late = post_to_boards(deployment, family, boards, "bob", post_id="p")
     [[applied, closed]] = await deployment.apply(late)
@@ -152,36 +152,36 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
 
 async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deployment: Deployment) -> None:
     board = await make_season(deployment)
-    assert await due(deployment, ClosingStage.OPEN) == []
-    assert await shut(deployment, board) == [], "its time is not over"
+    assert await list_due(deployment, ClosingStage.OPEN) == []
+    assert await shut_due(deployment, board) == [], "its time is not over"
     deployment.clock.now_us = NOW_US + 15 * S
-    assert await due(deployment, ClosingStage.OPEN) == ["b"]
-    [closed] = await shut(deployment, board)
+    assert await list_due(deployment, ClosingStage.OPEN) == ["b"]
+    [closed] = await shut_due(deployment, board)
     assert closed.closed_us == deployment.clock.now_us
-    assert await shut(deployment, board) == []
-    assert await due(deployment, ClosingStage.OPEN) == await due(deployment, ClosingStage.SHUT) == []
-    assert await due(deployment, ClosingStage.FROZEN) == [], "the board keeps its rows"
+    assert await shut_due(deployment, board) == []
+    assert await list_due(deployment, ClosingStage.OPEN) == await list_due(deployment, ClosingStage.SHUT) == []
+    assert await list_due(deployment, ClosingStage.FROZEN) == [], "the board keeps its rows"
 
 
 async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(deployment: Deployment) -> None:
     board = await make_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
-    await shut(deployment, board)
-    assert await due(deployment, ClosingStage.SHUT) == ["b"]
+    await shut_due(deployment, board)
+    assert await list_due(deployment, ClosingStage.SHUT) == ["b"]
     for _ in range(2):
         await deployment.store.write(lambda: freeze_boards(deployment.dialect, [board]))
-        assert await due(deployment, ClosingStage.SHUT) == []
+        assert await list_due(deployment, ClosingStage.SHUT) == []
 
 
 async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: Deployment) -> None:
     family = await make_family(deployment, keep=2)
     [_, board] = await make_family_boards(deployment, family)
     deployment.clock.now_us = CLOSES_US
-    [closed] = await shut(deployment, board)
+    [closed] = await shut_due(deployment, board)
     for days, wanted in ((1, []), (2, [board.id])):
         deployment.clock.now_us = CLOSES_US + days * 86_400 * S
-        assert await due(deployment, ClosingStage.FROZEN) == wanted
+        assert await list_due(deployment, ClosingStage.FROZEN) == wanted
     more = replace(family.spec, keep=((PeriodKind.DAY, 3),))
     await deployment.store.write(
         lambda: put_family(deployment.dialect, family_id="f", spec=more, now_us=1, families_max=10)
@@ -190,10 +190,10 @@ async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: 
     assert not await deployment.store.write(
         lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
     )
-    assert await due(deployment, ClosingStage.FROZEN) == []
+    assert await list_due(deployment, ClosingStage.FROZEN) == []
     deployment.clock.now_us += 86_400 * S
     now_us = deployment.clock.now_us
-    assert await due(deployment, ClosingStage.FROZEN) == [board.id]
+    assert await list_due(deployment, ClosingStage.FROZEN) == [board.id]
     assert await deployment.store.write(
         lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
     ) == [closed]
@@ -222,19 +222,19 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
     longer = replace(season, ends_us=NOW_US + 20 * S)
     assert (await change(longer)).closes_us == NOW_US + 25 * S
     deployment.clock.now_us = NOW_US + 15 * S
-    assert await shut(deployment, board) == [], "its end was moved"
+    assert await shut_due(deployment, board) == [], "its end was moved"
     assert (await post(deployment, board)).status is PostStatus.APPLIED
     deployment.clock.now_us = NOW_US + 25 * S
-    await shut(deployment, board)
+    await shut_due(deployment, board)
     with pytest.raises(SpecConflictError):
         await change(replace(longer, grace_seconds=600))
     kept = await change(replace(longer, keep_seconds=10))
-    assert await due(deployment, ClosingStage.FROZEN) == ["b"], "the board is listed again"
+    assert await list_due(deployment, ClosingStage.FROZEN) == ["b"], "the board is listed again"
     assert not await deployment.store.write(
         lambda: select_boards_to_archive(deployment.dialect, [kept], now_us=deployment.clock.now_us)
     )
     deployment.clock.now_us = NOW_US + 35 * S
-    assert await due(deployment, ClosingStage.FROZEN) == ["b"]
+    assert await list_due(deployment, ClosingStage.FROZEN) == ["b"]
     with pytest.raises(PeriodClosedError):
         await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     found = await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
@@ -245,11 +245,11 @@ async def test_a_board_whose_closing_failed_is_listed_again_later(deployment: De
     board = await make_season(deployment)
     await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
     deployment.clock.now_us = NOW_US + 15 * S
-    [closed] = await shut(deployment, board)
+    [closed] = await shut_due(deployment, board)
     await deployment.store.write(lambda: set_due_time(deployment.dialect, closed, at_us=NOW_US + 16 * S))
-    assert await due(deployment, ClosingStage.SHUT) == []
+    assert await list_due(deployment, ClosingStage.SHUT) == []
     deployment.clock.now_us = NOW_US + 16 * S
-    assert await due(deployment, ClosingStage.SHUT) == ["b"]
+    assert await list_due(deployment, ClosingStage.SHUT) == ["b"]
 
 
 @pytest.mark.parametrize("of_family", [False, True])
@@ -270,9 +270,9 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     async with raw.transaction():
         await raw.execute(f"SELECT 1 FROM {table} FOR UPDATE")
         posting = asyncio.ensure_future(poster.apply(*made))
-        await until_waiting(raw, session_name, f'%"{table}"%', posting)
-        closing = asyncio.ensure_future(shut(closer, board))
-        await until_waiting(raw, session_name, 'UPDATE "%', closing)
+        await wait_for_lock(raw, session_name, f'%"{table}"%', posting)
+        closing = asyncio.ensure_future(shut_due(closer, board))
+        await wait_for_lock(raw, session_name, 'UPDATE "%', closing)
         assert not posting.done()
     assert [[each.status for each in parts] for parts in await posting] == [[PostStatus.APPLIED]] * 2
     assert len(await closing) == 1
@@ -282,7 +282,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     assert isinstance(late.error, PeriodClosedError)
 
 
-async def until_waiting(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
+async def wait_for_lock(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
     """Return once a statement of this test that matches the pattern waits for a lock."""
     async with asyncio.timeout(60):
         while True:

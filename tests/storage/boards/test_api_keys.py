@@ -20,7 +20,7 @@ async def add(deployment: Deployment, key: StoredKey) -> None:
     await deployment.store.write(lambda: add_key(deployment.dialect, key, keys_max=KEYS_MAX))
 
 
-async def listed(deployment: Deployment) -> list[StoredKey]:
+async def read_keys(deployment: Deployment) -> list[StoredKey]:
     return await deployment.store.read(lambda: list_keys(deployment.dialect, keys_max=KEYS_MAX))
 
 
@@ -34,7 +34,7 @@ async def test_keys_are_listed_as_stored_by_time_of_creation(open_store: OpenSto
     await add(first, KEY)
     await add(first, earlier)
     await first.store.close()
-    assert await listed(await Deployment.on(await open_store())) == [earlier, KEY]
+    assert await read_keys(await Deployment.on(await open_store())) == [earlier, KEY]
 
 
 async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: Deployment) -> None:
@@ -43,7 +43,7 @@ async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: D
     await add(deployment, other)
     await revoke(deployment, "k1", 10)
     await revoke(deployment, "k1", 20)
-    assert await listed(deployment) == [replace(KEY, revoked_at_us=10), other]
+    assert await read_keys(deployment) == [replace(KEY, revoked_at_us=10), other]
 
 
 async def test_revoking_an_unknown_key_says_so(deployment: Deployment) -> None:
@@ -59,7 +59,7 @@ async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployme
         await add(deployment, replace(KEY, id=f"k{number}"))
     with pytest.raises(TooManyKeysError):
         await add(deployment, replace(KEY, id="one too many"))
-    assert len(await listed(deployment)) == KEYS_MAX
+    assert len(await read_keys(deployment)) == KEYS_MAX
 
 
 async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
@@ -89,7 +89,7 @@ async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refuse
         await add(deployment, replace(KEY, id=key_id, role="ops"))
     done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)
     assert sorted(type(each).__name__ for each in done) == ["NoneType", "OpsKeyNeededError"]
-    [left] = [key.id for key in await listed(deployment) if key.revoked_at_us is None]
+    [left] = [key.id for key in await read_keys(deployment) if key.revoked_at_us is None]
     with pytest.raises(OpsKeyNeededError, match=left):
         await keep_ops(left)
     await keep_ops("k1" if left == "k2" else "k2")

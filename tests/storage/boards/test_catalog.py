@@ -112,7 +112,7 @@ async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
     assert await deployment.catalog.reread_board("b") == made
 
 
-def found_there(deployment: Deployment, board: Board) -> Program[None]:
+def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
     """Read a board as a process does that has an old copy of it."""
     if board.table_key is not None:
         yield from check_exists(deployment.dialect, board)
@@ -129,7 +129,7 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deploy
         assert gone == board
         assert await deployment.totals(board) == {}
         with pytest.raises(UnknownBoardError):
-            await deployment.store.read(lambda b=board: found_there(deployment, b))  # type: ignore[misc]
+            await deployment.store.read(lambda b=board: read_with_copy(deployment, b))  # type: ignore[misc]
     assert keys == sorted(set(keys))
     fresh = await deployment.create("b", XP)
     assert await deployment.rows(fresh, ["ada"]) == {}

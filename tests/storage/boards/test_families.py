@@ -50,7 +50,7 @@ async def make_family(deployment: Deployment, family_id: str = "f", *, grace_sec
     return family
 
 
-async def boards_of(deployment: Deployment, family: Family, *names: str) -> list[Board]:
+async def make_named_boards(deployment: Deployment, family: Family, *names: str) -> list[Board]:
     """Return the boards whose ids end in these names, in this order, and create missing ones."""
     wanted = [NewBoard(f"{family.id}:{name}", "shelf") for name in names]
     found = await deployment.store.write(
@@ -60,7 +60,7 @@ async def boards_of(deployment: Deployment, family: Family, *names: str) -> list
     return [by_id[new.id] for new in wanted]
 
 
-def family_post(
+def make_family_post(
     deployment: Deployment, family: Family, owner: str, xp: int, *boards: Board, post_id: str | None = None
 ) -> Post:
     """Return a post to a family, as the service hands it to the writer."""
@@ -69,20 +69,20 @@ def family_post(
     return replace(made, fingerprint=f"{owner} {xp}", family=family)
 
 
-def statuses(outcomes: list[PartOutcome]) -> list[PostStatus]:
+def statuses_of(outcomes: list[PartOutcome]) -> list[PostStatus]:
     """Return the status of each outcome, in order."""
     return [outcome.status for outcome in outcomes]
 
 
 async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    boards = await boards_of(deployment, family, *NAMES)
+    boards = await make_named_boards(deployment, family, *NAMES)
     everybody, one, two = boards[0], boards[1], boards[2]
-    of_ada = family_post(deployment, family, "ada", 5, everybody, one)
-    [ada, bob] = await deployment.apply(of_ada, family_post(deployment, family, "bob", 7, everybody, two))
-    assert statuses(ada) == statuses(bob) == [PostStatus.APPLIED] * 2
+    of_ada = make_family_post(deployment, family, "ada", 5, everybody, one)
+    [ada, bob] = await deployment.apply(of_ada, make_family_post(deployment, family, "bob", 7, everybody, two))
+    assert statuses_of(ada) == statuses_of(bob) == [PostStatus.APPLIED] * 2
     assert [outcome.board_key for outcome in ada] == [everybody.key, one.key]
-    await deployment.apply(family_post(deployment, family, "ada", 2, everybody, two))
+    await deployment.apply(make_family_post(deployment, family, "ada", 2, everybody, two))
     assert await deployment.stats(everybody, "ada") == {"xp": 7, "shots": None}
     assert await deployment.stats(one, "ada") == {"xp": 5, "shots": None}
     assert await deployment.stats(two, "ada") == {"xp": 2, "shots": None}
@@ -93,8 +93,8 @@ async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployme
 
 async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await boards_of(deployment, family, "all:org=1", "all:org=2")
-    post = family_post(deployment, family, "ada", 5, one, post_id="p")
+    one, two = await make_named_boards(deployment, family, "all:org=1", "all:org=2")
+    post = make_family_post(deployment, family, "ada", 5, one, post_id="p")
     [[first], [again]] = await deployment.apply(post, post)
     assert (first.status, again.status) == (PostStatus.APPLIED, PostStatus.DUPLICATE)
     for later in (replace(post, parts=[part(two, {"xp": 5})]), replace(post, parts=[])):
@@ -104,53 +104,53 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
         assert isinstance(conflict.error, PostIdConflictError)
     assert await deployment.rows(two, ["ada"]) == {}
     other = await make_family(deployment, "other")
-    [board] = await boards_of(deployment, other, "all")
-    [[elsewhere]] = await deployment.apply(family_post(deployment, other, "ada", 5, board, post_id="p"))
+    [board] = await make_named_boards(deployment, other, "all")
+    [[elsewhere]] = await deployment.apply(make_family_post(deployment, other, "ada", 5, board, post_id="p"))
     assert elsewhere.status is PostStatus.APPLIED, "each family has its own post ids"
 
 
 async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembered(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await boards_of(deployment, family, "all", "2018")
-    await deployment.apply(family_post(deployment, family, "ada", 999, one))
-    refused = family_post(deployment, family, "ada", 5, one, two, post_id="p")
+    one, two = await make_named_boards(deployment, family, "all", "2018")
+    await deployment.apply(make_family_post(deployment, family, "ada", 999, one))
+    refused = make_family_post(deployment, family, "ada", 5, one, two, post_id="p")
     [outcomes] = await deployment.apply(refused)
-    assert statuses(outcomes) == [PostStatus.REJECTED] * 2
+    assert statuses_of(outcomes) == [PostStatus.REJECTED] * 2
     assert await deployment.rows(two, ["ada"]) == {}
-    [fits] = await deployment.apply(family_post(deployment, family, "ada", 1, one, two, post_id="p"))
-    assert statuses(fits) == [PostStatus.APPLIED] * 2
+    [fits] = await deployment.apply(make_family_post(deployment, family, "ada", 1, one, two, post_id="p"))
+    assert statuses_of(fits) == [PostStatus.APPLIED] * 2
 
 
 async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await boards_of(deployment, family, "all", "2018")
-    await deployment.apply(family_post(deployment, family, "ada", 5, one, two))
+    one, two = await make_named_boards(deployment, family, "all", "2018")
+    await deployment.apply(make_family_post(deployment, family, "ada", 5, one, two))
     # queries before the writes: which boards exist, which are closed, and the rows of each table
     writes_begin = 4 if one.table_key is None else 3
     store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
     deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
     with pytest.raises(LostRaceError):
-        await deployment.apply(family_post(deployment, family, "ada", 1, one, two))
+        await deployment.apply(make_family_post(deployment, family, "ada", 1, one, two))
     deployment.store = store
     assert (await deployment.stats(one, "ada") or {})["xp"] == 5
 
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    first = await boards_of(deployment, family, *NAMES)
-    assert await boards_of(deployment, family, *NAMES) == first
-    together = await asyncio.gather(*(boards_of(deployment, family, "2019", "2020") for _ in range(4)))
+    first = await make_named_boards(deployment, family, *NAMES)
+    assert await make_named_boards(deployment, family, *NAMES) == first
+    together = await asyncio.gather(*(make_named_boards(deployment, family, "2019", "2020") for _ in range(4)))
     assert all(found == together[0] for found in together)
     assert len({board.key for board in [*first, *together[0]]}) == 8
     wanted = [NewBoard("f:2021", "")]
     with pytest.raises(TooManyBoardsError):
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
-    assert len(await boards_of(deployment, family, "all")) == 1, "a board that exists needs no room"
+    assert len(await make_named_boards(deployment, family, "all")) == 1, "a board that exists needs no room"
 
 
 async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    [first] = await boards_of(deployment, family, "all")
+    [first] = await make_named_boards(deployment, family, "all")
     wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
 
     async def make(own_tables_max: int) -> list[Board]:
@@ -161,7 +161,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
     if deployment.dialect.parses_schema and not family.shares_table:
         with pytest.raises(TooManyOwnTablesError):
             await make(2)
-        assert await boards_of(deployment, family, "all") == [first], "no board was created"
+        assert await make_named_boards(deployment, family, "all") == [first], "no board was created"
         assert len(await make(3)) == 3
     else:
         assert len(await make(2)) == 3
@@ -169,8 +169,8 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 
 async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    boards = await boards_of(deployment, family, *NAMES)
-    await deployment.apply(family_post(deployment, family, "ada", 5, *boards, post_id="p"))
+    boards = await make_named_boards(deployment, family, *NAMES)
+    await deployment.apply(make_family_post(deployment, family, "ada", 5, *boards, post_id="p"))
     gone = await deployment.store.write(lambda: delete_family(deployment.dialect, family_id="f"))
     assert sorted(board.id for board in gone) == sorted(f"f:{name}" for name in NAMES)
     for board in boards:
@@ -178,21 +178,21 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
         with pytest.raises(UnknownBoardError):
             await deployment.rows(board, ["ada"])
     with pytest.raises(UnknownFamilyError):
-        await boards_of(deployment, family, "all")
+        await make_named_boards(deployment, family, "all")
     anew = await make_family(deployment)
     assert anew.key > family.key
-    [board] = await boards_of(deployment, anew, "all")
-    [[outcome]] = await deployment.apply(family_post(deployment, anew, "ada", 5, board, post_id="p"))
+    [board] = await make_named_boards(deployment, anew, "all")
+    [[outcome]] = await deployment.apply(make_family_post(deployment, anew, "ada", 5, board, post_id="p"))
     assert outcome.status is PostStatus.APPLIED
 
 
 async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
     family, kept = await make_family(deployment), await make_family(deployment, "kept")
-    named_boards = [await boards_of(deployment, each, *NAMES) for each in (family, kept)]
+    named_boards = [await make_named_boards(deployment, each, *NAMES) for each in (family, kept)]
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     for each, named in zip((family, kept), named_boards, strict=True):
         for owner in ("ada", "bob", "cleo"):
-            await deployment.apply(family_post(deployment, each, owner, 5, *named, post_id=owner))
+            await deployment.apply(make_family_post(deployment, each, owner, 5, *named, post_id=owner))
         entries = [deployment.entries(board) for board in named]
         await store.write(lambda entries=entries: statements.hide_owner(entries, "ada", now_us=1))  # type: ignore[misc]
     await store.write(lambda: delete_family(deployment.dialect, family_id="f"))
@@ -232,12 +232,14 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
         deployment = session.deployment
         family = session.run(make_family(deployment, f"f{next(numbers)}"))
-        boards = session.run(boards_of(deployment, family, *NAMES))
+        boards = session.run(make_named_boards(deployment, family, *NAMES))
         plain: dict[tuple[int, str], int] = {}
         seen: dict[str, tuple[str, int]] = {}
         for group in groups:
             posts = [
-                family_post(deployment, family, owner, xp, *(boards[at] for at in sorted(reached)), post_id=post_id)
+                make_family_post(
+                    deployment, family, owner, xp, *(boards[at] for at in sorted(reached)), post_id=post_id
+                )
                 for owner, xp, reached, post_id in group
             ]
             outcomes = session.run(deployment.apply(*posts))
@@ -250,7 +252,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
                     expected = PostStatus.APPLIED
                     seen |= {} if post_id is None else {post_id: (owner, xp)}
                     plain |= {(at, owner): plain.get((at, owner), 0) + xp for at in reached}
-                assert set(statuses(found)) == {expected}
+                assert set(statuses_of(found)) == {expected}
         for at, board in enumerate(boards):
             rows = session.run(deployment.rows(board, ["ada", "bob", "cyd"]))
             merger = deployment.merger(board)
@@ -269,19 +271,19 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(
     family = await make_family(one)
 
     async def post(process: Deployment, number: int) -> None:
-        boards = await boards_of(process, family, "all", f"all:org={number % 3}", "2018")
-        post = family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
-        await retried(process.store, process, post)
+        boards = await make_named_boards(process, family, "all", f"all:org={number % 3}", "2018")
+        post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
+        await apply_with_retries(process.store, process, post)
 
     await asyncio.gather(*(post(process, number) for number in range(40) for process in (one, two)))
-    [everybody] = await boards_of(one, family, "all")
+    [everybody] = await make_named_boards(one, family, "all")
     rows = await one.rows(everybody, [f"o{number}" for number in range(5)])
     merger = one.merger(everybody)
     assert sum(int(str(merger.decode_stats(row.cells)[0])) for row in rows.values()) == 40
     assert (await one.totals(everybody))[ALL_ENTRIES] == 5
 
 
-async def retried(store: Store, process: Deployment, post: Post) -> None:
+async def apply_with_retries(store: Store, process: Deployment, post: Post) -> None:
     """Apply a post again until it loses no race, as the writer does."""
     boards = [process.boards.open_board(each.board) for each in post.parts]
     while True:

@@ -28,21 +28,21 @@ def table() -> TableSharing:
     return TableSharing.SHARED
 
 
-async def filled(deployment: Deployment, board_id: str) -> Board:
+async def create_filled_board(deployment: Deployment, board_id: str) -> Board:
     """Create a board with a row for each owner."""
     board = await deployment.create(board_id, XP)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS))
     return board
 
 
-async def rows_in_table(deployment: Deployment, board: Board) -> int:
+async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
     """Count the rows of all boards in a board's table."""
     query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
     [[found]] = await deployment.store.read_query(query)
     return int(found)
 
 
-async def swept(deployment: Deployment, rows_max: int) -> list[int]:
+async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
     """Return how many rows each step deleted, until there is nothing to sweep."""
     steps = []
     while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
@@ -62,13 +62,13 @@ async def test_boards_with_equal_columns_share_a_table_and_their_statements(depl
 async def test_rows_of_an_emptied_or_deleted_board_are_swept_in_bounded_steps(
     deployment: Deployment, rows_max: int
 ) -> None:
-    stays, emptied, deleted = [await filled(deployment, name) for name in ("stays", "emptied", "deleted")]
+    stays, emptied, deleted = [await create_filled_board(deployment, name) for name in ("stays", "emptied", "deleted")]
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
-    assert await rows_in_table(deployment, stays) == 75, "neither transaction waited for rows to be deleted"
-    steps = await swept(deployment, rows_max)
+    assert await count_rows_in_table(deployment, stays) == 75, "neither transaction waited for rows to be deleted"
+    steps = await sweep_all(deployment, rows_max)
     assert max(steps) <= rows_max
-    assert await rows_in_table(deployment, stays) == 25
+    assert await count_rows_in_table(deployment, stays) == 25
     assert len(await deployment.rows(stays, OWNERS)) == 25
     assert await deployment.rows(emptied, OWNERS) == await deployment.rows(deleted, OWNERS) == {}
 
@@ -79,15 +79,15 @@ async def test_a_deleted_boards_post_ids_are_deleted_and_those_of_others_stay(de
     kept = deployment.post("ada", part(stays, {"xp": 1}), post_id="p0")
     await deployment.apply(kept)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
-    assert max(await swept(deployment, 2)) <= 2
+    assert max(await sweep_all(deployment, 2)) <= 2
     left = select(col("board_key")).from_(POST_IDS).build(deployment.dialect)
     assert await deployment.store.read_query(left) == [(stays.key,)]
     assert (await deployment.apply_one(kept)).status is PostStatus.DUPLICATE
 
 
 async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployment: Deployment) -> None:
-    board = await filled(deployment, "b")
-    stays = await filled(deployment, "stays")
+    board = await create_filled_board(deployment, "b")
+    stays = await create_filled_board(deployment, "stays")
 
     async def post(owner: str) -> None:
         await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))  # parsed before the reset
@@ -96,13 +96,13 @@ async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployme
     await asyncio.gather(*(post(owner) for owner in OWNERS[:10]), reset, *(post(owner) for owner in OWNERS[10:]))
     now = await deployment.catalog.reread_board("b")
     assert len(await deployment.rows(now, OWNERS)) == (await deployment.totals(now)).get(ALL_ENTRIES, 0)
-    await swept(deployment, 1_000)
+    await sweep_all(deployment, 1_000)
     assert len(await deployment.rows(now, OWNERS)) == (await deployment.totals(now)).get(ALL_ENTRIES, 0)
     assert await deployment.totals(stays) == {ALL_ENTRIES: 25, CHANGES: 25, 0: 25}
 
 
 async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment: Deployment) -> None:
-    board = await filled(deployment, "b")
+    board = await create_filled_board(deployment, "b")
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     assert not await deployment.erase(board, "o01")
     await deployment.apply(deployment.post("o01", part(board, {"xp": 1})))
@@ -122,7 +122,7 @@ async def test_a_check_of_an_old_copy_of_an_emptied_board_says_that_it_changed(d
 
 
 async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deployment) -> None:
-    one, two, three = [await filled(deployment, name) for name in ("one", "two", "three")]
+    one, two, three = [await create_filled_board(deployment, name) for name in ("one", "two", "three")]
 
     async def widened(board: Board, *columns: object) -> Board:
         wanted = deployment.laid_out(spec(XP, *columns))  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ CALENDAR = calendar_of("UTC")
 PAST, YESTERDAY, TODAY = (CALENDAR.period_at(PeriodKind.DAY, NOW_US - days * DAY_S * S).id for days in (1_000, 1, 0))
 
 
-async def put(deployment: Deployment, grace_seconds: int, keep: int | None = None) -> Family:
+async def put_days_family(deployment: Deployment, grace_seconds: int, keep: int | None = None) -> Family:
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     days = (PeriodKind.ALL, PeriodKind.DAY)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), days, "UTC", ((),), grace_seconds, kept)
@@ -31,7 +31,7 @@ async def put(deployment: Deployment, grace_seconds: int, keep: int | None = Non
     return family
 
 
-async def boards_of(deployment: Deployment, *periods: str) -> list[Board]:
+async def make_day_boards(deployment: Deployment, *periods: str) -> list[Board]:
     wanted = [NewBoard(f"f:{period}", f"{period}:") for period in periods]
     made = await deployment.store.write(
         lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=BOARDS_MAX)
@@ -46,23 +46,23 @@ async def post(deployment: Deployment, family: Family, *boards: Board) -> list[P
     return [part.status for part in parts]
 
 
-async def due(deployment: Deployment, stage: ClosingStage) -> list[str]:
+async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
     found = await deployment.store.read(lambda: list_due_boards(deployment.dialect, stage, now_us=NOW_US, limit=10))
     return [board.id for _, board in found]
 
 
 async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployment: Deployment) -> None:
-    family = await put(deployment, LONG_S)
-    boards = await boards_of(deployment, "all", PAST, YESTERDAY, TODAY)
+    family = await put_days_family(deployment, LONG_S)
+    boards = await make_day_boards(deployment, "all", PAST, YESTERDAY, TODAY)
     _, past, yesterday, _ = boards
     assert await post(deployment, family, *boards) == [PostStatus.APPLIED] * 4
-    assert await due(deployment, ClosingStage.OPEN) == []
-    family = await put(deployment, DAY_S)
+    assert await list_due(deployment, ClosingStage.OPEN) == []
+    family = await put_days_family(deployment, DAY_S)
     applied, late = PostStatus.APPLIED, PostStatus.REJECTED
     assert await post(deployment, family, *boards) == [applied, late, applied, applied], (
         "posted with the earlier copies"
     )
-    assert await due(deployment, ClosingStage.OPEN) == [past.id]
+    assert await list_due(deployment, ClosingStage.OPEN) == [past.id]
     closed = await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
     assert [board.id for board in closed] == [past.id]
     assert await deployment.stats(past, "ada") == {"xp": 1}
@@ -72,9 +72,9 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
 
 
 async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_grace(deployment: Deployment) -> None:
-    await put(deployment, LONG_S)
-    family = await put(deployment, DAY_S)
-    [past, today] = await boards_of(deployment, PAST, TODAY)
+    await put_days_family(deployment, LONG_S)
+    family = await put_days_family(deployment, DAY_S)
+    [past, today] = await make_day_boards(deployment, PAST, TODAY)
     bounds = CALENDAR.bounds_us(CALENDAR.period_at(PeriodKind.DAY, NOW_US))
     assert bounds is not None
     assert today.closes_us == bounds[1] + DAY_S * S
@@ -82,27 +82,27 @@ async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_g
 
 
 async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: Deployment) -> None:
-    await put(deployment, LONG_S)
-    await put(deployment, 100)
-    family = await put(deployment, 10)
+    await put_days_family(deployment, LONG_S)
+    await put_days_family(deployment, 100)
+    family = await put_days_family(deployment, 10)
     assert (family.spec.grace_seconds, family.spec.longest_grace_us) == (10, LONG_S * S)
-    assert (await put(deployment, 10)).spec == family.spec, "an equal spec is confirmed"
+    assert (await put_days_family(deployment, 10)).spec == family.spec, "an equal spec is confirmed"
     with pytest.raises(SpecConflictError, match="only be shortened") as refused:
-        await put(deployment, 11)
+        await put_days_family(deployment, 11)
     assert refused.value.pointer == "/grace_seconds"
 
 
 async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deployment) -> None:
-    await put(deployment, 999 * DAY_S, keep=1)
-    [past] = await boards_of(deployment, PAST)
+    await put_days_family(deployment, 999 * DAY_S, keep=1)
+    [past] = await make_day_boards(deployment, PAST)
     await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
-    assert await due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
-    await put(deployment, 0, keep=1)
-    assert await due(deployment, ClosingStage.FROZEN) == [past.id]
+    assert await list_due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
+    await put_days_family(deployment, 0, keep=1)
+    assert await list_due(deployment, ClosingStage.FROZEN) == [past.id]
 
 
 async def test_the_store_accepts_a_very_long_grace(deployment: Deployment) -> None:
-    family = await put(deployment, 10**12)
+    family = await put_days_family(deployment, 10**12)
     ancient = CALENDAR.period_at(PeriodKind.DAY, -40_000 * DAY_S * S).id
-    [board] = await boards_of(deployment, ancient)
+    [board] = await make_day_boards(deployment, ancient)
     assert await post(deployment, family, board) == [PostStatus.APPLIED]

@@ -84,7 +84,7 @@ class Audited:
         return await self.deployment.store.read(program, heavy=True)
 
 
-async def audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
+async def create_audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
     """Create a board with some entries, whose curves have few knots."""
     columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
     board = await deployment.create("b", *columns, ties=ties)
@@ -100,7 +100,7 @@ async def audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties 
 async def test_an_audit_ranks_as_of_the_curves_moment_whatever_was_posted_since(
     deployment: Deployment, best: Best, ties: Ties
 ) -> None:
-    made = await audited(deployment, best=best, ties=ties)
+    made = await create_audited(deployment, best=best, ties=ties)
     moment = await made.fit()
     then = sorted(made.keys.values())
     for _ in range(3):
@@ -117,7 +117,7 @@ async def test_an_audit_ranks_as_of_the_curves_moment_whatever_was_posted_since(
 
 
 async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment) -> None:
-    made = await audited(deployment)
+    made = await create_audited(deployment)
     moment = await made.fit()
     first, *rest = moment.curve.knots
     knots = [first, *(Knot(knot.key, knot.better_count + 9, knot.ties) for knot in rest)]
@@ -130,7 +130,7 @@ async def test_an_audit_finds_a_curve_that_counts_wrongly(deployment: Deployment
 
 
 async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(deployment: Deployment) -> None:
-    made = await audited(deployment)
+    made = await create_audited(deployment)
     moment = await made.fit()
     unmarked = replace(moment, mark=None)
     assert (await made.audit(unmarked)).outcome == "compared"
@@ -148,7 +148,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
 
 
 async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Deployment) -> None:
-    made = await audited(deployment)
+    made = await create_audited(deployment)
     moment = await made.fit()
     assert len((await made.audit(moment, replace(LIMITS, audit_owners_max=3))).compared) == 3
     near = await made.audit(moment, replace(LIMITS, audit_rows_max=20))
@@ -158,7 +158,7 @@ async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Depl
 
 
 async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deployment) -> None:
-    made = await audited(deployment)
+    made = await create_audited(deployment)
     moment = await made.fit()
     assert isinstance(moment.curve, Curve)
     before = dict(made.keys)
@@ -181,7 +181,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
 
 
 async def test_an_audit_refuses_a_board_that_was_emptied_or_deleted(deployment: Deployment) -> None:
-    made = await audited(deployment)
+    made = await create_audited(deployment)
     moment = await made.fit()
     await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     with pytest.raises(BoardChangedError):

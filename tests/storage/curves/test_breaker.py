@@ -18,7 +18,7 @@ class Clock:
         return self.now_s
 
 
-def opened(clock: Clock) -> Breaker:
+def make_open_breaker(clock: Clock) -> Breaker:
     breaker = Breaker(failures_max=3, pause_s=5, monotonic=clock)
     for _ in range(3):
         assert breaker.allows()
@@ -42,7 +42,7 @@ def test_the_breaker_opens_only_after_enough_failures_in_a_row() -> None:
 
 def test_a_trial_that_fails_after_the_pause_opens_the_breaker_for_another_pause() -> None:
     clock = Clock()
-    breaker = opened(clock)
+    breaker = make_open_breaker(clock)
     clock.now_s += 4.9
     assert not breaker.allows()
     clock.now_s += 0.2
@@ -58,7 +58,7 @@ def test_a_trial_that_fails_after_the_pause_opens_the_breaker_for_another_pause(
 
 def test_a_trial_that_succeeds_closes_the_breaker() -> None:
     clock = Clock()
-    breaker = opened(clock)
+    breaker = make_open_breaker(clock)
     clock.now_s += 5
     assert breaker.allows()
     breaker.succeeded()

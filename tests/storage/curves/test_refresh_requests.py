@@ -28,85 +28,85 @@ async def make_board(deployment: Deployment, board_id: str = "b") -> Board:
     )
 
 
-async def demand(deployment: Deployment, board: Board, column_index: int = 0) -> int:
+async def request_refresh(deployment: Deployment, board: Board, column_index: int = 0) -> int:
     return await deployment.store.write(lambda: store_refresh_request(deployment.dialect, board, column_index))
 
 
-async def listed(deployment: Deployment, limit: int = 10) -> list[StoredRefreshRequest]:
+async def list_requests(deployment: Deployment, limit: int = 10) -> list[StoredRefreshRequest]:
     return await deployment.store.read(lambda: list_open_refresh_requests(deployment.dialect, limit))
 
 
-async def take(deployment: Deployment, wanted: StoredRefreshRequest) -> bool:
+async def take_request(deployment: Deployment, wanted: StoredRefreshRequest) -> bool:
     return await deployment.store.write(lambda: take_refresh_request(deployment.dialect, wanted))
 
 
-async def answer(deployment: Deployment, wanted: StoredRefreshRequest, told: RefreshAnswer = DONE) -> None:
+async def answer_request(deployment: Deployment, wanted: StoredRefreshRequest, told: RefreshAnswer = DONE) -> None:
     await deployment.store.write(lambda: answer_refresh_request(deployment.dialect, wanted, told))
 
 
-async def state(deployment: Deployment, board: Board) -> RefreshRequestState | None:
+async def read_state(deployment: Deployment, board: Board) -> RefreshRequestState | None:
     return await deployment.store.read(lambda: find_refresh_request_state(deployment.dialect, board.key, 0))
 
 
 async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
     board, other = await make_board(deployment), await make_board(deployment, "other")
-    numbers = [await demand(deployment, *which) for which in ((other, 1), (board, 0), (board, 1))]
+    numbers = [await request_refresh(deployment, *which) for which in ((other, 1), (board, 0), (board, 1))]
     assert numbers == sorted(numbers)
-    found = await listed(deployment)
+    found = await list_requests(deployment)
     assert found == [
         StoredRefreshRequest(other.key, 1, other.epoch, "other", numbers[0], ""),
         StoredRefreshRequest(board.key, 0, board.epoch, "b", numbers[1], ""),
         StoredRefreshRequest(board.key, 1, board.epoch, "b", numbers[2], ""),
     ]
-    assert await listed(deployment, 1) == found[:1]
-    assert [await take(deployment, found[1]) for _ in range(2)] == [True, False]
-    assert await listed(deployment) == [found[0], found[2]]
+    assert await list_requests(deployment, 1) == found[:1]
+    assert [await take_request(deployment, found[1]) for _ in range(2)] == [True, False]
+    assert await list_requests(deployment) == [found[0], found[2]]
 
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
     board = await make_board(deployment)
-    await demand(deployment, board)
-    [first] = await listed(deployment)
-    await take(deployment, first)
-    second_number = await demand(deployment, board)
-    [second] = await listed(deployment)
-    assert (second.number, await take(deployment, second)) == (second_number, True)
-    await answer(deployment, first)
-    assert await state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
+    await request_refresh(deployment, board)
+    [first] = await list_requests(deployment)
+    await take_request(deployment, first)
+    second_number = await request_refresh(deployment, board)
+    [second] = await list_requests(deployment)
+    assert (second.number, await take_request(deployment, second)) == (second_number, True)
+    await answer_request(deployment, first)
+    assert await read_state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
     failed = RefreshAnswer("failed", "'; --", 0, 0)
-    await answer(deployment, second, failed)
-    await answer(deployment, first)  # recorded late
-    assert await state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
+    await answer_request(deployment, second, failed)
+    await answer_request(deployment, first)  # recorded late
+    assert await read_state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
 
 
 async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
     board = await make_board(deployment)
-    await demand(deployment, board)
-    [first] = await listed(deployment)
-    await demand(deployment, board)
-    assert not await take(deployment, first)
-    [second] = await listed(deployment)
-    assert await take(deployment, second)
+    await request_refresh(deployment, board)
+    [first] = await list_requests(deployment)
+    await request_refresh(deployment, board)
+    assert not await take_request(deployment, first)
+    [second] = await list_requests(deployment)
+    assert await take_request(deployment, second)
 
 
 async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
     board = await make_board(deployment)
-    await demand(deployment, board)
-    [first] = await listed(deployment)
-    await take(deployment, first)
+    await request_refresh(deployment, board)
+    [first] = await list_requests(deployment)
+    await take_request(deployment, first)
     await deployment.store.write(lambda: return_refresh_request(deployment.dialect, first))
-    assert await listed(deployment) == [first]
-    await demand(deployment, board)
-    [second] = await listed(deployment)
-    await take(deployment, second)
+    assert await list_requests(deployment) == [first]
+    await request_refresh(deployment, board)
+    [second] = await list_requests(deployment)
+    await take_request(deployment, second)
     await deployment.store.write(lambda: return_refresh_request(deployment.dialect, first))
-    assert await listed(deployment) == []
+    assert await list_requests(deployment) == []
 
 
 async def test_refresh_requests_are_deleted_with_their_board(deployment: Deployment) -> None:
     board = await make_board(deployment)
-    await demand(deployment, board)
-    assert await state(deployment, board) == RefreshRequestState(0, 0, NOTHING)
+    await request_refresh(deployment, board)
+    assert await read_state(deployment, board) == RefreshRequestState(0, 0, NOTHING)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
-    assert await state(deployment, board) is None
-    assert await listed(deployment) == []
+    assert await read_state(deployment, board) is None
+    assert await list_requests(deployment) == []

@@ -17,7 +17,7 @@ from storage.log.cells import Padding
 from storage.records import Best, Board, Entry, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, Deployment, Session, part
-from tests.storage.valued import MAX, MIN, ROWS, Values, filled
+from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 
 GAP_ROWS_MAX = 10_000
 
@@ -26,9 +26,11 @@ def walked(deployment: Deployment, board: Board, index: int = 1) -> Program[Curv
     return sample_curve(deployment.dialect, deployment.entries(board), index, gap_rows_max=GAP_ROWS_MAX, now_us=NOW_US)
 
 
-async def sampled(deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int) -> Curve:
+async def sample_board(
+    deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int
+) -> Curve:
     """Return the curve of a new board that holds these values, checked against all of its keys."""
-    board = await filled(deployment, f"b{number}", values, best, ties, samples=samples)
+    board = await create_filled_board(deployment, f"b{number}", values, best, ties, samples=samples)
     curve = await deployment.store.read(lambda: walked(deployment, board), heavy=True)
     check(curve, keys_of(board, values), samples)
     return curve
@@ -71,7 +73,7 @@ def test_every_knot_read_through_the_store_counts_what_brute_force_counts(sessio
     @example([(5, 1)] * 40, Best.HIGH, Ties.EARLIEST, 5)
     @example([(MAX, 0), (MIN, 0)], Best.HIGH, Ties.EARLIEST, 2)
     def check_case(values: Values, best: Best, ties: Ties, samples: int) -> None:
-        session.run(sampled(session.deployment, next(numbers), values, best, ties, samples))
+        session.run(sample_board(session.deployment, next(numbers), values, best, ties, samples))
 
     check_case()
 
@@ -79,7 +81,7 @@ def test_every_knot_read_through_the_store_counts_what_brute_force_counts(sessio
 async def test_a_larger_board_is_sampled_within_its_knots_and_its_brackets_hold(deployment: Deployment) -> None:
     values: Values = [((index * 7919) % 1_000 // (1 + index % 3), index % 5) for index in range(3_000)]
     for number, (best, ties) in enumerate((best, ties) for best in Best for ties in Ties):
-        curve = await sampled(deployment, number, values, best, ties, 50)
+        curve = await sample_board(deployment, number, values, best, ties, 50)
         assert 40 <= len(curve.knots) <= 50
 
 
@@ -89,7 +91,7 @@ async def test_steps_that_land_within_runs_of_ties_count_the_whole_runs(deployme
     values += [(1_000 + index // 3, 0) for index in range(600)]
     random.Random(1).shuffle(values)
     for number, best in enumerate(Best):
-        curve = await sampled(deployment, number, values, best, Ties.SHARED, 40)
+        curve = await sample_board(deployment, number, values, best, Ties.SHARED, 40)
         assert max(knot.ties for knot in curve.knots) == 900
 
 
@@ -97,15 +99,17 @@ async def test_a_walk_beyond_the_ranks_that_a_cursor_knows_gives_the_same_curve(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: Values = [((index * 7919) % 500, index % 5) for index in range(2_000)]
-    curves = [await sampled(deployment, 0, values, Best.HIGH, Ties.SHARED, 50)]
+    curves = [await sample_board(deployment, 0, values, Best.HIGH, Ties.SHARED, 50)]
     monkeypatch.setattr(strides, "CURSOR_ROWS_MAX", 1_999)
-    curves.append(await sampled(deployment, 1, values, Best.HIGH, Ties.SHARED, 50))
+    curves.append(await sample_board(deployment, 1, values, Best.HIGH, Ties.SHARED, 50))
     assert curves[0].knots == curves[1].knots
 
 
 async def test_columns_and_boards_are_walked_one_after_the_other_in_one_transaction(deployment: Deployment) -> None:
     values: Values = [((index * 7919) % 700, index % 5) for index in range(1_500)]
-    boards = [await filled(deployment, best.value, values, best, Ties.EARLIEST, samples=50) for best in Best]
+    boards = [
+        await create_filled_board(deployment, best.value, values, best, Ties.EARLIEST, samples=50) for best in Best
+    ]
 
     def program() -> Program[list[Curve]]:
         curves = []
@@ -120,7 +124,7 @@ async def test_columns_and_boards_are_walked_one_after_the_other_in_one_transact
 
 async def test_a_walk_is_true_of_one_snapshot_while_others_write(deployment: Deployment) -> None:
     values: Values = [((index * 7919) % 700, 0) for index in range(1_500)]
-    board = await filled(deployment, "b", values, Best.HIGH, Ties.SHARED, samples=50)
+    board = await create_filled_board(deployment, "b", values, Best.HIGH, Ties.SHARED, samples=50)
     ranking = deployment.entries(board).rankings[1]
     written = 0
 

@@ -18,10 +18,10 @@ from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, Deployment, Session, part
-from tests.storage.valued import MAX, MIN, ROWS, Values, filled
+from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 
 
-def read(tally: Tally) -> dict[int, int]:
+def read_tally(tally: Tally) -> dict[int, int]:
     """Return the keys of a tally with the number of entries that have each."""
     if tally.total == 0:
         return {}
@@ -62,10 +62,10 @@ def test_a_scan_reads_every_value_with_its_ties(session: Session) -> None:
     @example([(MIN, 0), (MIN + 1, 0), (-1, 0), (0, 0), (1, 1), (MAX, 0)], Best.HIGH, Ties.EARLIEST)
     def check_case(values: Values, best: Best, ties: Ties) -> None:
         async def case() -> None:
-            board = await filled(session.deployment, f"b{next(numbers)}", values, best, ties)
+            board = await create_filled_board(session.deployment, f"b{next(numbers)}", values, best, ties)
             tally = await scanned(session.deployment, board)
             found = expected(board, values)
-            assert read(tally) == found
+            assert read_tally(tally) == found
             curve = fit_curve(tally, knots_max=3, gap_rows_max=10_000, as_of_us=NOW_US)
             measured = quality.measure_quality(curve, sorted(found.items()))
             assert (measured.broken_brackets, measured.worst_error) == (0, curve.certificate)
@@ -78,7 +78,7 @@ def test_a_scan_reads_every_value_with_its_ties(session: Session) -> None:
 async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(deployment: Deployment) -> None:
     before = range(20)
     values: Values = [(value, 0) for value in before]
-    board = await filled(deployment, "b", values, Best.HIGH, Ties.SHARED)
+    board = await create_filled_board(deployment, "b", values, Best.HIGH, Ties.SHARED)
     began, wrote = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -110,8 +110,8 @@ async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(de
 
     async with asyncio.timeout(60):
         tally, _ = await asyncio.gather(deployment.store.read(slow, heavy=True), write())
-    assert read(tally) == expected(board, values)
-    assert read(await scanned(deployment, board)) == expected(board, [(1000 + 2 * value, 0) for value in before])
+    assert read_tally(tally) == expected(board, values)
+    assert read_tally(await scanned(deployment, board)) == expected(board, [(1000 + 2 * value, 0) for value in before])
 
 
 @pytest.mark.parametrize("memory", [0, 7, 1_000])
@@ -123,14 +123,14 @@ def test_a_tally_is_the_same_from_memory_and_from_files(memory: int) -> None:
         tallying.add_values(page, [1 + key % 3 for key in page])
     tally = tallying.tally()
     tally.release_pages()
-    assert read(tally) == {key: 1 + key % 3 for key in keys}
+    assert read_tally(tally) == {key: 1 + key % 3 for key in keys}
     assert fit_curve(tally, knots_max=10, gap_rows_max=50, as_of_us=0).total == tally.total
     tally.release_pages()
 
 
 async def test_progress_adds_up_to_the_entries(deployment: Deployment) -> None:
     values: Values = [(value // 3, 0) for value in range(40)]
-    board = await filled(deployment, "b", values, Best.LOW, Ties.SHARED)
+    board = await create_filled_board(deployment, "b", values, Best.LOW, Ties.SHARED)
     entries, told = deployment.entries(board), list[int]()
     await deployment.store.read(lambda: scan_column(entries, 1, ScanLimits(4, 100), progress=told.append), heavy=True)
     assert sum(told) == 40

@@ -38,7 +38,7 @@ class CurveReader:
         self.corrupt += 1
 
 
-async def stored(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
+async def store_new_curve(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
     return await deployment.store.write(lambda: store_curve(deployment.dialect, board, column_index, curve(total)))
 
 
@@ -47,7 +47,7 @@ async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deploy
     reader = CurveReader(deployment)
     assert await reader.book.poll() == 0
     assert reader.book.find_curve(board, 0) is None
-    await stored(deployment, board, 0, 10)
+    await store_new_curve(deployment, board, 0, 10)
     assert reader.book.find_curve(board, 0) is None, "no curve serves before the next poll"
     assert await reader.book.poll() == 1
     assert reader.book.find_curve(board, 0) == curve(10)
@@ -58,7 +58,7 @@ async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deploy
 async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     reader = CurveReader(deployment)
-    versions = [await stored(deployment, board, 0, total) for total in (10, 11, 12)]
+    versions = [await store_new_curve(deployment, board, 0, total) for total in (10, 11, 12)]
     assert versions == sorted(set(versions))
     assert await reader.book.poll() == 1, "only the last curve is kept"
     assert reader.book.find_curve(board, 0) == curve(12)
@@ -72,7 +72,7 @@ async def test_a_poll_reads_all_curves_in_bounded_reads(deployment: Deployment) 
     board = await deployment.create("b", *(ranked(f"c{index}") for index in range(5)))
     reader = CurveReader(deployment, poll_rows_max=2)
     for index in range(5):
-        await stored(deployment, board, index, 10 + index)
+        await store_new_curve(deployment, board, index, 10 + index)
     assert await reader.book.poll() == 5
     assert [found.total for index in range(5) if (found := reader.book.find_curve(board, index))] == [
         10,
@@ -81,23 +81,23 @@ async def test_a_poll_reads_all_curves_in_bounded_reads(deployment: Deployment) 
         13,
         14,
     ]
-    await stored(deployment, board, 3, 20)
+    await store_new_curve(deployment, board, 3, 20)
     assert await reader.book.poll() == 1
 
 
 async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"), ranked("kills"))
     reader = CurveReader(deployment)
-    await stored(deployment, board, 0, 10)
+    await store_new_curve(deployment, board, 0, 10)
     await reader.book.poll()
-    await stored(deployment, board, 0, 11)
+    await store_new_curve(deployment, board, 0, 11)
     spoiled = update(CURVES).set(document=param("document")).where(col("column_index").eq(0))
 
     def spoil() -> Program[None]:
         yield spoiled.build(deployment.dialect, document=b"RKCV but not really")
 
     await deployment.store.write(spoil)
-    await stored(deployment, board, 1, 12)
+    await store_new_curve(deployment, board, 1, 12)
     assert await reader.book.poll() == 1
     assert reader.corrupt == 1
     assert reader.book.find_curve(board, 0) == curve(10)
@@ -109,15 +109,15 @@ async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(
 async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     reader = CurveReader(deployment)
-    await stored(deployment, board, 0, 10)
+    await store_new_curve(deployment, board, 0, 10)
     await reader.book.poll()
     emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     assert reader.book.find_curve(emptied, 0) is None
     with pytest.raises(UnknownBoardError, match="emptied"):
-        await stored(deployment, board, 0, 11)
+        await store_new_curve(deployment, board, 0, 11)
     assert await reader.book.poll() == 0
     assert await CurveReader(deployment).book.poll() == 0, "no curve of the earlier epoch is left"
-    await stored(deployment, emptied, 0, 12)
+    await store_new_curve(deployment, emptied, 0, 12)
     await reader.book.poll()
     assert reader.book.find_curve(emptied, 0) == curve(12)
 
@@ -126,11 +126,11 @@ async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> No
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
     reader = CurveReader(deployment)
     for each in (board, other):
-        await stored(deployment, each, 0, 10)
+        await store_new_curve(deployment, each, 0, 10)
     await reader.book.poll()
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
     with pytest.raises(UnknownBoardError):
-        await stored(deployment, board, 0, 11)
+        await store_new_curve(deployment, board, 0, 11)
     reader.book.forget_board(board.key)
     assert [served.board_key for served in reader.book.list_served()] == [other.key]
     again = await deployment.create("b", ranked("xp"))
@@ -166,7 +166,7 @@ class SlowReads(MeddlingStore):
 async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten(deployment: Deployment) -> None:
     board, other = await deployment.create("b", ranked("xp")), await deployment.create("other", ranked("xp"))
     for each in (board, other):
-        await stored(deployment, each, 0, 10)
+        await store_new_curve(deployment, each, 0, 10)
     store = SlowReads(deployment.store)
     book = CurveBook(store, None, poll_rows_max=100, on_corrupt=lambda: None)
     polling = asyncio.create_task(book.poll())
@@ -181,7 +181,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgott
     board = await deployment.create("b", ranked("xp"))
     book = CurveReader(deployment).book
     with book.remember_forgotten():
-        version = await stored(deployment, board, 0, 10)
+        version = await store_new_curve(deployment, board, 0, 10)
         book.forget_board(board.key)
         book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve(10)))
     assert book.list_served() == []
@@ -189,7 +189,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgott
 
 async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    await stored(deployment, board, 0, 10)
+    await store_new_curve(deployment, board, 0, 10)
 
     class FailsOnce(MeddlingStore):
         reads = 0
@@ -209,12 +209,12 @@ async def test_the_next_poll_repeats_one_that_failed_between_list_and_contents(d
 
 async def test_a_poll_takes_the_new_version_of_a_curve_replaced_meanwhile(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
-    await stored(deployment, board, 0, 10)
+    await store_new_curve(deployment, board, 0, 10)
     store = SlowReads(deployment.store)
     book = CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None)
     polling = asyncio.create_task(book.poll())
     await store.answered.wait()
-    await stored(deployment, board, 0, 11)
+    await store_new_curve(deployment, board, 0, 11)
     store.go.set()
     assert await polling == 1
     assert book.find_curve(board, 0) == curve(11)

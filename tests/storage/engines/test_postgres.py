@@ -35,7 +35,7 @@ XP = ranked("xp")
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
-async def rows_in(deployment: Deployment, board: Board) -> int:
+async def count_rows_in(deployment: Deployment, board: Board) -> int:
     """Count the rows that a board's table really holds."""
     [[rows]] = await deployment.store.read_query(
         select(count()).from_(entries_table(board.key)).build(deployment.dialect)
@@ -87,7 +87,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     for board in boards:
         assert {owner: (await deployments[0].stats(board, owner) or {})["xp"] for owner in owners} == sent
         totals = await deployments[1].totals(board)
-        assert totals[ALL_ENTRIES] == await rows_in(deployments[0], board) == len(owners)
+        assert totals[ALL_ENTRIES] == await count_rows_in(deployments[0], board) == len(owners)
     assert await raw.fetchval(DEADLOCKS) == deadlocks_before
 
 
@@ -111,7 +111,7 @@ async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(pro
     ended.set()
     await posting
     await writer.close()
-    assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await rows_in(operator, board)
+    assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await count_rows_in(operator, board)
 
 
 async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(

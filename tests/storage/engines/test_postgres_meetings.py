@@ -37,14 +37,14 @@ class Meeting:
     third: asyncpg.Connection
     session_name: str
 
-    def posts(self) -> list[Post]:
+    def make_posts(self) -> list[Post]:
         """Return a post to an owner who has an entry, and one to a new owner."""
         owners = ("ada", "bob")
         return [self.poster.post(owner, part(self.board, {"xp": 1}), post_id=f"id/{owner}") for owner in owners]
 
     async def post(self) -> list[PartOutcome]:
-        """Submit `posts` to the poster's writer. Return its outcomes."""
-        return [outcome for [outcome] in await self.submit(self.posts())]
+        """Submit the posts of `make_posts` to the poster's writer. Return its outcomes."""
+        return [outcome for [outcome] in await self.submit(self.make_posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
         """Submit posts to the poster's writer. Return its outcomes."""
@@ -82,7 +82,7 @@ class Meeting:
                     assert not running[-1].done(), running[-1]
         return await asyncio.gather(*running)
 
-    async def until_waiting(self, table: str, count: int) -> None:
+    async def wait_for_locks(self, table: str, count: int) -> None:
         """Return once this many statements on a table wait for a lock."""
         async with asyncio.timeout(WAIT_S):
             while await self._waiting(table) < count:
@@ -153,9 +153,9 @@ async def test_a_post_of_a_new_owner_also_delays_the_deletion_of_its_board(meeti
     async with meeting.third.transaction():
         await meeting.third.execute(f"SELECT 1 FROM {entries_table(other.key)} FOR UPDATE")
         posting = asyncio.ensure_future(meeting.submit([post]))
-        await meeting.until_waiting(entries_table(other.key), 1)
+        await meeting.wait_for_locks(entries_table(other.key), 1)
         deleting = asyncio.ensure_future(meeting.delete())
-        await meeting.until_waiting(entries_table(meeting.board.key), 1)
+        await meeting.wait_for_locks(entries_table(meeting.board.key), 1)
     [outcomes], _ = await asyncio.gather(posting, deleting)
     assert [outcome.status for outcome in outcomes] == [PostStatus.APPLIED] * 2
     assert await meeting.poster.totals(meeting.board) == {}

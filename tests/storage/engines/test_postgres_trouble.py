@@ -147,7 +147,7 @@ async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
     """Provide a standby that commits wait for and that never comes."""
     made = Standby(server, await asyncpg.connect(server.url()))
     opened.push_async_callback(made.connection.close)
-    opened.callback(made.forget)
+    opened.callback(made.end_waiting)
     return made
 
 
@@ -157,7 +157,7 @@ class Standby:
     def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
         self._server, self.connection = server, connection
 
-    async def waited_for(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
+    async def begin_waiting(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
         """Begin a commit, and return it once it has waited for that long.
 
         It begins again if its session did not know of the standby yet.
@@ -177,7 +177,7 @@ class Standby:
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         )
 
-    def forget(self) -> None:
+    def end_waiting(self) -> None:
         """Let commits wait for nobody."""
         self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
@@ -187,7 +187,7 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
 ) -> None:
     deployment = await deploy(opened, server.create_database("waiting"), POSTGRES_LIMITS)
     board = await deployment.create("b", XP)
-    posting = await standby.waited_for(lambda: deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
+    posting = await standby.begin_waiting(lambda: deployment.apply(deployment.post("ada", part(board, {"xp": 1}))))
     await standby.cancel()
     with pytest.raises(OutcomeUnknownError):
         await posting
@@ -202,11 +202,11 @@ async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_
     def noting() -> Coroutine[Any, Any, object]:
         return deployment.store.write_query(note.bind(name=str(uuid4())))
 
-    late = await standby.waited_for(noting, for_s=2 * HASTY.statement_timeout_s)
-    standby.forget()
+    late = await standby.begin_waiting(noting, for_s=2 * HASTY.statement_timeout_s)
+    standby.end_waiting()
     assert await late == [(1,)]
 
-    cancelled = await standby.waited_for(noting)
+    cancelled = await standby.begin_waiting(noting)
     await standby.cancel()
     with pytest.raises(OutcomeUnknownError):
         await cancelled

@@ -42,7 +42,7 @@ class Sampled:
     def __init__(self, deployment: Deployment, store: ReplicaFirst, heard: dict[str, int]) -> None:
         self.deployment, self.store, self.heard = deployment, store, heard
 
-    async def total(self, board: Board) -> int:
+    async def sample_total(self, board: Board) -> int:
         """Return the number of entries that a curve sampled now knows of."""
         entries = self.deployment.entries(board)
         curve = await self.store.for_board(board.id).read(
@@ -50,12 +50,12 @@ class Sampled:
         )
         return curve.total
 
-    async def passes_over_the_replica(self, board: Board) -> bool:
+    async def samples_the_primary(self, board: Board) -> bool:
         """Return whether a sample of a board's only entry is read from the primary."""
-        return await self.total(board) == 1 and self.heard["primary"] == 1
+        return await self.sample_total(board) == 1 and self.heard["primary"] == 1
 
 
-async def opened(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
+async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
     """Open a store on the primary and one on the replica, without pauses between looks at the replica."""
     heard = {"replica": 0, "primary": 0}
 
@@ -81,7 +81,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
         yield opened_here
 
 
-async def post(sampled: Sampled, board: Board, owner: str) -> None:
+async def post_entry(sampled: Sampled, board: Board, owner: str) -> None:
     """Post one more entry."""
     await sampled.deployment.apply(sampled.deployment.post(owner, part(board, {"xp": len(owner)})))
 
@@ -90,11 +90,11 @@ async def test_a_sample_on_the_replica_holds_a_write_acknowledged_just_before(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
-    sampled = await opened(stack, primary.url(), standby.url())
+    sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("now", XP)
     for rows in range(1, 11):
-        await post(sampled, board, f"o{rows}")
-        assert await sampled.total(board) == rows
+        await post_entry(sampled, board, f"o{rows}")
+        assert await sampled.sample_total(board) == rows
     assert sampled.heard["primary"] == 0
     assert sampled.heard["replica"] >= 10
     assert await sampled.store.read_query(sampled.deployment.entries(board).build_totals_query(["o1"]))
@@ -104,12 +104,12 @@ async def test_a_replica_that_stopped_replaying_is_passed_over(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
-    sampled = await opened(stack, primary.url(), standby.url(), lag_s_max=0.1)
+    sampled = await open_stores(stack, primary.url(), standby.url(), lag_s_max=0.1)
     board = await sampled.deployment.create("still", XP)
     await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_pause()")
     try:
-        await post(sampled, board, "ada")
-        assert await sampled.passes_over_the_replica(board)
+        await post_entry(sampled, board, "ada")
+        assert await sampled.samples_the_primary(board)
     finally:
         await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_resume()")
 
@@ -118,12 +118,12 @@ async def test_an_unreachable_replica_is_passed_over(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, standby = pair
-    sampled = await opened(stack, primary.url(), standby.url())
+    sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("away", XP)
-    await post(sampled, board, "ada")
+    await post_entry(sampled, board, "ada")
     await asyncio.to_thread(standby.stop, "immediate")
     try:
-        assert await sampled.passes_over_the_replica(board)
+        assert await sampled.samples_the_primary(board)
     finally:
         await asyncio.to_thread(standby.start)
 
@@ -132,10 +132,10 @@ async def test_a_server_that_is_no_replica_is_passed_over(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
     primary, _ = pair
-    sampled = await opened(stack, primary.url(), primary.url())
+    sampled = await open_stores(stack, primary.url(), primary.url())
     board = await sampled.deployment.create("none", XP)
-    await post(sampled, board, "ada")
-    assert await sampled.passes_over_the_replica(board)
+    await post_entry(sampled, board, "ada")
+    assert await sampled.samples_the_primary(board)
 
 
 async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(
@@ -143,19 +143,19 @@ async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(
 ) -> None:
     """On a standby the list of running transactions is empty, so the mark may not trust it."""
     primary, standby = pair
-    sampled = await opened(stack, primary.url(), standby.url())
+    sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("marked", XP)
     log = change_log(sampled.deployment.dialect)
     slow = await asyncpg.connect(primary.url())
     running = slow.transaction()
     await running.start()
     await log_change(slow, board.key, "slow", "", "")
-    await post(sampled, board, "quick")
+    await post_entry(sampled, board, "quick")
     mark = await sampled.store.read(log.take_mark, heavy=True)
     assert len(mark.seen) == 1
     await running.commit()
     await slow.close()
-    await post(sampled, board, "later")
+    await post_entry(sampled, board, "later")
     after = await sampled.store.read(log.take_mark, heavy=True)
     assert after.seen == ()
     assert after.position > mark.seen[0]

@@ -20,35 +20,35 @@ from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, counter, part
 
 
-async def opened(path: Path) -> Deployment:
+async def open_migrated(path: Path) -> Deployment:
     """Open a migrated store at a path; the caller closes it."""
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
-async def saved(path: Path, value: int = 1) -> None:
+async def create_with_number(path: Path, value: int = 1) -> None:
     """Create a store with one board and ada's number on it."""
-    deployment = await opened(path)
+    deployment = await open_migrated(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
     await deployment.store.close()
 
 
-async def number_in(path: Path) -> object:
+async def read_number(path: Path) -> object:
     """Return ada's number."""
-    deployment = await opened(path)
+    deployment = await open_migrated(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")
     await deployment.store.close()
     return None if stats is None else stats["n"]
 
 
-def names(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """Return the files of a folder, without locks and without what readers of a log leave beside it."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
 
 
 async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) -> None:
-    deployment = await opened(tmp_path / "a.db")
+    deployment = await open_migrated(tmp_path / "a.db")
     board = await deployment.create("b", counter("n"))
     both = [deployment.post(owner, part(board, {"n": 1})) for owner in ("ada", "bob")]
     await deployment.apply(*both)
@@ -63,7 +63,7 @@ async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) ->
         for number in range(5):
             before = await deployment.stats(board, "ada")
             await asyncio.to_thread(back_up_store, tmp_path / "a.db", tmp_path / f"{number}.db")
-            copy = await opened(tmp_path / f"{number}.db")
+            copy = await open_migrated(tmp_path / f"{number}.db")
             ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
             await copy.store.close()
             assert ada == bob
@@ -77,41 +77,41 @@ async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) ->
 
 
 async def test_a_backup_is_one_file_that_other_users_cannot_read(tmp_path: Path) -> None:
-    await saved(tmp_path / "a.db")
+    await create_with_number(tmp_path / "a.db")
     (tmp_path / "to").mkdir()
     size_bytes = back_up_store(tmp_path / "a.db", tmp_path / "to" / "b.db")
-    assert names(tmp_path / "to") == ["b.db"]
+    assert list_files(tmp_path / "to") == ["b.db"]
     assert (tmp_path / "to" / "b.db").stat().st_size == size_bytes
     assert (tmp_path / "to" / "b.db").stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_path: Path) -> None:
-    await saved(tmp_path / "a.db", value=1)
+    await create_with_number(tmp_path / "a.db", value=1)
     back_up_store(tmp_path / "a.db", tmp_path / "b.db")
     (tmp_path / "a.db").unlink()
-    await saved(tmp_path / "a.db", value=2)
+    await create_with_number(tmp_path / "a.db", value=2)
     (tmp_path / "a.db-wal").write_bytes(b"the log of another file")
     with pytest.raises(BackupFailedError, match="already"):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=False)
     aside = restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     assert [path.name for path in aside] == ["a.db.replaced", "a.db-wal.replaced"]
     assert not (tmp_path / "a.db-wal").exists()
-    assert await number_in(tmp_path / "a.db") == 1
-    assert await number_in(tmp_path / "a.db.replaced") == 2
+    assert await read_number(tmp_path / "a.db") == 1
+    assert await read_number(tmp_path / "a.db.replaced") == 2
     with pytest.raises(BackupFailedError, match="earlier restore"):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
 
 
 async def test_a_restore_does_not_replace_a_store_that_a_service_owns(tmp_path: Path) -> None:
-    await saved(tmp_path / "b.db")
-    deployment = await opened(tmp_path / "a.db")
+    await create_with_number(tmp_path / "b.db")
+    deployment = await open_migrated(tmp_path / "a.db")
     with pytest.raises(StoreLockedError):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     await deployment.store.close()
 
 
 async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_path: Path) -> None:
-    await saved(tmp_path / "sound.db")
+    await create_with_number(tmp_path / "sound.db")
     content = (tmp_path / "sound.db").read_bytes()
     (tmp_path / "torn.db").write_bytes(content[: len(content) // 2])
     (tmp_path / "text.db").write_text("no database at all, however long it may be " * 100)
@@ -120,7 +120,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
     def newer() -> Program[None]:
         yield update(META).set(content="999").where(col("name").eq("schema_version")).build(SQLITE)
 
-    later = await opened(tmp_path / "newer.db")
+    later = await open_migrated(tmp_path / "newer.db")
     await later.store.write(newer)
     await later.store.close()
     for name in ("torn.db", "text.db", "other.db", "newer.db", "missing.db"):
@@ -135,7 +135,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
 async def test_a_backup_that_failed_leaves_no_file_that_stops_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await saved(tmp_path / "a.db")
+    await create_with_number(tmp_path / "a.db")
 
     def fail(_path: Path) -> None:
         raise OSError("no space left on device")
@@ -144,9 +144,9 @@ async def test_a_backup_that_failed_leaves_no_file_that_stops_the_next_one(
         broken.setattr(sqlite_backup, "_sync", fail)
         with pytest.raises(BackupFailedError, match="no space"):
             back_up_store(tmp_path / "a.db", tmp_path / "b.db")
-    assert "b.db" not in names(tmp_path)
+    assert "b.db" not in list_files(tmp_path)
     back_up_store(tmp_path / "a.db", tmp_path / "b.db")
-    assert names(tmp_path) == ["a.db", "b.db"]
-    assert await number_in(tmp_path / "b.db") == 1
+    assert list_files(tmp_path) == ["a.db", "b.db"]
+    assert await read_number(tmp_path / "b.db") == 1
     with pytest.raises(BackupFailedError, match="exists"):
         back_up_store(tmp_path / "a.db", tmp_path / "b.db")

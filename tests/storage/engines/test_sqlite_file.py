@@ -39,14 +39,14 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
-async def created(path: Path) -> None:
+async def create_store(path: Path) -> None:
     """Create a store and close it."""
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(store)
     await store.close()
 
 
-def modes(folder: Path) -> dict[str, int]:
+def list_modes(folder: Path) -> dict[str, int]:
     """Return the permissions of each file of a folder."""
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
@@ -57,19 +57,19 @@ async def test_nobody_else_can_read_the_files_of_a_store(path: Path) -> None:
     await Deployment.on(store)
     back_up_store(path, path.with_name("copy.db"))
     names = ("boards.db", "boards.db-wal", "boards.db-shm", "boards.db.lock", "copy.db")
-    assert modes(path.parent) == dict.fromkeys(names, 0o600)
+    assert list_modes(path.parent) == dict.fromkeys(names, 0o600)
     await store.close()
 
 
 async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path) -> None:
-    await created(path)
+    await create_store(path)
     other = path.with_name("other.db")
     os.link(path, other)
     for name in (path, other):
         with pytest.raises(StoreUnsupportedError, match=rf"{name.name} .*2 names \(hard links\)"):
             await SqliteStore.open(name, SQLITE_LIMITS)
     other.unlink()
-    await created(path)
+    await create_store(path)
 
 
 async def test_the_lock_of_a_running_owner_holds_under_a_hard_link(path: Path) -> None:
@@ -87,8 +87,8 @@ async def test_creating_a_store_is_logged_with_its_full_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with capture_logs() as lines:
-        await created(path.relative_to(tmp_path))
-        await created(path.relative_to(tmp_path))
+        await create_store(path.relative_to(tmp_path))
+        await create_store(path.relative_to(tmp_path))
     told = [line for line in lines if line["event"] == "store_created"]
     assert told == [{"event": "store_created", "log_level": "warning", "path": str(path)}]
 
@@ -112,7 +112,7 @@ async def test_a_missing_store_is_not_created_if_settings_forbid_it(
     with pytest.raises(StoreUnsupportedError, match=f"no store at {path}: .*create_store"):
         await SqliteStore.open(path, limits)
     assert sorted(path.parent.parent.rglob("*")) == before
-    await created(path)
+    await create_store(path)
     await (await SqliteStore.open(path, limits)).close()
 
 
@@ -139,7 +139,7 @@ async def test_a_log_whose_database_file_was_lost_is_kept_and_named(path: Path, 
     assert log.read_bytes() == content
 
 
-async def filled(path: Path) -> None:
+async def create_filled_store(path: Path) -> None:
     """Create a store with two boards of some pages each, and close it."""
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
     for name in ("a", "b"):
@@ -149,21 +149,21 @@ async def filled(path: Path) -> None:
     await deployment.store.close()
 
 
-async def on_damaged(path: Path) -> Deployment:
+async def open_damaged(path: Path) -> Deployment:
     """Open a store whose pages of the board `a` are garbage."""
-    await filled(path)
+    await create_filled_store(path)
     spoil_table(path, "entries_1")
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
-async def board_of(deployment: Deployment, board_id: str) -> Board:
+async def read_board(deployment: Deployment, board_id: str) -> Board:
     """Read a board from the catalog."""
     return await deployment.store.read(lambda: find_board(SQLITE, board_id))
 
 
 async def test_damage_is_logged_once_and_nothing_is_written_afterwards(path: Path) -> None:
-    deployment = await on_damaged(path)
-    broken, whole = [await board_of(deployment, name) for name in ("a", "b")]
+    deployment = await open_damaged(path)
+    broken, whole = [await read_board(deployment, name) for name in ("a", "b")]
     store = deployment.store
     before = await deployment.stats(whole, "owner-0007")
     assert not store.damaged.is_set()
@@ -182,7 +182,7 @@ async def test_damage_is_logged_once_and_nothing_is_written_afterwards(path: Pat
 
 
 async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: Path) -> None:
-    await filled(path)
+    await create_filled_store(path)
     replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
     query = select(col("owner")).from_("entries_1").build(SQLITE)
@@ -194,7 +194,7 @@ async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: P
 
 @pytest.mark.parametrize("check", ["quick", "full"])
 async def test_a_check_at_the_start_finds_damage_that_no_read_has_met(path: Path, check: str) -> None:
-    await filled(path)
+    await create_filled_store(path)
     limits = replace(SQLITE_LIMITS, store_check=check)
     await (await SqliteStore.open(path, limits)).close()
     spoil_table(path, "entries_1")

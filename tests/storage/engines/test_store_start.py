@@ -21,12 +21,12 @@ from tests.storage.deployment import Deployment, part, ranked
 AHEAD = 10**10
 
 
-async def journal_of(store: Store) -> list[JournalRow]:
+async def read_journal(store: Store) -> list[JournalRow]:
     """Return all published rows of the journal."""
     return await store.read(lambda: journal(store.dialect).read_changes(0, limit=1_000))
 
 
-async def mark(store: Store) -> None:
+async def store_mark(store: Store) -> None:
     """Store that everything so far is counted."""
 
     def program() -> Program[None]:
@@ -36,7 +36,7 @@ async def mark(store: Store) -> None:
     await store.write(program)
 
 
-async def since_the_mark(store: Store) -> tuple[LogMark, list[str]]:
+async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
     """Return a mark taken now, and the owners whose changes are not counted yet."""
 
     def program() -> Program[tuple[LogMark, list[str]]]:
@@ -63,23 +63,23 @@ async def test_a_store_restored_from_a_server_with_higher_numbers_continues_them
     before = await Deployment.on(store)
     board = await before.create("b", ranked("xp"))
     await before.apply_one(before.post("ada", part(board, {"xp": 1})))
-    await mark(store)
+    await store_mark(store)
     await before.apply_one(before.post("bob", part(board, {"xp": 2})))
     await store.close()
     await move_store_here(raw)
 
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(3)]
-    assert await journal_of(stores[0]) == [], "its rows have numbers of the future"
+    assert await read_journal(stores[0]) == [], "its rows have numbers of the future"
     salts = await asyncio.gather(*map(prepare_store, stores))
     assert len(set(salts)) == 1
     after = await Deployment.on(stores[1])
     await after.apply_one(after.post("cy", part(board, {"xp": 3})))
     for each in stores:
-        rows = await journal_of(each)
+        rows = await read_journal(each)
         assert [row.owner for row in rows] == ["ada", "bob", "cy"]
         assert [row.number for row in rows] == sorted(row.number for row in rows)
         assert rows[0].number >= AHEAD << 20
-        now, uncounted = await since_the_mark(each)
+        now, uncounted = await read_since_mark(each)
         assert now.seen == ()
         assert now.position > rows[-1].number >> 20
         assert uncounted == ["bob", "cy"]
@@ -96,7 +96,7 @@ async def test_a_store_that_never_moved_uses_its_servers_numbers(place: str, raw
     async with raw.transaction():  # this transaction began before the next post and still runs
         await raw.fetchval("SELECT txid_current()")
         await deployment.apply_one(deployment.post("bob", part(board, {"xp": 1})))
-        await mark(store)
+        await store_mark(store)
         await prepare_store(store)
     assert store.dialect is dialect
     assert await raw.fetchval("SELECT count(*) FROM meta WHERE name = 'transactions_before'") == 0
@@ -112,7 +112,7 @@ async def test_a_store_that_moved_twice_continues_its_numbers(place: str, raw: a
         deployment = await Deployment.on(store)
         board = await deployment.create(f"of {owner}", ranked("xp"))
         await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
-        rows = await journal_of(store)
+        rows = await read_journal(store)
         assert [row.owner for row in rows][-1] == owner
         numbers.append(rows[-1].number)
         await store.close()

@@ -18,7 +18,7 @@ from tests.storage.deployment import Deployment, part, ranked, spec
 XP = ranked("xp")
 
 
-async def xp_on(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
+async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
     """Return what ada has on each board, read `rounds` times in one snapshot."""
 
     def program() -> Program[list[list[object]]]:
@@ -38,7 +38,7 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
     board = await deployment.create("b", XP)
     for total in range(1, 11):
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-        reads = [xp_on(deployment, board, heavy=index % 3 == 0) for index in range(6)]
+        reads = [read_xp(deployment, board, heavy=index % 3 == 0) for index in range(6)]
         assert await asyncio.gather(*reads) == [[[total]]] * 6
         rows = await deployment.store.read_query(deployment.entries(board).build_totals_query(["ada"]))
         assert len(rows) == 4, "one row of the entry and three of totals"
@@ -52,7 +52,7 @@ async def test_a_program_reads_one_snapshot_however_many_queries_it_yields(deplo
     async def read() -> set[object]:
         seen: set[object] = set()
         while not done.is_set():
-            rounds = await xp_on(deployment, one, two, heavy=heavy, rounds=20)
+            rounds = await read_xp(deployment, one, two, heavy=heavy, rounds=20)
             assert len({number for pair in rounds for number in pair}) == 1
             seen.add(rounds[0][0])
         return seen
@@ -170,7 +170,7 @@ async def test_closing_the_store_finishes_running_programs(deployment: Deploymen
     board = await deployment.create("b", XP)
     posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(3)]
     running = [asyncio.create_task(deployment.apply(post)) for post in posts]
-    reading = [asyncio.create_task(xp_on(deployment, board, rounds=50)) for _ in range(2)]
+    reading = [asyncio.create_task(read_xp(deployment, board, rounds=50)) for _ in range(2)]
     await asyncio.sleep(0)
     await deployment.store.close()
     assert [outcome.status for [[outcome]] in await asyncio.gather(*running)] == ["applied"] * 3

@@ -15,14 +15,16 @@ from tests.storage.deployment import Deployment, counter, part, ranked
 XP, LAP, SHOTS = ranked("xp"), ranked("lap"), counter("shots")
 
 
-async def asked(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
+async def read_together(
+    deployment: Deployment, boards: list[Board], owner: str
+) -> list[tuple[list[object] | None, int]]:
     """Return cells and number of entries of each board, from one read."""
     entries = [deployment.entries(board) for board in boards]
     found = await deployment.store.read(lambda: read_owner_on_boards(deployment.dialect, entries, owner))
     return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]
 
 
-async def alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
+async def read_alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
     """Return the same from a read of each board."""
     found: list[tuple[list[object] | None, int]] = []
     for board in boards:
@@ -46,8 +48,8 @@ async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(depl
             await deployment.apply(*(deployment.post(owner, part(board, {"xp": number})) for owner in owners))
     mixed = [boards[2], boards[0], boards[4], boards[3], boards[1], boards[0]]
     for owner in ("ada", "bob", "cleo", "nobody"):
-        assert await asked(deployment, mixed, owner) == await alone(deployment, mixed, owner)
-    assert await asked(deployment, [], "ada") == []
+        assert await read_together(deployment, mixed, owner) == await read_alone(deployment, mixed, owner)
+    assert await read_together(deployment, [], "ada") == []
 
 
 async def test_a_read_of_many_boards_refuses_an_old_copy_of_a_board(deployment: Deployment) -> None:
@@ -56,15 +58,15 @@ async def test_a_read_of_many_boards_refuses_an_old_copy_of_a_board(deployment: 
     store, dialect = deployment.store, deployment.dialect
     await store.write(lambda: reset_board(dialect, board_id="a"))
     with pytest.raises(BoardChangedError):
-        await asked(deployment, [other, first], "ada")
+        await read_together(deployment, [other, first], "ada")
     wider = replace(other.spec, columns=(*other.spec.columns, LAP))
     await store.write(lambda: change_board(dialect, board_id="b", wanted=wider))
     with pytest.raises(BoardChangedError):
-        await asked(deployment, [other], "ada")
+        await read_together(deployment, [other], "ada")
     for board in (first, other):
         await store.write(lambda gone=board: delete_board(dialect, board_id=gone.id))  # type: ignore[misc]
         with pytest.raises(UnknownBoardError):
-            await asked(deployment, [board], "ada")
+            await read_together(deployment, [board], "ada")
 
 
 async def test_boards_are_looked_up_by_id_in_one_read_and_kept(deployment: Deployment) -> None:

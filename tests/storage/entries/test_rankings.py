@@ -13,7 +13,7 @@ from storage.entries.rankings import Ranking
 from storage.records import INT64_MAX, Best, Board, ColumnSpec, Entry, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, Deployment, Session, counter, ranked
-from tests.storage.plain import Place, Reached, place, ranking
+from tests.storage.plain import Place, Reached, place_of, rank_rows
 
 COLUMNS = (
     ranked("xp", min_scaled=-3, max_scaled=3),
@@ -63,7 +63,7 @@ class Compared:
         self.deployment, self.board, self.case = deployment, board, case
         self.entries = deployment.entries(board)
         self.ranking: Ranking = self.entries.rankings[1]
-        self.order = ranking(board.spec, 1, case.rows)
+        self.order = rank_rows(board.spec, 1, case.rows)
 
     async def fill(self) -> None:
         """Insert the case's rows."""
@@ -141,7 +141,7 @@ class Compared:
         """Check everything in one snapshot."""
         yield from self.check_ends()
         for value, reached_us, owner in self.case.probes:
-            at = place(self.board.spec, 1, value, reached_us, owner)
+            at = place_of(self.board.spec, 1, value, reached_us, owner)
             cell = self.cell(value, reached_us)
             yield from self.check_counts(at, cell)
             yield from self.check_pages(at, cell)

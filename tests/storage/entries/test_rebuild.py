@@ -65,7 +65,7 @@ def _widened(row: Any) -> Any:
     return owner, updated_at_us, told
 
 
-async def rebuilt(deployment: Deployment, board: Board) -> RebuildCounts:
+async def rebuild(deployment: Deployment, board: Board) -> RebuildCounts:
     return await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id=board.id))
 
 
@@ -143,7 +143,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     assert any(row[0] == "o2" for row in before[1])
     await damage(deployment, board)
     assert await read_everything(deployment, board) != before
-    done = await rebuilt(deployment, board)
+    done = await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
     assert (done.entries, done.hidden_entries) == (len(before[0]), len(before[1]))
@@ -162,7 +162,7 @@ async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied
     board = await deployment.store.write(reset)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
-    await rebuilt(deployment, board)
+    await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
     assert [row[0] for row in before[0]] == ["ada"]
 
@@ -171,7 +171,7 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
     board = await deployment.create("b", *COLUMNS)
     post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
     await deployment.apply_one(post)
-    await rebuilt(deployment, board)
+    await rebuild(deployment, board)
     assert (await deployment.apply_one(post)).status is PostStatus.DUPLICATE
     assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is PostStatus.APPLIED
 
@@ -186,7 +186,7 @@ async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployme
     await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
     before = await read_everything(deployment, board)
     with pytest.raises(JournalIncompleteError, match="begins after"):
-        await rebuilt(deployment, board)
+        await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
 
 
@@ -202,7 +202,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
     young = await deployment.create("young", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))
     before = await read_everything(deployment, young)
-    assert (await rebuilt(deployment, young)).entries == 1
+    assert (await rebuild(deployment, young)).entries == 1
     assert await read_everything(deployment, young) == before
 
 
@@ -217,12 +217,12 @@ async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction
     await log_change(raw, other.key, "slow", "", "")
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
-    assert (await rebuilt(deployment, board)).entries == 1
+    assert (await rebuild(deployment, board)).entries == 1
     assert await read_everything(deployment, board) == before
     await slow.commit()
 
 
-async def boards_of_a_family(deployment: Deployment) -> list[Board]:
+async def create_family_boards(deployment: Deployment) -> list[Board]:
     wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
     store, dialect = deployment.store, deployment.dialect
     await store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
@@ -231,14 +231,14 @@ async def boards_of_a_family(deployment: Deployment) -> list[Board]:
 
 
 async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:
-    board, other = await boards_of_a_family(deployment)
+    board, other = await create_family_boards(deployment)
     rng = random.Random(1)
     for each in (board, other, board):
         await post_at_random(deployment, each, rng, 10)
     before, untouched = await read_everything(deployment, board), await read_everything(deployment, other)
     await damage(deployment, board)
     assert await read_everything(deployment, board) != before
-    await rebuilt(deployment, board)
+    await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
     # a post with the old copy of the board still reaches it
@@ -249,7 +249,7 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
 async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: Processes, table: TableSharing) -> None:
     first, second = await processes.start_process(), await processes.start_process(writer_connections=2)
     first.table = table
-    board, _ = await boards_of_a_family(first)
+    board, _ = await create_family_boards(first)
     done = asyncio.Event()
 
     async def post(owner: str) -> int:
@@ -264,11 +264,11 @@ async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: 
 
     posting = [asyncio.create_task(post(owner)) for owner in ("x", "y")]
     for _ in range(10):
-        await rebuilt(first, board)
+        await rebuild(first, board)
     done.set()
     posts = sum(await asyncio.gather(*posting))
     rows, _, totals = await read_everything(first, board)
     assert sum(int(row[2]) for row in rows) == posts
     assert totals[ALL_ENTRIES] == len(rows)
-    await rebuilt(first, board)
+    await rebuild(first, board)
     assert (await read_everything(first, board))[0] == rows

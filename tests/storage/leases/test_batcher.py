@@ -109,7 +109,7 @@ class Told:
         """See `LeaseObserver`."""
         self.waiting.put_nowait(requests)
 
-    async def waits_for(self, requests: int) -> None:
+    async def wait_for_requests(self, requests: int) -> None:
         """Return when this many requests wait."""
         while await self.waiting.get() != requests:
             pass
@@ -155,7 +155,7 @@ async def gated(open_store: OpenStore) -> AsyncIterator[GatedDesk]:
 async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: GatedDesk) -> None:
     await gated.hold_transaction()
     tasks = [gated.ask(f"k{number}") for number in range(4)]
-    await gated.told.waits_for(4)
+    await gated.told.wait_for_requests(4)
     gated.store.gate.set()
     outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == 2
@@ -167,7 +167,7 @@ async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: G
 async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(gated: GatedDesk) -> None:
     await gated.hold_transaction()
     tasks = [gated.ask(f"k{number}") for number in range(CROWD - 1)]
-    await gated.told.waits_for(CROWD - 1)
+    await gated.told.wait_for_requests(CROWD - 1)
     assert gated.store.begun.empty()
     tasks.append(gated.ask("one more"))
     await gated.store.begun.get()
@@ -375,7 +375,7 @@ async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedDesk
 async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: GatedDesk) -> None:
     await gated.hold_transaction()
     gone = gated.ask("gone")
-    await gated.told.waits_for(1)
+    await gated.told.wait_for_requests(1)
     gone.cancel()
     impatient = LeaseBatcher(gated.store, gated.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), gated.told)
     with pytest.raises(WaitTooLongError):

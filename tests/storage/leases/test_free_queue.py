@@ -12,7 +12,7 @@ from storage.leases.region_counts import Region
 from storage.store import Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
-from tests.storage.leasing import CLIENT, LEASE_US, Pools, given
+from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 
 
 @pytest.fixture
@@ -21,16 +21,16 @@ async def pools(open_store: OpenStore) -> Pools:
     return Pools(await Deployment.on(await open_store()))
 
 
-async def one_queue(pools: Pools, *names: str) -> None:
+async def create_one_queue(pools: Pools, *names: str) -> None:
     """Create a pool with these resources in one partition, free since the same moment."""
     await pools.create("one", partitions=1)
     await pools.add(*names, pool_id="one")
 
 
-async def taken(pools: Pools, key: str) -> tuple[str, int]:
+async def take_resource(pools: Pools, key: str) -> tuple[str, int]:
     """Lease a resource of the single queue for a key. Return its name and version."""
     [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
-    return given(got).resource, given(got).version
+    return unwrap_grant(got).resource, unwrap_grant(got).version
 
 
 async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_found(pools: Pools) -> None:
@@ -40,12 +40,12 @@ async def test_a_resource_that_joins_before_the_known_front_of_the_queue_is_foun
     await pools.add("early", pool_id="one")
     pools.clock.now_us += 1_000
 
-    assert await taken(pools, "x") == ("early", 1)
+    assert await take_resource(pools, "x") == ("early", 1)
     pools.clock.now_us -= 2_000
     await pools.add("earliest", pool_id="one")
     pools.clock.now_us += 2_000
-    assert await taken(pools, "y") == ("late", 1), "the desk remembered the front"
-    assert await taken(pools, "z") == ("earliest", 1), "before the queue is called empty, all of it is read"
+    assert await take_resource(pools, "y") == ("late", 1), "the desk remembered the front"
+    assert await take_resource(pools, "z") == ("earliest", 1), "before the queue is called empty, all of it is read"
 
 
 async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools) -> None:
@@ -62,7 +62,7 @@ async def test_the_front_of_the_queue_is_read_again_after_a_minute(pools: Pools)
 
 
 async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Pools) -> None:
-    await one_queue(pools, "a", "b", "c")
+    await create_one_queue(pools, "a", "b", "c")
     looks: list[str] = []
 
     def watched(key: str) -> Program[list[Outcome]]:
@@ -90,7 +90,7 @@ async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: 
     places = {row.resource: row.partition for row in await pools.rows()}
     while True:
         [got] = await pools.run(LeaseRequest(CLIENT, "numbers", f"k{len(places)}", "eu", None, LEASE_US))
-        partition = places.pop(given(got).resource)
+        partition = places.pop(unwrap_grant(got).resource)
         if partition not in places.values():
             break
     queues = FreeQueues(pools.dialect)
@@ -112,22 +112,22 @@ async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: 
 
 
 async def test_a_resource_given_back_to_an_exhausted_partition_is_found(pools: Pools) -> None:
-    await one_queue(pools, "a")
-    await taken(pools, "x")
+    await create_one_queue(pools, "a")
+    await take_resource(pools, "x")
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
     assert isinstance(refused, NoResourceError)
     await pools.run(Release(CLIENT, "one", "x"))
-    assert await taken(pools, "y") == ("a", 2)
+    assert await take_resource(pools, "y") == ("a", 2)
 
 
 async def test_a_resource_that_another_process_took_is_not_given_again(pools: Pools) -> None:
-    await one_queue(pools, "a", "b", "c", "d", "e")
+    await create_one_queue(pools, "a", "b", "c", "d", "e")
     other = Pools(Deployment(pools.store, ""))
-    assert await taken(pools, "x") == ("a", 1)
-    assert await taken(other, "y") == ("b", 1)
-    assert await taken(pools, "z") == ("c", 1)
-    assert await taken(other, "u") == ("d", 1)
-    assert await taken(pools, "v") == ("e", 1)
+    assert await take_resource(pools, "x") == ("a", 1)
+    assert await take_resource(other, "y") == ("b", 1)
+    assert await take_resource(pools, "z") == ("c", 1)
+    assert await take_resource(other, "u") == ("d", 1)
+    assert await take_resource(pools, "v") == ("e", 1)
     [refused] = await pools.run(LeaseRequest(CLIENT, "one", "w", "eu", None, LEASE_US))
     assert isinstance(refused, NoResourceError)
     assert (await pools.counts("one"))["eu"] == RegionCounts(total=5, held=5, acquired=5, refused=1)
@@ -136,7 +136,7 @@ async def test_a_resource_that_another_process_took_is_not_given_again(pools: Po
 
 
 async def test_a_resource_that_a_failed_transaction_took_is_found_again(pools: Pools) -> None:
-    await one_queue(pools, "a", "b")
+    await create_one_queue(pools, "a", "b")
 
     def failing() -> Program[None]:
         yield from pools.groups.serve_requests([LeaseRequest(CLIENT, "one", "x", "eu", None, LEASE_US)])
@@ -144,5 +144,5 @@ async def test_a_resource_that_a_failed_transaction_took_is_found_again(pools: P
 
     with pytest.raises(StoreBusyError):
         await pools.store.write(failing)
-    assert await taken(pools, "y") == ("b", 1)
-    assert await taken(pools, "z") == ("a", 1)
+    assert await take_resource(pools, "y") == ("b", 1)
+    assert await take_resource(pools, "z") == ("a", 1)

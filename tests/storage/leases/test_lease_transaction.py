@@ -20,7 +20,7 @@ from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 from tests.storage.backends import Backend, OpenStore
 from tests.storage.deployment import Deployment, Session
-from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, given
+from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
             outcomes: list[Outcome] = stop.value
             return outcomes
 
-    ada, bob = map(given, await pools.store.write(overtaken))
+    ada, bob = map(unwrap_grant, await pools.store.write(overtaken))
     assert (ada.resource, ada.version, ada.expires_at_us) == (held.resource, held.version, held.expires_at_us + 10)
     assert bob.acquired
     happened = [event for event in await pools.summarize_events() if event[0] != "added"]
@@ -219,7 +219,7 @@ async def test_a_lease_lasts_as_long_as_was_asked_by_the_stores_own_clock(pools:
     [outcome] = await pools.store.write(
         lambda: groups.serve_requests([LeaseRequest(CLIENT, "numbers", "ada", "eu", None, 7_000_000)])
     )
-    lease = given(outcome)
+    lease = unwrap_grant(outcome)
     assert before_us <= lease.now_us <= await pools.store.read(clock)
     assert lease.expires_at_us == lease.now_us + 7_000_000
 

@@ -43,7 +43,7 @@ class Holder:
         self.holdings: list[tuple[str, Holding]] = []
         self.lost = 0
 
-    async def live(self) -> None:
+    async def claim_repeatedly(self) -> None:
         """Claim until enough claims have succeeded."""
         while len(self.holdings) < CLAIMS:
             resource = self._rng.choice(RESOURCES)
@@ -95,7 +95,7 @@ async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow
         for process, deployment in enumerate(deployments)
         for number in range(HOLDERS)
     ]
-    await asyncio.gather(*(holder.live() for holder in holders))
+    await asyncio.gather(*(holder.claim_repeatedly() for holder in holders))
     for resource in RESOURCES:
         found = [holding for holder in holders for name, holding in holder.holdings if name == resource]
         found.sort(key=lambda holding: holding.version)

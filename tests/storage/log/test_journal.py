@@ -26,7 +26,7 @@ GROUPS = 40
 POSTS = 3  # of a group at most
 
 
-async def page_of(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
+async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
     return await store.read(lambda: journal(store.dialect).read_changes(after, limit=limit))
 
 
@@ -44,7 +44,7 @@ async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
         deployment.post("ada", part(board, {"xp": 0})),
         deployment.post("ada", part(board, {}, {"xp": 1})),
     )
-    rows = await page_of(deployment.store)
+    rows = await read_page(deployment.store)
     posted = records_of(rows)
     assert [each.kind for each in posted] == [ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.APPLIED]
     assert (posted[0].post_id, posted[0].at_us, posted[0].cells) == ("p", 7, [1])
@@ -58,7 +58,7 @@ async def test_a_page_may_end_within_a_transaction_and_loses_nothing(deployment:
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[:5]))
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[5:]))
     after, seen = 0, []
-    while rows := await page_of(deployment.store, after, limit=2):
+    while rows := await read_page(deployment.store, after, limit=2):
         seen += [row.owner for row in rows]
         assert rows[-1].number > after
         after = rows[-1].number
@@ -74,7 +74,7 @@ async def make_blocks(deployment: Deployment) -> int:
     return made
 
 
-async def of_owner(
+async def read_of_owner(
     deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
 ) -> tuple[list[int], int | None]:
     log = journal(deployment.dialect)
@@ -101,16 +101,16 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     await post_to_everybody(deployment, board, 20)
     assert (await make_blocks(deployment) > 5) is (block_changes == 4)
     await post_to_everybody(deployment, board, 3)
-    every = [row.number for row in await page_of(deployment.store) if row.owner == "ada"][::-1]
-    assert await of_owner(deployment, "ada", limit=100) == (every, None)
+    every = [row.number for row in await read_page(deployment.store) if row.owner == "ada"][::-1]
+    assert await read_of_owner(deployment, "ada", limit=100) == (every, None)
     seen: list[int] = []
     more: int | None = 2**63 - 1
     while more is not None:
-        numbers, more = await of_owner(deployment, "ada", limit=3, before=more)
+        numbers, more = await read_of_owner(deployment, "ada", limit=3, before=more)
         seen += numbers
     assert seen == every
-    assert len((await of_owner(deployment, "guest 7", limit=9))[0]) == 1
-    assert await of_owner(deployment, "nobody", limit=9) == ([], None)
+    assert len((await read_of_owner(deployment, "guest 7", limit=9))[0]) == 1
+    assert await read_of_owner(deployment, "nobody", limit=9) == ([], None)
     journal_blocks.owner_blocks.cache_clear()
 
 
@@ -126,7 +126,7 @@ async def test_a_search_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
     looks, more = 0, 2**63 - 1
     numbers: list[int] = []
     while not numbers:
-        numbers, again = await of_owner(deployment, "early", limit=1, before=more, blocks_max=2)
+        numbers, again = await read_of_owner(deployment, "early", limit=1, before=more, blocks_max=2)
         looks += 1
         assert again is not None
         assert again < more
@@ -147,10 +147,10 @@ async def test_a_page_from_the_last_published_number_holds_only_later_changes(de
     log, store = journal(deployment.dialect), deployment.store
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     published = await store.read(log.find_last_published)
-    [row] = await page_of(store)
+    [row] = await read_page(store)
     assert row.number <= published
     await deployment.apply(deployment.post("bob", part(board, {"xp": 5})))
-    assert [row.owner for row in await page_of(store, published)] == ["bob"]
+    assert [row.owner for row in await read_page(store, published)] == ["bob"]
 
 
 async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
@@ -171,7 +171,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
         reader = await processes.start_process()
         ending = False
         while True:
-            rows = await page_of(reader.store, shown[-1][0] if shown else 0, limit=5)
+            rows = await read_page(reader.store, shown[-1][0] if shown else 0, limit=5)
             shown.extend((row.number, row.owner or "") for row in rows)
             if not rows and ending:
                 return
@@ -186,7 +186,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
     async with asyncio.TaskGroup() as both:
         both.create_task(read())
         both.create_task(write_all())
-    every = await page_of(first.store)
+    every = await read_page(first.store)
     assert shown == [(row.number, row.owner) for row in every]
     assert shown == sorted(shown, key=lambda each: each[0])
     assert len({number for number, _ in shown}) == len(shown)
@@ -201,9 +201,9 @@ async def test_a_running_transaction_holds_back_the_changes_after_it(
     await slow.start()
     await log_change(raw, board.key, "slow", "", "")
     await deployment.apply(deployment.post("quick", part(board, {"xp": 5})))
-    assert await page_of(deployment.store) == []
+    assert await read_page(deployment.store) == []
     await slow.commit()
-    assert [row.owner for row in await page_of(deployment.store)] == ["slow", "quick"]
+    assert [row.owner for row in await read_page(deployment.store)] == ["slow", "quick"]
 
 
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
@@ -228,7 +228,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
         )
 
     async def owners() -> list[str | None]:
-        return [row.owner for row in await page_of(store) if row.board_key]
+        return [row.owner for row in await read_page(store) if row.board_key]
 
     past = await rename(0)
     assert past is not None
@@ -236,7 +236,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     while past is not None:
         past = await rename(past)
     assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
-    rows = await page_of(store)
+    rows = await read_page(store)
     assert {row.record for row in rows if row.owner is None and row.board_key} == {None}
     assert rows[0].next == "001", "the cells stay until everybody has counted them"
 
@@ -259,7 +259,7 @@ async def test_erasing_an_owner_renames_it_in_every_block(
             await store.write(
                 lambda: log.rename_owner("ada", stretch, token="t", until=until, otherwise=0, rows_max=99)  # noqa: B023
             )
-    owners = [row.owner for row in await page_of(store)]
+    owners = [row.owner for row in await read_page(store)]
     assert "ada" not in owners
     assert owners.count("bob") == 22
     journal_blocks.owner_blocks.cache_clear()
@@ -279,7 +279,7 @@ async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment
     assert await blank(clock.now_us) == 0
     assert await blank(clock.now_us + 1) == 1
     assert await blank(clock.now_us + 1) == 0
-    [row] = await page_of(store)
+    [row] = await read_page(store)
     assert (row.owner, row.previous, row.next, row.record) == (None, "", "", None)
 
 
@@ -296,7 +296,7 @@ async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(depl
     await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=False))
     await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))
     await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
-    rows = await page_of(store)
+    rows = await read_page(store)
     assert [told.kind for told in records_of(rows)] == [
         ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
     ]  # fmt: skip

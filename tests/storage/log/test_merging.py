@@ -11,7 +11,7 @@ from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger, scaled_text
 from storage.records import Board, ColumnChange, ColumnSpec, Merge, Ties
 from tests.storage.deployment import counter, label, ranked, spec
-from tests.storage.plain import OutOfRangeError, Reached, merged_row
+from tests.storage.plain import OutOfRangeError, Reached, merge_row
 
 SMALL = st.integers(-12, 12)
 
@@ -43,7 +43,7 @@ def test_posts_merge_as_in_the_plain_model(
     row: list[Reached | None] = [None] * len(columns)
     for at_us, changes in enumerate(sequence, start=1):
         try:
-            expected = merged_row(columns, row, changes, at_us)
+            expected = merge_row(columns, row, changes, at_us)
         except OutOfRangeError:
             with pytest.raises(ValueOutOfRangeError):
                 merger.merge_changes(cells, changes, at_us)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from storage.posting.admission import DrainRate
 
 
-def draining(*, posts_per_s: float, seconds: float, drain: DrainRate | None = None, from_s: float = 0.0) -> DrainRate:
+def measure_drain(
+    *, posts_per_s: float, seconds: float, drain: DrainRate | None = None, from_s: float = 0.0
+) -> DrainRate:
     """Measure a queue that was never empty while it drained at a steady rate, ten groups a second."""
     drain = drain or DrainRate()
     drain.record_left_behind(1, now_s=from_s)
@@ -31,19 +33,19 @@ def test_no_wait_is_known_while_every_group_takes_all_waiting_posts() -> None:
 
 
 def test_the_wait_is_the_posts_ahead_over_the_recent_rate() -> None:
-    assert draining(posts_per_s=1_000, seconds=5).estimate_wait_s(4_000, now_s=5) == pytest.approx(4, rel=0.05)
+    assert measure_drain(posts_per_s=1_000, seconds=5).estimate_wait_s(4_000, now_s=5) == pytest.approx(4, rel=0.05)
 
 
 def test_the_wait_follows_a_store_that_slows_down_or_recovers_within_seconds() -> None:
-    drain = draining(posts_per_s=1_000, seconds=10)
-    draining(posts_per_s=500, seconds=6, drain=drain, from_s=10)
+    drain = measure_drain(posts_per_s=1_000, seconds=10)
+    measure_drain(posts_per_s=500, seconds=6, drain=drain, from_s=10)
     assert drain.estimate_wait_s(1_000, now_s=16) == pytest.approx(2, rel=0.15)
-    draining(posts_per_s=1_000, seconds=6, drain=drain, from_s=16)
+    measure_drain(posts_per_s=1_000, seconds=6, drain=drain, from_s=16)
     assert drain.estimate_wait_s(1_000, now_s=22) == pytest.approx(1, rel=0.15)
 
 
 def test_the_wait_grows_without_end_while_the_store_applies_nothing() -> None:
-    drain = draining(posts_per_s=1_000, seconds=5)
+    drain = measure_drain(posts_per_s=1_000, seconds=5)
     waits_s = [drain.estimate_wait_s(100, now_s=5 + later_s) for later_s in (0, 1, 5, 20, 10_000)]
     assert waits_s == sorted(waits_s)
     assert waits_s[3] > 50
@@ -54,10 +56,10 @@ def test_the_wait_grows_without_end_while_the_store_applies_nothing() -> None:
 
 
 def test_an_empty_queue_ends_the_measurement() -> None:
-    drain = draining(posts_per_s=10, seconds=5)
+    drain = measure_drain(posts_per_s=10, seconds=5)
     drain.record_left_behind(0, now_s=5)
     assert drain.estimate_wait_s(1_000, now_s=5) == 0
-    draining(posts_per_s=1_000, seconds=1, drain=drain, from_s=60)
+    measure_drain(posts_per_s=1_000, seconds=1, drain=drain, from_s=60)
     assert drain.estimate_wait_s(1_000, now_s=61) == pytest.approx(1, rel=0.05)
 
 

@@ -31,7 +31,7 @@ COLUMNS = (
 )
 
 
-async def rows_of(deployment: Deployment, board: Board) -> list[Any]:
+async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
     """Return all rows of a board as stored, with the times that `earliest` boards keep."""
     board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
     layout = layout_of(board)
@@ -39,7 +39,7 @@ async def rows_of(deployment: Deployment, board: Board) -> list[Any]:
     return [tuple(row) for row in await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board)))]
 
 
-async def logged(deployment: Deployment) -> list[JournalRow]:
+async def read_journal(deployment: Deployment) -> list[JournalRow]:
     return await deployment.store.read(lambda: journal(deployment.dialect).read_changes(0, limit=10_000))
 
 
@@ -48,7 +48,7 @@ def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at
     return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
 
 
-async def replayed(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
+async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
     return await deployment.store.write(
         lambda: replay_board(
             deployment.dialect,
@@ -69,7 +69,7 @@ async def drop(deployment: Deployment, board_id: str) -> None:
     await deployment.store.write(program)
 
 
-async def a_month_of_wins(deployment: Deployment, board: Board, rng: random.Random) -> None:
+async def post_a_month_of_wins(deployment: Deployment, board: Board, rng: random.Random) -> None:
     for day in range(30):
         deployment.clock.now_us += DAY_US
         at_us = None if day % 3 else deployment.clock.now_us - 5
@@ -96,15 +96,15 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     other = await deployment.create("other", *COLUMNS, ties=ties)
     await deployment.apply(deployment.post("o1", part(other, {"wins": 50})))
     board = await deployment.create("b", *COLUMNS, ties=ties)
-    await a_month_of_wins(deployment, board, rng)
-    before, total = await rows_of(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
-    first = next(row.number for row in await logged(deployment) if row.board_key == board.key)
+    await post_a_month_of_wins(deployment, board, rng)
+    before, total = await read_rows(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
+    first = next(row.number for row in await read_journal(deployment) if row.board_key == board.key)
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
     with pytest.raises(NothingReplayedError, match=f"--since {first}"):
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
-    done = await replayed(deployment, "b", first)
-    assert await rows_of(deployment, board) == before
+    done = await replay(deployment, "b", first)
+    assert await read_rows(deployment, board) == before
     assert (done.entries, done.entries_before, done.replayed) == (len(before), 0, 240)
     assert (await deployment.totals(board))[ALL_ENTRIES] == total
 
@@ -115,13 +115,13 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
     await drop(deployment, "b")
     board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])  # the columns are in another order
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
-    await replayed(deployment, "b", 1)
-    assert await deployment.stats(await current(deployment), "ada") == {
+    await replay(deployment, "b", 1)
+    assert await deployment.stats(await read_current(deployment), "ada") == {
         "wins": 9, "lap": 5, "shots": None, "clan": None
     }  # fmt: skip
 
 
-async def current(deployment: Deployment) -> Board:
+async def read_current(deployment: Deployment) -> Board:
     return await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
 
 
@@ -130,9 +130,9 @@ async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> No
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 1})))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 1})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 3})))
-    since = (await logged(deployment))[2].number
-    await replayed(deployment, "b", since)
-    board = await current(deployment)
+    since = (await read_journal(deployment))[2].number
+    await replay(deployment, "b", since)
+    board = await read_current(deployment)
     assert await deployment.stats(board, "ada") == {"wins": 2, "lap": 3, "shots": None, "clan": None}
     assert await deployment.stats(board, "bob") is None
 
@@ -149,8 +149,8 @@ async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deploymen
     board = await deployment.store.write(program)
     with pytest.raises(NothingReplayedError):
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
-    await replayed(deployment, "b", 1)
-    assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 7
+    await replay(deployment, "b", 1)
+    assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 7
 
 
 async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment) -> None:
@@ -162,9 +162,9 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     # the new board has post ids of its own
     assert (await deployment.apply_one(again)).status is PostStatus.APPLIED
-    done = await replayed(deployment, "b", 1)
+    done = await replay(deployment, "b", 1)
     assert (done.replayed, done.duplicates) == (1, 1)
-    board = await current(deployment)
+    board = await read_current(deployment)
     assert (await deployment.stats(board, "ada") or {})["wins"] == 7
     retry = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
     assert (await deployment.apply_one(retry)).status is PostStatus.DUPLICATE
@@ -180,8 +180,8 @@ async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(depl
     await deployment.store.write(lambda: statements.begin_change("bob", until_us=INT64_MAX, hide=True))
     await deployment.store.write(lambda: statements.end_change("bob", now_us=1, hide=True))
     await deployment.create("b", *COLUMNS)
-    done = await replayed(deployment, "b", 1)
-    assert [row[0] for row in await rows_of(deployment, await current(deployment))] == ["ada"]
+    done = await replay(deployment, "b", 1)
+    assert [row[0] for row in await read_rows(deployment, await read_current(deployment))] == ["ada"]
     assert (done.entries, done.hidden_entries) == (1, 1)
 
 
@@ -190,9 +190,9 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": -5})))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 1})))
-    done = await replayed(deployment, "b", (await logged(deployment))[1].number)
+    done = await replay(deployment, "b", (await read_journal(deployment))[1].number)
     assert (done.replayed, done.rejected) == (1, 1)
-    assert (await deployment.stats(await current(deployment), "ada") or {})["wins"] == 1
+    assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 1
 
 
 async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(
@@ -203,10 +203,10 @@ async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_noth
     await drop(deployment, "b")
     board = await deployment.create("b", ranked("wins", scale=1))
     await deployment.apply(deployment.post("bob", part(board, {"wins": 30})))
-    before = await rows_of(deployment, board)
+    before = await read_rows(deployment, board)
     with pytest.raises(SpecConflictError, match="wins"):
-        await replayed(deployment, "b", 1)
-    assert await rows_of(deployment, board) == before
+        await replay(deployment, "b", 1)
+    assert await read_rows(deployment, board) == before
 
 
 async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deployment: Deployment) -> None:
@@ -214,12 +214,12 @@ async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deploymen
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"wins": 5})))
         deployment.clock.now_us += 10
-    first, second = [row.number for row in await logged(deployment)]
+    first, second = [row.number for row in await read_journal(deployment)]
     log, later_us = change_log(deployment.dialect), deployment.clock.now_us
     await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
     with pytest.raises(JournalIncompleteError, match="begins after"):
-        await replayed(deployment, "b", first)
-    assert (await replayed(deployment, "b", second)).entries == 1
+        await replay(deployment, "b", first)
+    assert (await replay(deployment, "b", second)).entries == 1
 
 
 async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment) -> None:
@@ -228,5 +228,5 @@ async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment)
         await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
     with pytest.raises(NothingReplayedError):
-        await replayed(deployment, "b", (await logged(deployment))[0].number + 1)
-    assert len(await rows_of(deployment, board)) == 1
+        await replay(deployment, "b", (await read_journal(deployment))[0].number + 1)
+    assert len(await read_rows(deployment, board)) == 1

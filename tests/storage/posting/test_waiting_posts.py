@@ -11,17 +11,17 @@ from storage.posting.waiting_posts import STEPPED_OVER_MAX, RequestQueue, Waitin
 from storage.records import Post
 
 
-def request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingRequest:
+def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingRequest:
     """Make a request that posts once for each owner."""
     return WaitingRequest([Post(owner, [], None, None, "") for owner in owners], len(owners), loop.create_future())
 
 
-def queued(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
+def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
     """Queue requests whose owners are letters."""
     queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
     loop = asyncio.new_event_loop()
     for owners in requests:
-        queue.append_request(request(loop, *owners))
+        queue.append_request(make_request(loop, *owners))
     loop.close()
     return queue
 
@@ -32,16 +32,16 @@ def letters(group: list[WaitingRequest]) -> list[str]:
 
 
 def test_a_group_takes_all_requests_in_order_if_none_is_in_flight() -> None:
-    queue = queued("a", "ab", "a", "c")
+    queue = make_queue("a", "ab", "a", "c")
     assert letters(queue.take_group()) == ["a", "ab", "a", "c"]
     assert (queue.parts, queue.parts_in_flight, bool(queue)) == (0, 5, False)
 
 
 def test_requests_of_owners_in_flight_wait_and_none_overtakes_them() -> None:
-    queue = queued("a", "b", group_posts_max=1)
+    queue = make_queue("a", "b", group_posts_max=1)
     first, second = queue.take_group(), queue.take_group()
     assert (letters(first), letters(second)) == (["a"], ["b"])
-    queue = queued("a", "xa", "x", "y", "a", "z", group_posts_max=1)
+    queue = make_queue("a", "xa", "x", "y", "a", "z", group_posts_max=1)
     first = queue.take_group()
     assert letters(queue.take_group()) == ["y"]
     assert letters(queue.take_group()) == ["z"]
@@ -53,9 +53,9 @@ def test_requests_of_owners_in_flight_wait_and_none_overtakes_them() -> None:
 
 
 def test_one_group_may_hold_several_requests_of_an_owner() -> None:
-    queue = queued("x", "a", "a", "xa", "a", group_posts_max=1)
+    queue = make_queue("x", "a", "a", "xa", "a", group_posts_max=1)
     busy = queue.take_group()
-    queue = queued("x", "a", "a", "xb", "a", group_posts_max=3)
+    queue = make_queue("x", "a", "a", "xb", "a", group_posts_max=3)
     busy = queue.take_group()
     assert letters(busy) == ["x", "a", "a"]
     assert letters(queue.take_group()) == []
@@ -67,13 +67,13 @@ def test_a_group_with_enough_posts_leaves_the_other_requests_to_other_groups() -
     queue = RequestQueue(group_posts_max=100, grouping=True, enough=2)
     loop = asyncio.new_event_loop()
     for owners in ("a", "bc", "d", "efg", "h"):
-        queue.append_request(request(loop, *owners))
+        queue.append_request(make_request(loop, *owners))
     loop.close()
     assert [letters(queue.take_group()) for _ in range(3)] == [["a", "bc"], ["d", "efg"], ["h"]]
 
 
 def test_the_search_behind_owners_in_flight_is_bounded() -> None:
-    queue = queued("a", *["a"] * STEPPED_OVER_MAX, "b", group_posts_max=1)
+    queue = make_queue("a", *["a"] * STEPPED_OVER_MAX, "b", group_posts_max=1)
     first = queue.take_group()
     assert letters(queue.take_group()) == []
     queue.release_group(first)
@@ -84,7 +84,7 @@ def test_the_search_behind_owners_in_flight_is_bounded() -> None:
 def test_a_withdrawn_request_leaves_no_trace() -> None:
     queue = RequestQueue(group_posts_max=10, grouping=True)
     loop = asyncio.new_event_loop()
-    first, second = request(loop, "a"), request(loop, "b", "c")
+    first, second = make_request(loop, "a"), make_request(loop, "b", "c")
     loop.close()
     queue.append_request(first)
     queue.append_request(second)
@@ -102,7 +102,7 @@ OWNERS = st.text("abcdef", min_size=1, max_size=3)
 def test_groups_in_flight_share_no_owner_and_each_owner_is_served_in_order(
     requests: list[str], ends: list[int], size: int
 ) -> None:
-    queue = queued(*requests, group_posts_max=size)
+    queue = make_queue(*requests, group_posts_max=size)
     in_flight: list[list[WaitingRequest]] = []
     taken: list[str] = []
     while queue or in_flight:

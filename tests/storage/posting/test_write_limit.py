@@ -21,7 +21,7 @@ class Load:
         self.limit = WriteLimit(groups_max=groups_max)
         self.now_s = 0.0
 
-    def commits(self, count: int, speed: Speed) -> float:
+    def commit_groups(self, count: int, speed: Speed) -> float:
         """Commit this many groups. Return the mean limit."""
         total = 0
         for _ in range(count):
@@ -46,28 +46,28 @@ def suffers_past(cores: int) -> Speed:
 @pytest.mark.parametrize("store", [gains_up_to, suffers_past])
 def test_the_limit_settles_where_the_store_gains_no_more(store: Callable[[int], Speed], cores: int) -> None:
     load = Load()
-    load.commits(1_000, store(cores))
-    assert cores - 0.8 <= load.commits(1_000, store(cores)) <= cores + 0.8
+    load.commit_groups(1_000, store(cores))
+    assert cores - 0.8 <= load.commit_groups(1_000, store(cores)) <= cores + 0.8
 
 
 def test_the_limit_follows_a_store_that_changes() -> None:
     load = Load()
-    load.commits(1_000, gains_up_to(6))
-    load.commits(500, suffers_past(2))
-    assert load.commits(500, suffers_past(2)) < 3
-    load.commits(500, gains_up_to(6))
-    assert load.commits(500, gains_up_to(6)) > 4.5
+    load.commit_groups(1_000, gains_up_to(6))
+    load.commit_groups(500, suffers_past(2))
+    assert load.commit_groups(500, suffers_past(2)) < 3
+    load.commit_groups(500, gains_up_to(6))
+    assert load.commit_groups(500, gains_up_to(6)) > 4.5
 
 
 def test_a_store_that_is_half_as_fast_keeps_its_limit() -> None:
     load = Load()
-    load.commits(1_000, gains_up_to(4))
-    assert 3 <= load.commits(500, gains_up_to(4, groups_per_s=25)) <= 5
+    load.commit_groups(1_000, gains_up_to(4))
+    assert 3 <= load.commit_groups(500, gains_up_to(4, groups_per_s=25)) <= 5
 
 
 def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
     load = Load()
-    load.commits(2_000, gains_up_to(8))
+    load.commit_groups(2_000, gains_up_to(8))
     before = load.limit.limit
     assert before >= 7
     for _ in range(before):  # all groups that were in flight
@@ -76,7 +76,7 @@ def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
     for _ in range(30):
         load.limit.record_failure(now_s=load.now_s)
     assert load.limit.limit == 1
-    load.commits(600, gains_up_to(8))
+    load.commit_groups(600, gains_up_to(8))
     assert load.limit.limit >= 6
 
 
@@ -98,12 +98,12 @@ def test_a_raise_that_pays_is_kept_although_no_posts_wait_any_more() -> None:
 def test_the_limit_is_one_where_the_store_takes_one_group() -> None:
     load = Load(groups_max=1)
     load.limit.record_failure(now_s=0)
-    assert load.commits(500, gains_up_to(4)) == 1
+    assert load.commit_groups(500, gains_up_to(4)) == 1
 
 
 def test_an_overlong_transaction_is_trouble_unless_it_has_many_posts() -> None:
     load = Load()
-    load.commits(2_000, gains_up_to(8))
+    load.commit_groups(2_000, gains_up_to(8))
     before = load.limit.limit
     load.limit.record_commit(20 * POSTS, seconds=20 * 0.02, now_s=load.now_s + 0.1, waiting=True)
     assert load.limit.limit >= before - 1, "it took as long as its posts take"
@@ -127,5 +127,5 @@ def test_the_limit_stays_within_its_bounds_and_recovers_whatever_happens(groups_
         else:
             load.limit.record_commit(posts, seconds=seconds, now_s=load.now_s, waiting=waiting)
         assert 1 <= load.limit.limit <= groups_max
-    load.commits(1_000, gains_up_to(groups_max))
-    assert load.commits(300, gains_up_to(groups_max)) >= groups_max - 1
+    load.commit_groups(1_000, gains_up_to(groups_max))
+    assert load.commit_groups(300, gains_up_to(groups_max)) >= groups_max - 1

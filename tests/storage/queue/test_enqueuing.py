@@ -23,7 +23,7 @@ from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBa
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
 from storage.store import Store
-from tests.storage.boards.test_families import boards_of, family_post, make_family
+from tests.storage.boards.test_families import make_family, make_family_post, make_named_boards
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import SHARDS, QueueDesk
@@ -83,7 +83,7 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 
 @asynccontextmanager
-async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Intake]:
+async def open_intake(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Intake]:
     """Start an enqueuer with a board, and close it at the end."""
     intake = Intake(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
     intake.enqueuer.start()
@@ -93,7 +93,7 @@ async def opened(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterat
 
 
 async def test_posts_are_durable_in_their_shards_and_in_order_when_answered(desk: QueueDesk) -> None:
-    async with opened(desk) as intake:
+    async with open_intake(desk) as intake:
         await intake.enqueuer.submit(intake.posts("ada", "bob", "ada"))
         await intake.enqueuer.submit(intake.posts("ada"))
     blocks = await intake.blocks()
@@ -105,7 +105,7 @@ async def test_posts_are_durable_in_their_shards_and_in_order_when_answered(desk
 
 
 async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: QueueDesk) -> None:
-    async with opened(desk) as intake:
+    async with open_intake(desk) as intake:
         intake.store.hold()
         first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
         await intake.store.wait_for_write()
@@ -118,7 +118,7 @@ async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: Qu
 
 
 async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, queue_posts_max=2)) as intake:
+    async with open_intake(desk, replace(LIMITS, queue_posts_max=2)) as intake:
         intake.store.hold()
         first = asyncio.create_task(intake.enqueuer.submit(intake.posts(*"abc")))
         await intake.store.wait_for_write()
@@ -134,7 +134,7 @@ async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(
 
 
 async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, queue_posts_max=100)) as intake:
+    async with open_intake(desk, replace(LIMITS, queue_posts_max=100)) as intake:
         await intake.enqueuer.submit(intake.posts(*["ada"] * 15))
         with pytest.raises(QueueFullError, match="15 posts wait in the queue"):
             await intake.enqueuer.submit(intake.posts(*["bob"] * 6))
@@ -148,7 +148,7 @@ async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: Que
 
 
 async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
-    async with opened(desk) as intake:
+    async with open_intake(desk) as intake:
         await intake.enqueuer.submit(intake.posts("ada"))
         intake.pass_time(BACKLOG.ingest_age_s_max)
         await intake.enqueuer.submit(intake.posts("ada"))
@@ -163,18 +163,18 @@ async def test_an_old_queue_refuses_posts(desk: QueueDesk) -> None:
 
 
 async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: QueueDesk) -> None:
-    async with opened(desk) as intake:
+    async with open_intake(desk) as intake:
         gone = await desk.deployment.create("gone", ranked("xp"))
         emptied = await desk.deployment.create("emptied", ranked("xp"))
         await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="gone"))
         await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="emptied"))
         family = await make_family(desk.deployment)
-        [of_family] = await boards_of(desk.deployment, family, "all")
+        [of_family] = await make_named_boards(desk.deployment, family, "all")
         await desk.store.write(lambda: delete_family(desk.store.dialect, family_id=family.id))
         stale = [
             desk.deployment.post("ada", part(gone, {"xp": 1})),
             desk.deployment.post("ada", part(emptied, {"xp": 1}), part(intake.board, {"xp": 1})),
-            family_post(desk.deployment, family, "ada", 1, of_family),
+            make_family_post(desk.deployment, family, "ada", 1, of_family),
         ]
         intake.store.hold()
         first = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
@@ -188,7 +188,7 @@ async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: Qu
 
 
 async def test_a_request_that_waits_too_long_is_told_whether_its_posts_may_be_stored(desk: QueueDesk) -> None:
-    async with opened(desk, replace(LIMITS, post_wait_s_max=0.05)) as intake:
+    async with open_intake(desk, replace(LIMITS, post_wait_s_max=0.05)) as intake:
         intake.store.hold()
         taken = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
         await intake.store.wait_for_write()
@@ -200,7 +200,7 @@ async def test_a_request_that_waits_too_long_is_told_whether_its_posts_may_be_st
 
 
 async def test_a_failing_store_is_reported_and_does_not_stop_the_queue(desk: QueueDesk) -> None:
-    async with opened(desk) as intake:
+    async with open_intake(desk) as intake:
         intake.store.meddle = [StoreBusyError("no"), RuntimeError("a fault")]
         for _ in range(2):
             with pytest.raises(StoreBusyError):

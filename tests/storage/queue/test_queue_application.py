@@ -24,7 +24,7 @@ from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.schema.ingest_tables import INGEST_SHARDS
 from storage.store import Program, Store
-from tests.storage.boards.test_families import family_post, make_family
+from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
@@ -45,7 +45,7 @@ async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
     return await desk.deployment.create(board_id, XP, counter("last", merge=Merge.LAST))
 
 
-def posted(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
+def make_post(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
     """Return a post as the service hands it to the queue."""
     made = desk.deployment.post(owner, part(board, {"xp": xp, "last": last}), post_id=post_id)
     return replace(made, post_id=post_id)
@@ -61,7 +61,7 @@ async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | Non
 async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(desk: QueueDesk) -> None:
     board = await make_board(desk)
     for number in range(1, 8):
-        await desk.enqueue(*(posted(desk, board, owner, number, last=number) for owner in OWNERS))
+        await desk.enqueue(*(make_post(desk, board, owner, number, last=number) for owner in OWNERS))
     assert await desk.count_waiting() == 7 * len(OWNERS)
     [drained] = await desk.drain_queue()
     assert drained.statuses == {"applied": 7 * len(OWNERS), "rejected": 0}
@@ -77,7 +77,7 @@ async def test_posts_are_applied_in_the_order_of_each_owner_and_leave_the_queue(
 async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk: QueueDesk) -> None:
     board = await make_board(desk)
     for number in range(5):
-        await desk.enqueue_block([posted(desk, board, "ada", 1, last=number)] * 40)
+        await desk.enqueue_block([make_post(desk, board, "ada", 1, last=number)] * 40)
     limits = replace(LIMITS, ingest_round_posts_max=100)
     worker = desk.worker("ada", limits=limits)
     desk.clock.now_us += 1
@@ -120,7 +120,7 @@ async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk
 
 async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    first = posted(desk, board, "ada", 5, post_id="p/1")
+    first = make_post(desk, board, "ada", 5, post_id="p/1")
     await desk.enqueue(first, first)
     await desk.drain_queue()
     await desk.enqueue(first)
@@ -128,7 +128,7 @@ async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk
     assert drained.statuses["duplicate"] == 1
     assert (await desk.deployment.apply_one(first)).status is PostStatus.DUPLICATE
     assert await desk.deployment.stats(board, "ada") == {"xp": 5, "last": 0}
-    await desk.enqueue(posted(desk, board, "ada", 7, post_id="p/1"))
+    await desk.enqueue(make_post(desk, board, "ada", 7, post_id="p/1"))
     [drained] = await desk.drain_queue()
     assert drained.statuses["rejected"] == 1
     fate = await desk.find_fate(board, "p/1")
@@ -137,14 +137,14 @@ async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk
 
 async def test_the_fate_of_a_post_is_known_while_it_waits_and_afterwards(desk: QueueDesk) -> None:
     board, other = await make_board(desk), await make_board(desk, "other")
-    await desk.enqueue(posted(desk, board, "ada", 5, post_id='match "8"/漢'))
+    await desk.enqueue(make_post(desk, board, "ada", 5, post_id='match "8"/漢'))
     assert (await desk.find_fate(board, 'match "8"/漢')).status is None
     for board_asked, post_id in ((other, 'match "8"/漢'), (board, "match"), (board, "nobody's")):
         with pytest.raises(UnknownPostError):
             await desk.find_fate(board_asked, post_id)
     await desk.drain_queue()
     assert (await desk.find_fate(board, 'match "8"/漢')).status is PostStatus.APPLIED
-    await desk.enqueue(posted(desk, board, "ada", 996, post_id="too much"))
+    await desk.enqueue(make_post(desk, board, "ada", 996, post_id="too much"))
     await desk.drain_queue()
     fate = await desk.find_fate(board, "too much")
     assert fate.status is PostStatus.REJECTED
@@ -156,10 +156,10 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
     emptied, deleted, kept = await make_board(desk, "e"), await make_board(desk, "d"), await make_board(desk, "k")
     both = desk.deployment.post("ada", part(kept, {"xp": 1}), part(deleted, {"xp": 1}), post_id="both")
     await desk.enqueue(
-        posted(desk, emptied, "ada", 1, post_id="e"),
-        posted(desk, deleted, "ada", 1),
+        make_post(desk, emptied, "ada", 1, post_id="e"),
+        make_post(desk, deleted, "ada", 1),
         replace(both, post_id="both"),
-        posted(desk, kept, "ada", 2),
+        make_post(desk, kept, "ada", 2),
     )
     await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="e"))
     await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="d"))
@@ -175,7 +175,7 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
 
 async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue(posted(desk, board, "ada", 1))
+    await desk.enqueue(make_post(desk, board, "ada", 1))
     wanted = replace(board.spec, columns=(*board.spec.columns, counter("shots")))
     wide = await desk.store.write(lambda: change_board(desk.store.dialect, board_id="b", wanted=wanted))
     await desk.enqueue(desk.deployment.post("ada", part(wide, {"xp": 1, "shots": 3})))
@@ -195,7 +195,7 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     )
     year, everybody = sorted(made, key=lambda board: board.id)
     desk.clock.now_us = bounds[1] - 100
-    said = [replace(family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
+    said = [replace(make_family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
             for name in ("in time", "late")]  # fmt: skip
     await desk.enqueue(said[0])
     worker = await start_worker(desk)
@@ -214,7 +214,7 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
 
 async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
+    await desk.enqueue(*(make_post(desk, board, owner, 1) for owner in OWNERS))
     paused = PausingStore(desk.store)
     first = await start_worker(desk, "first", store=paused)
 
@@ -233,7 +233,7 @@ async def test_a_worker_that_slept_past_its_lease_applies_nothing(desk: QueueDes
 
 async def test_posts_that_another_worker_applied_are_not_applied_again_under_the_same_lease(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue(*(posted(desk, board, owner, 1) for owner in OWNERS))
+    await desk.enqueue(*(make_post(desk, board, owner, 1) for owner in OWNERS))
     paused = PausingStore(desk.store)
     first = await start_worker(desk, "first", store=paused)
     same = desk.worker("first")
@@ -249,7 +249,7 @@ async def test_posts_that_another_worker_applied_are_not_applied_again_under_the
 
 async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue(*(posted(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
+    await desk.enqueue(*(make_post(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
     failing = FailingStore(desk.store, INGEST_SHARDS)  # the text is in the last statement of a round
     worker = await start_worker(desk, "ada", store=failing)
     for _ in range(2):
@@ -263,11 +263,11 @@ async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: Que
 
 async def test_a_post_that_the_store_always_refuses_is_rejected_and_holds_up_no_other(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue_block([posted(desk, board, "ada", 1, last=number) for number in range(5)])
+    await desk.enqueue_block([make_post(desk, board, "ada", 1, last=number) for number in range(5)])
     poisonous = [
-        posted(desk, board, "ada", 1, last=6),
-        posted(desk, board, "ada", 666, post_id="poison"),
-        posted(desk, board, "ada", 1, last=7),
+        make_post(desk, board, "ada", 1, last=6),
+        make_post(desk, board, "ada", 666, post_id="poison"),
+        make_post(desk, board, "ada", 1, last=7),
     ]
     await desk.enqueue_block(poisonous)
     worker = await start_worker(
@@ -290,7 +290,7 @@ async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk
     full = FullStore(desk.store)
     worker = await start_worker(desk, "ada", store=full)
     for failures in range(1, 10):
-        await desk.enqueue(posted(desk, board, "ada", 1))
+        await desk.enqueue(make_post(desk, board, "ada", 1))
         full.failures_left = failures
         for _ in range(failures):
             with pytest.raises(StoreFullError):
@@ -320,15 +320,15 @@ async def test_rejections_are_deleted_past_their_time_or_their_number(desk: Queu
 async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: QueueDesk) -> None:
     board, other = await make_board(desk), await make_board(desk, "other")
     both = desk.deployment.post("ada", part(board, {"xp": 5}), part(other, {"xp": 4}))
-    await desk.enqueue(posted(desk, board, "ada", 1), both, posted(desk, board, "bob", 2))
-    block = [posted(desk, board, "ada", 1), posted(desk, other, "ada", 3), posted(desk, board, "ada", 1)]
+    await desk.enqueue(make_post(desk, board, "ada", 1), both, make_post(desk, board, "bob", 2))
+    block = [make_post(desk, board, "ada", 1), make_post(desk, other, "ada", 3), make_post(desk, board, "ada", 1)]
     await desk.enqueue_block(block)
     assert await drop_queued(desk.store, "ada", board_key=board.key) == 4
     await desk.drain_queue()
     assert await desk.deployment.stats(board, "ada") is None
     assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}
     assert await desk.deployment.stats(board, "bob") == {"xp": 2, "last": 0}
-    await desk.enqueue(both, posted(desk, other, "ada", 3))
+    await desk.enqueue(both, make_post(desk, other, "ada", 3))
     assert await drop_queued(desk.store, "ada") == 2
     assert await drop_queued(desk.store, "cleo") == 0
     await desk.drain_queue()
@@ -338,7 +338,7 @@ async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: Queu
 
 async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: QueueDesk) -> None:
     board = await make_board(desk)
-    await desk.enqueue_block([posted(desk, board, "ada", 1)] * 3)
+    await desk.enqueue_block([make_post(desk, board, "ada", 1)] * 3)
     paused = PausingStore(desk.store)
     worker = await start_worker(desk, "ada", store=paused)
 

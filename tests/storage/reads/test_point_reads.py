@@ -35,7 +35,7 @@ class CountedReads(MeddlingStore):
         return await super().read_query(query)
 
 
-def reads_of(deployment: Deployment, store: Store, *, waiting_max: int = 100, lanes: int = 1) -> PointReads:
+def make_reads(deployment: Deployment, store: Store, *, waiting_max: int = 100, lanes: int = 1) -> PointReads:
     return PointReads(
         store, deployment.boards, point_reads_per_batch_max=10, reads_waiting_max=waiting_max, lanes=lanes
     )
@@ -43,7 +43,7 @@ def reads_of(deployment: Deployment, store: Store, *, waiting_max: int = 100, la
 
 async def test_an_entry_comes_with_the_totals_of_the_same_snapshot(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, ranked("lap"))
-    reads = reads_of(deployment, deployment.store)
+    reads = make_reads(deployment, deployment.store)
     nobody = await reads.read_entry(board, "ada")
     assert (nobody.entry, nobody.totals) == (None, {})
     await deployment.apply(
@@ -59,7 +59,7 @@ async def test_reads_that_wait_share_the_next_statements(deployment: Deployment)
     board = await deployment.create("b", XP)
     await deployment.apply(*(deployment.post(f"o{index}", part(board, {"xp": index})) for index in range(25)))
     store = CountedReads(deployment.store)
-    reads = reads_of(deployment, store)
+    reads = make_reads(deployment, store)
     answers = await asyncio.gather(*(reads.read_entry(board, f"o{index}") for index in range(25)))
     assert [deployment.merger(board).decode_stats(answer.entry.cells) for answer in answers if answer.entry] == [
         [index] for index in range(25)
@@ -70,7 +70,7 @@ async def test_reads_that_wait_share_the_next_statements(deployment: Deployment)
 async def test_a_read_never_joins_one_that_began_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     store = CountedReads(deployment.store)
-    reads = reads_of(deployment, store)
+    reads = make_reads(deployment, store)
     store.go.clear()
     first = reads.read_entry(board, "ada")
     await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_a_read_never_joins_one_that_began_before_it(deployment: Deploymen
 async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     store = CountedReads(deployment.store)
-    reads = reads_of(deployment, store, waiting_max=2)
+    reads = make_reads(deployment, store, waiting_max=2)
     store.go.clear()
     running = reads.read_entry(board, "ada")
     await store.entered.wait()
@@ -104,7 +104,7 @@ async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deploy
 async def test_a_deleted_board_fails_only_its_own_reads(deployment: Deployment) -> None:
     board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
-    reads = reads_of(deployment, deployment.store)
+    reads = make_reads(deployment, deployment.store)
     asked = [reads.read_entry(each, "ada") for each in (gone, board, gone)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(answer).__name__ for answer in answers] == ["UnknownBoardError", "EntryRead", "UnknownBoardError"]
@@ -120,7 +120,7 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(
         lambda: change_board(deployment.dialect, board_id="b", wanted=deployment.laid_out(spec(XP, ranked("lap"))))
     )
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
-    reads = reads_of(deployment, deployment.store)
+    reads = make_reads(deployment, deployment.store)
     # the board before and after a column was added
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
@@ -139,7 +139,7 @@ async def test_another_lane_opens_once_as_many_reads_wait_as_are_under_way(deplo
     board = await deployment.create("b", XP)
     store = CountedReads(deployment.store)
     store.go.clear()
-    reads = reads_of(deployment, store, lanes=2)
+    reads = make_reads(deployment, store, lanes=2)
     asked = [reads.read_entry(board, f"o{index}") for index in range(3)]
     await store.entered.wait()
     store.entered.clear()

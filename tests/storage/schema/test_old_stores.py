@@ -28,13 +28,13 @@ def xp_of(number: int) -> int:
     return number * number % 97 - 20 + (5 if number == 0 else 0)
 
 
-def in_a_file(text: str, path: Path) -> None:
+def write_file(text: str, path: Path) -> None:
     """Write the store as a SQLite file."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(text)
 
 
-def on_a_server(text: str, server: PostgresServer, name: str) -> str:
+def load_database(text: str, server: PostgresServer, name: str) -> str:
     """Load the store as a database, and return its connection string."""
     url = server.create_database(name)
     command = [str(program("psql", "postgresql-client")), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
@@ -51,9 +51,9 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     assert int(schema) < len(STEPS)
     settings = {}
     if kind == "sqlite":
-        in_a_file(STORES[name], tmp_path / "rankcurve.db")
+        write_file(STORES[name], tmp_path / "rankcurve.db")
     else:
-        settings["store"] = on_a_server(STORES[name], request.getfixturevalue("postgres_server"), name)
+        settings["store"] = load_database(STORES[name], request.getfixturevalue("postgres_server"), name)
     made = Service(tmp_path, **settings)
     await made.start()
     yield made
