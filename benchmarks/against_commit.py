@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BATCH, BOARD, COLUMN, fill, owner, refresh, spec, values
-from benchmarks.options import Options, parse
+from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
+from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
 from benchmarks.servers import PROJECT, Server, service_on
 from benchmarks.single_posts import CLIENTS
@@ -49,8 +49,8 @@ def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.
 
 
 async def _fill(port: int, rows: int) -> None:
-    owners = [owner(index) for index in range(rows)]
-    await fill(port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN]))
+    owners = [owner_at(index) for index in range(rows)]
+    await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
     await refresh(port, BOARD, [COLUMN])
 
 
@@ -62,10 +62,10 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
     # One path after the other, because folding after a round of posts would disturb the rounds of another path.
     for path in sides[_OURS]:
         figures = load.alternate({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
-        rows += [load.row(f"{store}, {path}, {side}", found) for side, found in figures.items()]
+        rows += [load.table_row(f"{store}, {path}, {side}", found) for side, found in figures.items()]
         ratio = load.ratio(figures[_OURS], figures[options.commit])
         bars.append(report.Bar(f"{store}: {path}, this tree / {options.commit}", ratio, _LEAST_RATIO))
-    report.table(load.COLUMNS, rows)
+    report.print_table(load.COLUMNS, rows)
     return bars
 
 
@@ -89,9 +89,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=300_000, seconds=3.0, rounds=7)
+    options = parse_options(__doc__, rows=300_000, seconds=3.0, rounds=7)
     title = f"against {options.commit}: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
+from benchmarks.boards import BOARD, COLUMN, draw_values, filled_store, owner_at
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, redis, redis_shell, service
 
 _CONNECTIONS = 32
@@ -49,10 +49,10 @@ def fill_redis(port: int, rows: int) -> None:
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
-    numbers = values(rows)
+    numbers = draw_values(rows)
     for first in range(0, rows, _LOAD_ROWS):
         these = range(first, min(rows, first + _LOAD_ROWS))
-        client.zadd(f"{BOARD}:{COLUMN}", {owner(index): numbers[index] for index in these})
+        client.zadd(f"{BOARD}:{COLUMN}", {owner_at(index): numbers[index] for index in these})
     client.close()
 
 
@@ -64,7 +64,7 @@ def fill_redis_times(port: int, rows: int) -> None:
     now_us = time.time_ns() // 1000
     for first in range(0, rows, _LOAD_ROWS):
         these = range(first, min(rows, first + _LOAD_ROWS))
-        client.hset(f"{BOARD}:updated_at", mapping={owner(index): now_us + index for index in these})
+        client.hset(f"{BOARD}:updated_at", mapping={owner_at(index): now_us + index for index in these})
     client.close()
 
 
@@ -77,12 +77,14 @@ async def check_same(rivals: Rivals, rows: int) -> None:
     for index in range(0, rows, max(1, rows // 20)):
         before, after = _PATHS["positions"]
         one, other = [
-            (await side.must("GET", before + owner(index) + after))["positions"][0] for side in (ours, theirs)
+            (await side.must("GET", before + owner_at(index) + after))["positions"][0] for side in (ours, theirs)
         ]
         if (one["value"], one["total"]) != (other["value"], other["total"]):
             raise BadAnswerError(f"owner {index}: {one} and {other}")
         before, after = _PATHS["around"]
-        windows = [len((await side.must("GET", before + owner(index) + after))["entries"]) for side in (ours, theirs)]
+        windows = [
+            len((await side.must("GET", before + owner_at(index) + after))["entries"]) for side in (ours, theirs)
+        ]
         if windows[0] != windows[1]:
             raise BadAnswerError(f"around owner {index}: {windows} entries")
     tops = [[entry["value"] for entry in (await side.must("GET", _TOP))["entries"]] for side in (ours, theirs)]
@@ -140,7 +142,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             report.Bar("resident memory, shell before Redis", shell.resident_mib(), None, " MiB"),
             report.Bar("redis-server, a member and column", member_bytes, None, " bytes"),
         ]
-    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     ratios = {name: load.ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
     bars = [report.Bar(f"{name}, service / Redis", ratios[name], target) for name, target in _BARS.items()]
     aside = {**_BARE, "around by script": _SCRIPTED}
@@ -155,9 +157,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=4.0)
+    options = parse_options(__doc__, seconds=4.0)
     size = f"{options.rows:,} members, {_CONNECTIONS} connections, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, f"against Redis: {size}", measure)
+    return report.run_benchmark(options, f"against Redis: {size}", measure)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import column_names, spec
-from benchmarks.options import Options, parse
+from benchmarks.boards import board_spec, column_names
+from benchmarks.options import Options, parse_options
 from querybuilder import col, select
 from storage.archive.blocks import OWNERS
 from storage.schema.steps import ARCHIVE_BLOCKS
@@ -40,7 +40,7 @@ def _owner(rng: random.Random) -> str:
 
 
 async def _load(service: Service, rows: int, rng: random.Random) -> list[str]:
-    body = {**spec(column_names(_COLUMNS)), "closes_at": _END.isoformat(), "grace_seconds": 0, "keep_seconds": 60}
+    body = {**board_spec(column_names(_COLUMNS)), "closes_at": _END.isoformat(), "grace_seconds": 0, "keep_seconds": 60}
     await service.must("PUT", "/v1/leaderboards/season", body)
     owners = [_owner(rng) for _ in range(rows)]
     for start in range(0, rows, _BATCH):
@@ -87,7 +87,7 @@ async def _large(service: Service, rows: int) -> list[float]:
 
 async def _small(service: Service, boards: int) -> list[float]:
     """Return how many boards were closed, and how many archived, a second."""
-    family: dict[str, Any] = {**spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
+    family: dict[str, Any] = {**board_spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
     await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
     rng, now = random.Random(2), datetime.now(UTC)
     posts = [
@@ -123,10 +123,10 @@ async def _run(options: Options, folder: Path, url: str) -> tuple[list[list[Any]
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
         large, small = asyncio.run(_run(options, folder, cluster.url()))
-    report.table(
+    report.print_table(
         ("", "owners", "closed s", "archived/s", "bytes/owner", "bytes/owner ranks", "rows ms", "archive ms"), large
     )
-    report.table(("", "boards", "closed/s", "archived/s"), small)
+    report.print_table(("", "boards", "closed/s", "archived/s"), small)
     return [
         report.Bar("bytes an owner of an archive, most", max(sum(each[4:6]) for each in large), None),
         report.Bar("boards closed a second, least", min(each[2] for each in small), None),
@@ -135,8 +135,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=200_000)
-    return report.run(options, f"closing and archiving, {options.rows:,} owners x {_COLUMNS} columns", measure)
+    options = parse_options(__doc__, rows=200_000)
+    return report.run_benchmark(
+        options, f"closing and archiving, {options.rows:,} owners x {_COLUMNS} columns", measure
+    )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec
 from benchmarks.client import HOST, BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 
 _SENDERS = 200
@@ -63,7 +63,7 @@ async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[in
 
 async def _small_post(port: int) -> None:
     connection = Connection(port)
-    await connection.must("PUT", f"/v1/leaderboards/{BOARD}", spec([COLUMN]))
+    await connection.must("PUT", f"/v1/leaderboards/{BOARD}", board_spec([COLUMN]))
     for _ in range(100):  # what the process allocates once is allocated before memory is measured
         await connection.must("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
     connection.close()
@@ -83,14 +83,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         lines.append([name, statuses[200], statuses[503], refused_bytes / 2**20, before_mib, growth_mib])
         bars.append(report.Bar(f"memory for {_SENDERS} slow bodies {name}", growth_mib, _GROWTH_MIB_MAX, " MiB", True))
     columns = ("bodies", "taken", "refused", "most MiB sent by a refused one", "MiB before", "MiB more")
-    report.table(columns, lines)
+    report.print_table(columns, lines)
     return bars
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=20.0)
+    options = parse_options(__doc__, seconds=20.0)
     title = f"slow bodies: {_SENDERS} of {_BODY_BYTES >> 20} MiB in {_PIECES} pieces over {options.seconds:g} s each"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

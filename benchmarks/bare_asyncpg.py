@@ -16,7 +16,7 @@ from itertools import islice
 import asyncpg
 import uvloop
 
-from benchmarks.boards import batches, owner, values
+from benchmarks.boards import draw_batches, draw_values, owner_at
 
 _ZERO = 10**15
 _TABLE = (
@@ -35,7 +35,7 @@ async def make(connection: asyncpg.Connection, rows: int) -> None:
     await connection.execute("DROP TABLE IF EXISTS bare")
     await connection.execute(_TABLE)
     await connection.execute(_INDEX)
-    made = ((owner(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(values(rows)))
+    made = ((owner_at(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(draw_values(rows)))
     while chunk := list(islice(made, 10_000)):
         await connection.copy_records_to_table("bare", records=chunk)
     await connection.execute("VACUUM ANALYZE bare")
@@ -68,7 +68,7 @@ async def serve(url: str, rows: int) -> None:
         order = json.loads(line)
         while len(connections) < order["connections"]:
             connections.append(await asyncpg.connect(url))
-        work = iter(batches(rows, seed=order["seed"], count=order["count"], size=order["size"]))
+        work = iter(draw_batches(rows, seed=order["seed"], count=order["count"], size=order["size"]))
 
         async def lane(connection: asyncpg.Connection, work: object = work) -> None:
             for batch in work:  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ class BareLoop:
             raise load.LoadFailedError(f"{self._program} ended")
         return line
 
-    def round(self, *, seed: int, count: int, **more: int) -> load.Figure:
+    def run_round(self, *, seed: int, count: int, **more: int) -> load.Figure:
         """Run one round of that many batches and return its figure. `more` goes into the order."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH, **more}) + "\n")

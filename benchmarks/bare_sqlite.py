@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import time
 
-from benchmarks.boards import batches, owner, values
+from benchmarks.boards import draw_batches, draw_values, owner_at
 
 # As the service's defaults: sqlite_cache_mib, checkpoint_pages; a value's text has 16 digits, 0 stands in the middle.
 _PRAGMAS = (
@@ -41,7 +41,7 @@ def make(path: str, rows: int) -> sqlite3.Connection:
     connection.execute(_TABLE)
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(
-        _INSERT, ((owner(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(values(rows)))
+        _INSERT, ((owner_at(index), 1, f"{_ZERO + value:016d}") for index, value in enumerate(draw_values(rows)))
     )
     connection.execute(_INDEX)
     connection.execute("COMMIT")
@@ -71,7 +71,7 @@ def main(path: str, rows: int) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        work = batches(rows, seed=order["seed"], count=order["count"], size=order["size"])
+        work = draw_batches(rows, seed=order["seed"], count=order["count"], size=order["size"])
         begun = time.perf_counter()
         for batch in work:
             apply(connection, batch)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.bare_loop import bare_loop
-from benchmarks.boards import BATCH, BOARD, batch_body, batches, filled_store, send_batches
-from benchmarks.options import Options, parse
+from benchmarks.boards import BATCH, BOARD, batch_body, draw_batches, filled_store, send_batches
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 
 _CONNECTIONS = 4
@@ -28,7 +28,7 @@ def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) ->
     """
 
     def contestant(number: int) -> load.Figure:
-        work = batches(rows, seed=number, count=count)
+        work = draw_batches(rows, seed=number, count=count)
         bodies = [
             batch_body(batch, post_id_prefix=f"round-{number}/{index}" if with_ids else None)
             for index, batch in enumerate(work)
@@ -46,11 +46,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with service(store) as server, bare_loop("bare_sqlite", str(folder / "bare.db"), options.rows) as bare:
         contestants: dict[str, Callable[[int], load.Figure]] = {
             "posts over HTTP": through_http(server.port, options.rows, count),
-            "bare sqlite3 loop": lambda number: bare.round(seed=number, count=count),
+            "bare sqlite3 loop": lambda number: bare.run_round(seed=number, count=count),
             "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
         }
         figures = load.alternate(contestants, rounds=options.rounds)
-    report.table(load.COLUMNS[:4], [load.row(name, found)[:4] for name, found in figures.items()])
+    report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
     bare_figures = figures["bare sqlite3 loop"]
     with_ids = load.ratio(figures["posts over HTTP, with post ids"], bare_figures)
     return [
@@ -62,9 +62,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"batch posts: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.bare_loop import bare_loop
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BATCH, BOARD, COLUMN, fill, owner, spec, values
-from benchmarks.options import Options, parse
+from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, postgres
 
@@ -26,8 +26,10 @@ SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint
 
 
 def _fill(port: int, rows: int) -> None:
-    owners = [owner(index) for index in range(rows)]
-    took_s = asyncio.run(fill(port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN])))
+    owners = [owner_at(index) for index in range(rows)]
+    took_s = asyncio.run(
+        fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
+    )
     print(f"   filled {rows:,} rows over HTTP in {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
 
 
@@ -39,14 +41,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         with bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:
             contestants: dict[str, Callable[[int], load.Figure]] = {
                 "posts over HTTP": through_http(server.port, options.rows, count),
-                "bare asyncpg, one connection": lambda number: bare.round(seed=number, count=count, connections=1),
-                "bare asyncpg, as many connections as HTTP": lambda number: bare.round(
+                "bare asyncpg, one connection": lambda number: bare.run_round(seed=number, count=count, connections=1),
+                "bare asyncpg, as many connections as HTTP": lambda number: bare.run_round(
                     seed=number, count=count, connections=_CONNECTIONS
                 ),
                 "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
             }
             figures = load.alternate(contestants, rounds=options.rounds)
-    report.table(load.COLUMNS[:4], [load.row(name, found)[:4] for name, found in figures.items()])
+    report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
     bare_figures = figures["bare asyncpg, one connection"]
     many = figures["bare asyncpg, as many connections as HTTP"]
     http, with_ids = figures["posts over HTTP"], figures["posts over HTTP, with post ids"]
@@ -58,9 +60,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"batch posts on PostgreSQL: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ FILL_CONNECTIONS = 4
 REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_2020-11-13": "high"}
 
 
-def owner(index: int) -> str:
+def owner_at(index: int) -> str:
     """Return the owner at a 0-based index.
 
     Owners are as long as the ids of a large chat service; requests.lua spells them alike.
@@ -38,7 +38,7 @@ def owner(index: int) -> str:
     return f"10703857{index:011d}"
 
 
-def values(rows: int, column_index: int = 0) -> list[int]:
+def draw_values(rows: int, column_index: int = 0) -> list[int]:
     """Return lognormal whole numbers with ties, one per owner, in the order of their indexes."""
     draw = random.Random(11 + column_index).lognormvariate
     return [round(draw(10, 1.5)) for _ in range(rows)]
@@ -48,10 +48,10 @@ def column_names(columns: int) -> list[str]:
     return [COLUMN, *(f"{COLUMN}{index}" for index in range(2, columns + 1))]
 
 
-def batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
+def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
     """Return batches of (owner, amount to add) for random owners, each owner once in a batch."""
     rng = random.Random(seed)
-    return [[(owner(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
+    return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
 
 def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None = None) -> bytes:
@@ -63,7 +63,7 @@ def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None =
     return json.dumps({"posts": posts}).encode()
 
 
-def spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
+def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
     """Return the body of PUT /v1/leaderboards/… for ranked columns of these names, everything else by default."""
     return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
 
@@ -109,7 +109,7 @@ async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
         connection.close()
 
 
-async def fill(
+async def fill_board(
     port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
 ) -> float:
     """Create a board and post every owner's values, `named` by column.
@@ -135,9 +135,9 @@ def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1)
     print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
     with service(store) as server:
         names = column_names(columns)
-        named = {name: values(rows, index) for index, name in enumerate(names)}
-        owners = [owner(index) for index in range(rows)]
-        took_s = asyncio.run(fill(server.port, BOARD, owners=owners, named=named, body=spec(names)))
+        named = {name: draw_values(rows, index) for index, name in enumerate(names)}
+        owners = [owner_at(index) for index in range(rows)]
+        took_s = asyncio.run(fill_board(server.port, BOARD, owners=owners, named=named, body=board_spec(names)))
         asyncio.run(refresh(server.port, BOARD, names))
     print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s, file {store.stat().st_size / 2**20:.0f} MiB", flush=True)
     if kept is not None:
@@ -176,7 +176,7 @@ class RealBoard:
     values: list[int]
 
     def spec(self) -> dict[str, object]:
-        return spec([COLUMN], merge="last", best=self.best)
+        return board_spec([COLUMN], merge="last", best=self.best)
 
     def better_counts(self) -> dict[int, int]:
         """Return how many entries are strictly better, by value: plain competition ranking, less 1."""
@@ -204,6 +204,6 @@ def real_board(folder: Path, name: str) -> RealBoard:
 
 async def import_real(port: int, board: RealBoard) -> float:
     """Create and fill a board under its own name and refresh its curve. Return the seconds that the filling took."""
-    took_s = await fill(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
+    took_s = await fill_board(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
     await refresh(port, board.name, [COLUMN])
     return took_s

@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.plain_curves import PlainBoard
 
 STUDIES = ((10_000, 5), (100, 10))
@@ -105,12 +105,14 @@ def measure(_options: Options, _folder: Path) -> list[report.Bar]:
                 f"{scores}, {MANY_KNOTS} knots: worst", 100 * certified.worst, WORST_PERCENT, " %", at_most=True
             ),
         ]
-    report.table(("ranks from", "mean %", "p99 %", "worst %"), rows)
+    report.print_table(("ranks from", "mean %", "p99 %", "worst %"), rows)
     return bars
 
 
 def main() -> int:
-    return report.run(parse(__doc__), "errors of ranks from buckets, and from as few counted places", measure)
+    return report.run_benchmark(
+        parse_options(__doc__), "errors of ranks from buckets, and from as few counted places", measure
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.boards import BOARD, COLUMN, copy_store, create, kept_path, owner, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec, copy_store, create, kept_path, owner_at
 from benchmarks.options import Options
 from benchmarks.servers import service_on
 from config import load
@@ -41,7 +41,7 @@ def bulk_board(store_url: str, folder: Path, rows: int) -> None:
     print(f"   loading {rows:,} rows", end="", flush=True)
     begun = time.perf_counter()
     with service_on(store_url, folder) as server:
-        asyncio.run(create(server.port, BOARD, spec([COLUMN])))
+        asyncio.run(create(server.port, BOARD, board_spec([COLUMN])))
     asyncio.run(_load(store_url, rows))
     print(f": {time.perf_counter() - begun:.0f} s", flush=True)
 
@@ -72,7 +72,7 @@ async def _load(store_url: str, rows: int) -> None:
         for start in range(0, rows, _BATCH_ROWS):
             chunk = scores[start : start + _BATCH_ROWS].tolist()
             new = [
-                Entry(owner(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
+                Entry(owner_at(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
                 for at, score in enumerate(chunk)
             ]
             await store.write(partial(_added, store, entries, new))

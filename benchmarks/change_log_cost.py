@@ -18,18 +18,18 @@ from benchmarks import load, report
 from benchmarks.boards import (
     BATCH,
     BOARD,
-    batches,
+    board_spec,
     column_names,
     copy_store,
-    fill,
+    draw_batches,
+    draw_values,
+    fill_board,
     filled_store,
-    owner,
+    owner_at,
     refresh,
     send_batches,
-    spec,
-    values,
 )
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service, service_on
 from tests.servers import DURABLE, postgres
 
@@ -57,7 +57,7 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
             json.dumps(
                 {"posts": [{"owner": name, "stats": dict.fromkeys(names, more)} for name, more in batch]}
             ).encode()
-            for batch in batches(rows, seed=number, count=count)
+            for batch in draw_batches(rows, seed=number, count=count)
         ]
         begun = time.perf_counter()
         asyncio.run(send_batches(port, BOARD, bodies, size=BATCH, connections=_CONNECTIONS))
@@ -80,8 +80,8 @@ def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -
 
 def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
     names = column_names(columns)
-    named = {name: values(options.rows, index) for index, name in enumerate(names)}
-    owners = [owner(index) for index in range(options.rows)]
+    named = {name: draw_values(options.rows, index) for index, name in enumerate(names)}
+    owners = [owner_at(index) for index in range(options.rows)]
     cluster = stack.enter_context(postgres(_SERVER))
     ports = {}
     for number, (called, environment) in enumerate(_VARIANTS.items()):
@@ -90,7 +90,7 @@ def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack)
         place.mkdir(parents=True)
         url = cluster.url(f"log_{number}")
         ports[called] = stack.enter_context(service_on(url, place, environment=environment)).port
-        asyncio.run(fill(ports[called], BOARD, owners=owners, named=named, body=spec(names)))
+        asyncio.run(fill_board(ports[called], BOARD, owners=owners, named=named, body=board_spec(names)))
         asyncio.run(refresh(ports[called], BOARD, names))
     cluster.run_sql("CHECKPOINT")
     return ports
@@ -108,7 +108,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                     for called, port in ports.items()
                 }
                 found = load.alternate(contestants, rounds=options.rounds)
-            report.table(load.COLUMNS[:4], [load.row(name, figures)[:4] for name, figures in found.items()])
+            report.print_table(load.COLUMNS[:4], [load.table_row(name, figures)[:4] for name, figures in found.items()])
             both, alone, neither = found.values()
             name = f"{store}, {columns} ranked columns"
             bars += [
@@ -120,9 +120,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=300_000)
+    options = parse_options(__doc__, rows=300_000)
     title = f"change log and live curves: {options.rows:,} rows, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

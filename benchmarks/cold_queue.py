@@ -16,9 +16,9 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import owner
+from benchmarks.boards import owner_at
 from benchmarks.client import HOST, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, rankcurve, service_on
 from tests.servers import DURABLE, PostgresServer, postgres
 
@@ -39,7 +39,7 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 def post(number: int, rng: random.Random) -> dict[str, Any]:
     """Return a post that reaches 25 boards."""
     facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
-    return {"owner": owner(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
+    return {"owner": owner_at(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
 
 
 async def queue(fronts: list[Server], rows: int) -> None:
@@ -80,7 +80,7 @@ async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> 
         await queue(fronts, rows)
         jobs = [job_process(url, folder) for _ in range(PROCESSES)]
         for process in jobs:
-            stack.callback(process.end)
+            stack.callback(process.stop)
             process.spawn()
         for process in jobs:
             await asyncio.to_thread(process.wait_ready)
@@ -95,7 +95,9 @@ async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(DURABLE) as cluster:
         rounds = [asyncio.run(start(cluster, folder, options.rows, turn)) for turn in range(options.rounds)]
-    report.table(("round", "first applied s", "posts"), [[number, *each] for number, each in enumerate(rounds, 1)])
+    report.print_table(
+        ("round", "first applied s", "posts"), [[number, *each] for number, each in enumerate(rounds, 1)]
+    )
     slowest_s = max(seconds for seconds, _ in rounds)
     return [
         report.Bar(
@@ -105,9 +107,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=4_000, rounds=3)
+    options = parse_options(__doc__, rows=4_000, rounds=3)
     title = f"cold queue: {options.rows:,} posts to 25 boards each wait for {PROCESSES} job processes"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN
 from benchmarks.bulk import bulk_board, bulk_store, drawn
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from predictor.quality import count_by_key
@@ -111,15 +111,15 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                     f"{name}, {rows:,} rows: saved by a third level", by_gap[10_000][0] - by_gap[100][0], None, " ms"
                 )
             )
-    report.table(("", "median ms", "p99 ms"), table)
+    report.print_table(("", "median ms", "p99 ms"), table)
     prices = [(f"{cells:,} cells", *fold_prices(options.rows, cells)) for cells in _CELLS]
-    report.table(("folding", "us a move", "KiB a document", "ms a document"), prices)
+    report.print_table(("folding", "us a move", "KiB a document", "ms a document"), prices)
     return bars
 
 
 def main() -> int:
-    options = parse(__doc__, rows=10_000_000)
-    return report.run(options, f"a third level of the counting tree: {options.rows:,} rows", measure)
+    options = parse_options(__doc__, rows=10_000_000)
+    return report.run_benchmark(options, f"a third level of the counting tree: {options.rows:,} rows", measure)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.curve_boards import GAP_ROWS_MAX, CurveBoard, distinct, fitted, made_up, real, tally_of
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from predictor import Curve
 from predictor.fit import fit_curve
 
@@ -106,7 +106,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 bars += _bars(name, found, bar, samples, len(board.keys), gap_rows_max)
                 queries += found.queries
                 violations += found.violations
-    report.table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "shape", "fit s"), rows)
+    report.print_table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "shape", "fit s"), rows)
     return [*bars, report.Bar(f"violations in {queries:,} queries", violations, 0, at_most=True)]
 
 
@@ -120,11 +120,11 @@ def _bars(name: str, found: Checked, bar: float, samples: int, entries: int, gap
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = "accuracy of certified curves, with K knots"
     if options.data is None:
         title += "; no folder of real boards is given"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

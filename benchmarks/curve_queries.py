@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.curve_boards import GAP_ROWS_MAX, Keys, tally_of
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from predictor.fit import fit_curve
 
@@ -83,8 +83,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=10_000_000)
-    return report.run(options, f"{options.rows:,} ranks of random boards, fitted and live", measure)
+    options = parse_options(__doc__, rows=10_000_000)
+    return report.run_benchmark(options, f"{options.rows:,} ranks of random boards, fitted and live", measure)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import report
-from benchmarks.boards import BOARD, filled_store, owner
-from benchmarks.options import Options, parse
+from benchmarks.boards import BOARD, filled_store, owner_at
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 from tests.browser import Page, open_page
 from tests.chromium import chromium
@@ -27,7 +27,7 @@ _VIEWS = {
     "boards": ("", "document.querySelector('#view tbody tr')"),
     "board": (f"#/boards/{BOARD}", f"document.querySelector('#ranking tbody tr') && {_CURVE}"),
     "owner": (
-        f"#/boards/{BOARD}?owner={owner(0)}",
+        f"#/boards/{BOARD}?owner={owner_at(0)}",
         f"document.querySelectorAll('#owner table').length === 2 && {_CURVE}",
     ),
     "node": ("#/node", "document.querySelector('#node-jobs table')"),
@@ -83,7 +83,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         )
         for name in _VIEWS
     }  # fmt: skip
-    report.table(columns, [(name, *row) for name, row in figures.items()])
+    report.print_table(columns, [(name, *row) for name, row in figures.items()])
     bars = []
     for name, (paint_ms, _, _, kilobytes, _) in figures.items():
         bars += [
@@ -94,8 +94,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000)
-    return report.run(options, f"dashboard in Chromium: a board of {options.rows:,} rows, {_LOADS} loads each", measure)
+    options = parse_options(__doc__, rows=100_000)
+    return report.run_benchmark(
+        options, f"dashboard in Chromium: a board of {options.rows:,} rows, {_LOADS} loads each", measure
+    )
 
 
 if __name__ == "__main__":

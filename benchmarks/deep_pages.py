@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec, fill_board, owner_at, refresh
 from benchmarks.bulk import bulk_board, bulk_store, drawn
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.exact_anywhere import Board
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service_on
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
@@ -39,13 +39,13 @@ def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         if view == "around":
-            name = owner(int(board.best_first[rank - 1]))
+            name = owner_at(int(board.best_first[rank - 1]))
             path = f"entries/{name}/around?column={COLUMN}&better={_AROUND_ROWS}&worse={_AROUND_ROWS}"
             rows = board.best_first[max(0, rank - 1 - _AROUND_ROWS) : rank + _AROUND_ROWS]
         else:
             path = f"rankings/{COLUMN}?from_rank={rank}&limit={_PAGE_ROWS}"
             rows = board.best_first[rank - 1 : rank - 1 + _PAGE_ROWS]
-        yield f"/v1/leaderboards/{board_id}/{path}", [owner(int(index)) for index in rows]
+        yield f"/v1/leaderboards/{board_id}/{path}", [owner_at(int(index)) for index in rows]
 
 
 async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
@@ -64,9 +64,9 @@ async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[f
 
 
 async def _fill_small(port: int) -> None:
-    names = [owner(index) for index in range(_SMALL_ROWS)]
+    names = [owner_at(index) for index in range(_SMALL_ROWS)]
     values = drawn(_SMALL_ROWS).tolist()
-    await fill(port, _SMALL, owners=names, named={COLUMN: values}, body=spec([COLUMN]))
+    await fill_board(port, _SMALL, owners=names, named={COLUMN: values}, body=board_spec([COLUMN]))
     await refresh(port, _SMALL, [COLUMN])
     await refresh(port, BOARD, [COLUMN])
 
@@ -90,7 +90,7 @@ def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], roun
             small, large = (statistics.median(took[view, place, board_id]) for board_id in (_SMALL, BOARD))
             lines.append([f"{view}, {place}", small, large])
             bars.append(report.Bar(f"{name}: {view}, {place}, large / small", large / small, _RATIO_MAX, at_most=True))
-    report.table([f"{name}: median ms", f"{_SMALL_ROWS:,} rows", f"{boards[BOARD].rows:,} rows"], lines)
+    report.print_table([f"{name}: median ms", f"{_SMALL_ROWS:,} rows", f"{boards[BOARD].rows:,} rows"], lines)
     return bars
 
 
@@ -106,9 +106,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"deep pages: {options.rows:,} rows, {options.rounds} rounds of {_RANKS} requests"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, batch_body, owner, refresh, send_batches
+from benchmarks.boards import BOARD, COLUMN, batch_body, owner_at, refresh, send_batches
 from benchmarks.bulk import bulk_board, bulk_store, drawn
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service_on
 from config import load
 from service.stores import SQLITE_PREFIX, open_store
@@ -58,7 +58,7 @@ class Board:
     def around(self, rank: int) -> list[tuple[str, int]]:
         """Return (owner, rank) of some owners at that place."""
         return [
-            (owner(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
+            (owner_at(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
         ]
 
@@ -146,7 +146,7 @@ def _timed(count: Callable[[str], Program[int]], cell: str) -> Program[float]:
 def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.Bar]:
     with service_on(url, folder) as server:
         asyncio.run(refresh(server.port, BOARD, [COLUMN]))
-        worst = [owner(int(index)) for index in board.best_first[-_UNFOLDED:]]
+        worst = [owner_at(int(index)) for index in board.best_first[-_UNFOLDED:]]
         bodies = [batch_body([(each, 0) for each in worst]), batch_body([(each, 1) for each in worst])]
         asyncio.run(send_batches(server.port, BOARD, bodies))
         served = over_http(server.port, board)
@@ -158,7 +158,7 @@ def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.B
     lines.append([f"in the store, at {_NEAR:,}", near, ""])
     lines.append([f"in the store, at {middle:,}", far, ""])
     lines.append([f"in the store, counted in full at {middle:,}", full, ""])
-    report.table([name, "median ms", "method"], lines)
+    report.print_table([name, "median ms", "method"], lines)
     ratio = served["exact", middle][0] / served["exact", _NEAR][0]
     return [
         report.Bar(f"{name}: rank=exact at {middle:,} / at {_NEAR:,} over HTTP", ratio, 2.0, at_most=True),
@@ -179,8 +179,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
-    return report.run(options, f"exact anywhere: {options.rows:,} rows, {_ROUNDS} rounds of {_OWNERS} owners", measure)
+    options = parse_options(__doc__)
+    return report.run_benchmark(
+        options, f"exact anywhere: {options.rows:,} rows, {_ROUNDS} rounds of {_OWNERS} owners", measure
+    )
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from typing import Any
 
 from benchmarks import load, report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import owner
+from benchmarks.boards import owner_at
 from benchmarks.client import BadAnswerError, Connection, for_each
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service, service_on
 from tests.servers import postgres
 
@@ -46,7 +46,7 @@ def _facets(index: int) -> dict[str, str]:
 def _bodies(indexes: list[int], size: int, prefix: str) -> list[bytes]:
     posts = [
         {
-            "owner": owner(index),
+            "owner": owner_at(index),
             "stats": {"xp": 1 + number % 1_000},
             "facets": _facets(index),
             "post_id": f"{prefix}/{number}",
@@ -102,7 +102,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster, service_on(cluster.url(), folder, environment=workers) as server:
         figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
     columns = ("", "board updates/s", "lowest", "highest", "posts/s")
-    report.table(columns, [[*load.row(name, found)[:4], load.per_s(found) / BOARDS] for name, found in figures.items()])
+    report.print_table(
+        columns, [[*load.table_row(name, found)[:4], load.per_s(found) / BOARDS] for name, found in figures.items()]
+    )
     return [
         report.Bar("board updates/s, SQLite", load.per_s(figures["SQLite"]), 10_000),
         report.Bar("board updates/s, PostgreSQL", load.per_s(figures["PostgreSQL"]), 25_000),
@@ -110,9 +112,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=20_000)
+    options = parse_options(__doc__, rows=20_000)
     title = f"family posts: {options.rows:,} owners, {options.rounds} rounds of about {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

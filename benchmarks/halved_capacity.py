@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, batches, create, owner, send_batches, spec
+from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create, draw_batches, owner_at, send_batches
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import PROJECT, free_port, service_on
 from tests.servers import DURABLE, postgres
 
@@ -79,7 +79,7 @@ def slowed(target: int) -> Iterator[Proxy]:
 
 
 def bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
-    return [batch_body(batch) for batch in batches(rows, seed=seed, count=count, size=_POSTS)]
+    return [batch_body(batch) for batch in draw_batches(rows, seed=seed, count=count, size=_POSTS)]
 
 
 async def capacity(port: int, made: list[bytes], seconds: float) -> float:
@@ -168,13 +168,13 @@ def lines(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str | fl
 
 
 async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar]:
-    await create(port, BOARD, spec([COLUMN]))
+    await create(port, BOARD, board_spec([COLUMN]))
     made = bodies(options.rows, seed=1, count=_BODIES)
     await send_batches(
         port,
         BOARD,
         (
-            batch_body([(owner(index), 1) for index in range(start, min(start + BATCH, options.rows))])
+            batch_body([(owner_at(index), 1) for index in range(start, min(start + BATCH, options.rows))])
             for start in range(0, options.rows, BATCH)
         ),
     )
@@ -189,7 +189,7 @@ async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar
     end_s = again_s + _AFTER_S
     await load.run({slow_s: 2.0, again_s: 1.0}, end_s)
     columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms", "limit")
-    report.table(columns, lines(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
+    report.print_table(columns, lines(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
     carried = min(halved, whole * _OFFERED_RATIO)
     before = load.good_per_s(_BIN_S, slow_s)
     return [
@@ -220,7 +220,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 if __name__ == "__main__":
     sys.exit(
-        report.run(
-            parse(__doc__, rows=100_000, seconds=60.0), "halved_capacity: a store half as fast for a minute", measure
+        report.run_benchmark(
+            parse_options(__doc__, rows=100_000, seconds=60.0),
+            "halved_capacity: a store half as fast for a minute",
+            measure,
         )
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from tests.servers import postgres
 
@@ -131,8 +131,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         name: sum(each.conflicts for each in found) / sum(each.posts for each in found)
         for name, found in rounds.items()
     }
-    rows = [[*load.row(name, found), per_post[name]] for name, found in figures.items()]
-    report.table((*load.COLUMNS, "conflicts a post"), rows)
+    rows = [[*load.table_row(name, found), per_post[name]] for name, found in figures.items()]
+    report.print_table((*load.COLUMNS, "conflicts a post"), rows)
     return [
         report.Bar("conflicts per accepted post, direct", per_post["direct"], CONFLICTS_MAX, at_most=True),
         report.Bar("conflicts per accepted post, queued", per_post["queued"], CONFLICTS_MAX, at_most=True),
@@ -142,9 +142,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rounds=3)
+    options = parse_options(__doc__, rounds=3)
     title = f"a hot owner: {POSTERS} posters, {FRONT_ENDS} processes, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, fill, owner, spec, values
+from benchmarks.boards import COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection, call_once
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from tests.servers import DURABLE, postgres
 
@@ -67,7 +67,7 @@ class Observer:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def held(self, server: Server) -> list[Any]:
+    async def held_leases(self, server: Server) -> list[Any]:
         """Return the leases of a process: resource, fencing number, expiry."""
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
@@ -86,18 +86,18 @@ class Observer:
             await asyncio.sleep(0.05)
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
-    async def catch(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
+    async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
         """Signal a process once it refreshes. Return what it held then, and when."""
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
-            if await self.held(server):
-                server.send(signal_number)
+            if await self.held_leases(server):
+                server.send_signal(signal_number)
                 at_us = await self.now_us()
                 await asyncio.sleep(0.1)  # by then a commit that was under way has ended, or never will
-                held = await self.held(server)
+                held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
-                server.send(signal.SIGCONT)
+                server.send_signal(signal.SIGCONT)
         raise TimeoutError("the process refreshes nothing")
 
     async def wrong_stores(self) -> int:
@@ -115,15 +115,15 @@ async def keep_changing(port: int) -> None:
     connection, rng = Connection(port), random.Random(5)
     while True:
         for board in BOARDS:
-            posts = [{"owner": owner(rng.randrange(1000)), "stats": {COLUMN: rng.randint(1, 9)}} for _ in range(5)]
+            posts = [{"owner": owner_at(rng.randrange(1000)), "stats": {COLUMN: rng.randint(1, 9)}} for _ in range(5)]
             await connection.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         await asyncio.sleep(_POST_EVERY_S)
 
 
 async def kill(observer: Observer, server: Server, figures: Figures) -> None:
     """End an owner in the middle of a refresh, see what becomes of its curves, and start it again."""
-    held, at_us = await observer.catch(server, signal.SIGKILL)
-    await asyncio.to_thread(server.end, signal.SIGKILL)
+    held, at_us = await observer.signal_while_refreshing(server, signal.SIGKILL)
+    await asyncio.to_thread(server.stop, signal.SIGKILL)
     stored_at = await observer.refreshed(at_us)
     after_s = {key: (stored - at_us) / 1e6 for key, stored in stored_at.items()}
     figures.refreshed_after_s += after_s.values()
@@ -139,12 +139,12 @@ async def kill(observer: Observer, server: Server, figures: Figures) -> None:
 
 async def stop(observer: Observer, server: Server, figures: Figures) -> None:
     """Freeze an owner in the middle of a refresh, until another process has done its work, and let it go on."""
-    held, at_us = await observer.catch(server, signal.SIGSTOP)
+    held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
         await observer.refreshed(at_us)
     finally:
-        server.send(signal.SIGCONT)
+        server.send_signal(signal.SIGCONT)
     await observer.refreshed(await observer.now_us())
 
 
@@ -160,10 +160,12 @@ def fenced(servers: Iterable[Server]) -> int:
 
 async def run(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
     """Kill one process and stop another one in each round. Return figures, curves stored wrongly, curves stored."""
-    body = spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
-    owners = [owner(index) for index in range(options.rows)]
+    body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
+    owners = [owner_at(index) for index in range(options.rows)]
     for number, board in enumerate(BOARDS):
-        await fill(front_end.port, board, owners=owners, named={COLUMN: values(options.rows, number)}, body=body)
+        await fill_board(
+            front_end.port, board, owners=owners, named={COLUMN: draw_values(options.rows, number)}, body=body
+        )
     connection = await asyncpg.connect(url)
     observer, figures = Observer(connection), Figures()
     changing = asyncio.create_task(keep_changing(front_end.port))
@@ -217,10 +219,10 @@ def _plain(seconds: list[float]) -> str:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=_ROWS, rounds=6)
+    options = parse_options(__doc__, rows=_ROWS, rounds=6)
     title = f"{PROCESSES} job processes, {len(BOARDS)} boards of {options.rows:,}, refreshed every {REFRESH_S} s,"
     title += f" leases of {LEASE_S:.0f} s: {options.rounds} owners killed, {options.rounds} stopped"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from tests.servers import DURABLE, postgres
 
@@ -65,7 +65,7 @@ async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> No
     turn = seed
     while not seen.stop:
         turn += 1
-        path = f"/v1/leaderboards/{BOARD}/entries/{owner(rng.randrange(rows))}/positions?rank=estimate"
+        path = f"/v1/leaderboards/{BOARD}/entries/{owner_at(rng.randrange(rows))}/positions?rank=estimate"
         try:
             status, answer = await connections[turn % FRONT_ENDS].call("GET", path)
         except (OSError, EOFError):
@@ -88,7 +88,7 @@ async def change(port: int) -> None:
     connection = Connection(port)
     try:
         await connection.must(
-            "POST", f"/v1/leaderboards/{BOARD}/posts", {"posts": [{"owner": owner(0), "stats": {COLUMN: 1}}]}
+            "POST", f"/v1/leaderboards/{BOARD}/posts", {"posts": [{"owner": owner_at(0), "stats": {COLUMN: 1}}]}
         )
     finally:
         connection.close()
@@ -100,13 +100,13 @@ async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds:
     Return the number of `as_of` times seen meanwhile, and the seconds until answers moved on.
     """
     for job in jobs:
-        await asyncio.to_thread(job.end, signal.SIGKILL)
+        await asyncio.to_thread(job.stop, signal.SIGKILL)
     await asyncio.sleep(_POLLED_S)
     seen.forget_times(max(seen.as_of))
     await change(front_ends[0].port)
     for server in front_ends:
         await asyncio.sleep(seconds / (FRONT_ENDS + 1))
-        await asyncio.to_thread(server.end, signal.SIGTERM)
+        await asyncio.to_thread(server.stop, signal.SIGTERM)
         server.spawn()
         await asyncio.to_thread(server.wait_ready)
     await asyncio.sleep(seconds / (FRONT_ENDS + 1))
@@ -119,9 +119,9 @@ async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds:
 
 
 async def run(front_ends: list[Server], jobs: list[Server], options: Options) -> tuple[Seen, list[int], list[float]]:
-    body = spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
-    owners = [owner(index) for index in range(options.rows)]
-    await fill(front_ends[0].port, BOARD, owners=owners, named={COLUMN: values(options.rows)}, body=body)
+    body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
+    owners = [owner_at(index) for index in range(options.rows)]
+    await fill_board(front_ends[0].port, BOARD, owners=owners, named={COLUMN: draw_values(options.rows)}, body=body)
     seen, times, moved_s = Seen(), [], []
     async with asyncio.TaskGroup() as group:
         readers = [group.create_task(read(front_ends, options.rows, seen, seed)) for seed in range(_READERS)]
@@ -157,9 +157,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=_ROWS, rounds=3, seconds=6)
+    options = parse_options(__doc__, rows=_ROWS, rounds=3, seconds=6)
     title = f"{JOB_PROCESSES} job processes killed, {FRONT_ENDS} front ends restarted, {options.rounds} times"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, create, refresh, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec, create, refresh
 from benchmarks.client import HOST, BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, rankcurve, service
 from tests.servers import FAST, postgres
 
@@ -47,7 +47,7 @@ def bulk() -> bytes:
 
 async def times_ms(port: int, bulks: int) -> list[float]:
     """Return how long each bulk took, in ms. Raises BadAnswerError if a read was not answered."""
-    await create(port, BOARD, spec([COLUMN]))
+    await create(port, BOARD, board_spec([COLUMN]))
     connection, body, found = Connection(port), bulk(), []
     await connection.must("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})
     await refresh(port, BOARD, [COLUMN])
@@ -76,7 +76,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             shared = asyncio.run(times_ms(node.port, bulks))
     named = {"one process, SQLite": alone, "two workers, PostgreSQL": shared}
     p99_ms = {name: quantiles(found, n=100)[98] for name, found in named.items()}
-    report.table(
+    report.print_table(
         ("", "p50 ms", "p99 ms", "most ms"),
         [[name, quantiles(found, n=2)[0], p99_ms[name], max(found)] for name, found in named.items()],
     )
@@ -87,8 +87,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=1_000)
-    return report.run(options, f"Jolokia: bulks of {_READS} reads, {max(100, options.rows):,} of them", measure)
+    options = parse_options(__doc__, rows=1_000)
+    return report.run_benchmark(
+        options, f"Jolokia: bulks of {_READS} reads, {max(100, options.rows):,} of them", measure
+    )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec, values
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, postgres
 
@@ -66,7 +66,7 @@ async def _ask(port: int, paths: list[str], ended: asyncio.Event, seed: int) -> 
 
 async def _round(port: int, options: Options, seed: int, *, readers: int) -> _Round:
     ended = asyncio.Event()
-    owners = [f"/v1/leaderboards/{BOARD}/entries/{owner(index)}/positions" for index in range(0, options.rows, 7)]
+    owners = [f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions" for index in range(0, options.rows, 7)]
     reading = [asyncio.create_task(_read_journal(port, ended)) for _ in range(readers)]
     asking = [asyncio.create_task(_ask(port, paths, ended, seed)) for paths in (owners, ["/readyz"])]
     await asyncio.wait([*reading, *asking], timeout=options.seconds, return_when=asyncio.FIRST_EXCEPTION)
@@ -76,8 +76,8 @@ async def _round(port: int, options: Options, seed: int, *, readers: int) -> _Ro
 
 
 async def _filled(port: int, rows: int) -> None:
-    owners = [owner(index) for index in range(rows)]
-    await fill(port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN]))
+    owners = [owner_at(index) for index in range(rows)]
+    await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
     await refresh(port, BOARD, [COLUMN])
 
 
@@ -115,14 +115,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(_SERVER) as cluster:
         on_postgres = _measured("PostgreSQL", cluster.url(), folder, options)
     columns = ("", "positions p50 ms", "p99 ms", "/readyz p50 ms", "p99 ms", "pages/s")
-    report.table(columns, [*on_sqlite[0], *on_postgres[0]])
+    report.print_table(columns, [*on_sqlite[0], *on_postgres[0]])
     return [*on_sqlite[1], *on_postgres[1]]
 
 
 def main() -> int:
-    options = parse(__doc__, rows=50_000)
+    options = parse_options(__doc__, rows=50_000)
     title = f"readers of the journal: {options.rows:,} posts, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

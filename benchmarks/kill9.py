@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import create, spec
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
-from benchmarks.options import Options, parse
+from benchmarks.boards import board_spec, create
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
@@ -44,7 +44,7 @@ async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
             await ledger.progress.wait()
         await asyncio.sleep(rng.uniform(0, _LOAD_S_MAX))
         seen.under_way += ledger.under_way > 0
-        await asyncio.to_thread(server.end, signal.SIGKILL)
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
         server.spawn()
         await asyncio.to_thread(server.wait_ready, poll_s=0.005)
         starts_ms.append(1000 * (time.perf_counter() - server.spawned_at))
@@ -55,13 +55,13 @@ async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
 async def run(server: Server, kills: int) -> tuple[Ledger, Counter[str], Kills]:
     ledger = Ledger()
     for board in BOARDS:
-        await create(server.port, board, spec(COLUMNS))
+        await create(server.port, board, board_spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
         for number in range(_CLIENTS):
-            group.create_task(poster([server.port], f"client-{number}", _OWNERS, ledger))
+            group.create_task(post_until_stopped([server.port], f"client-{number}", _OWNERS, ledger))
         seen = await kill_and_start(server, ledger, kills)
         ledger.stop = True
-    return ledger, await audit(server.port, ledger), seen
+    return ledger, await audit_store(server.port, ledger), seen
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -87,8 +87,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
-    return report.run(options, f"kill -9: {options.kills} times, {_CLIENTS} clients, {len(BOARDS)} boards", measure)
+    options = parse_options(__doc__)
+    return report.run_benchmark(
+        options, f"kill -9: {options.kills} times, {_CLIENTS} clients, {len(BOARDS)} boards", measure
+    )
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import owner
+from benchmarks.boards import owner_at
 from benchmarks.client import Connection
 from benchmarks.cold_queue import job_process
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from config import Settings
 from tests.servers import DURABLE, postgres
@@ -54,13 +54,15 @@ async def fill(port: int, rows: int) -> None:
     await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
         numbers = range(begin, min(rows, begin + _BATCH))
-        posts = [{"owner": owner(each), "stats": {name: rng.randrange(10**6) for name in _COLUMNS}} for each in numbers]
+        posts = [
+            {"owner": owner_at(each), "stats": {name: rng.randrange(10**6) for name in _COLUMNS}} for each in numbers
+        ]
         await connection.must("POST", f"{_PATH}/posts", {"posts": posts})
     await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(seconds=1)))
     connection.close()
 
 
-async def until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
     """Wait until the condition holds."""
     until_s = time.monotonic() + _WAIT_S
     while not await found():
@@ -94,7 +96,7 @@ class Season:
         """Kill the closer. Return the seconds until the board moves on under another one."""
         victim = await self.closer()
         assert victim is not None
-        victim.send(signal.SIGKILL)
+        victim.send_signal(signal.SIGKILL)
         begun_s = time.monotonic()
         before: Any = None
 
@@ -107,9 +109,9 @@ class Season:
                 return False
             return bool(now != before) or await self.is_fitted()
 
-        await until("another closer", moved)
+        await wait_until("another closer", moved)
         took_s = time.monotonic() - begun_s
-        await asyncio.to_thread(victim.end, signal.SIGKILL)
+        await asyncio.to_thread(victim.stop, signal.SIGKILL)
         victim.spawn()
         await asyncio.to_thread(victim.wait_ready)
         return took_s
@@ -120,9 +122,9 @@ async def run(url: str, jobs: list[Server]) -> tuple[float, float]:
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)
-        await until("a final curve", board.is_fitted)
+        await wait_until("a final curve", board.is_fitted)
         fitting_s = await board.resumed_after_s()
-        await until("a part of the archive", board.is_written)
+        await wait_until("a part of the archive", board.is_written)
         return fitting_s, await board.resumed_after_s()
     finally:
         await database.close()
@@ -143,9 +145,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=50_000)
+    options = parse_options(__doc__, rows=50_000)
     title = f"killed archive: a season of {options.rows:,} owners and {len(_COLUMNS)} columns, its closer killed twice"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, owner
+from benchmarks.boards import BOARD, COLUMN, owner_at
 from benchmarks.bulk import bulk_store
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from service.stores import SQLITE_PREFIX
 
@@ -70,7 +70,7 @@ class BusyMinutes:
             self._free.get_nowait().close()
 
     async def _call(self, due: float, rng: random.Random, *, post: bool) -> None:
-        name = owner(rng.randrange(self._rows))
+        name = owner_at(rng.randrange(self._rows))
         connection = await self._free.get()
         if post:
             body = f'{{"owner": "{name}", "stats": {{"{COLUMN}": {rng.randint(1, 1000)}}}}}'.encode()
@@ -108,7 +108,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             bars.append(
                 report.Bar(f"{rows:,} rows: most resident memory", server.most_resident_mib(), 400, " MiB", True)
             )
-    report.table(load.COLUMNS, [load.row(f"positions of {rows:,} rows", found) for rows, found in figures.items()])
+    report.print_table(
+        load.COLUMNS, [load.table_row(f"positions of {rows:,} rows", found) for rows, found in figures.items()]
+    )
     small, large = ([figure.p99_ms for figure in found] for found in figures.values())
     ratio = sorted(large)[len(large) // 2] / sorted(small)[len(small) // 2]
     return [*bars, report.Bar(f"p99 of positions, {options.rows:,} / {_SMALL_ROWS:,} rows", ratio, 1.5, at_most=True)]
@@ -130,9 +132,9 @@ def _busy(server: Server, options: Options) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=25_000_000, rounds=3)
+    options = parse_options(__doc__, rows=25_000_000, rounds=3)
     title = f"a board of {options.rows:,} rows in SQLite, page cache {_CACHE_MIB} MiB a connection"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.lease_fill import CLIENT, PARTITIONS, REGION, fill, key
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.paced import Ask, Paced, post, run
 from benchmarks.servers import service_on
 from service.stores import SQLITE_PREFIX
@@ -104,7 +104,7 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
     with service_on(url, folder) as server:
         figures, rates = run(measure_service(server.port, sizes, options))
     print(f"   {name}: saturated at {rates['get']:,.0f} gets/s, {rates['acquire']:,.0f} acquisitions/s")
-    report.table(
+    report.print_table(
         [name, "resources a sub-partition", "p50 ms", "p99 ms"],
         [[what, size, p50, p99] for (what, size), (p50, p99) in figures.items()],
     )
@@ -145,8 +145,8 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
 
 
 def main() -> int:
-    options = parse(__doc__, rounds=6)
-    return report.run(options, f"leases: pools of up to {options.rows:,} resources a sub-partition", measure)
+    options = parse_options(__doc__, rounds=6)
+    return report.run_benchmark(options, f"leases: pools of up to {options.rows:,} resources a sub-partition", measure)
 
 
 if __name__ == "__main__":

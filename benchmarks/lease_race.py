@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.client import HOST, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, service_on
 from tests.servers import DURABLE, postgres
 
@@ -138,7 +138,7 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
         await asyncio.sleep(_KILL_EVERY_S)
         server = servers[number % len(servers)]
         number += 1
-        await asyncio.to_thread(server.end, signal.SIGKILL)
+        await asyncio.to_thread(server.stop, signal.SIGKILL)
         race.seen["front ends killed"] += 1
         server.spawn()
         await asyncio.to_thread(server.wait_ready)
@@ -199,9 +199,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=60)
+    options = parse_options(__doc__, seconds=60)
     title = f"{CLIENTS} clients race for {RESOURCES:,} resources over three front ends for {options.seconds:.0f} s,"
-    return report.run(options, title + " the clock of one an hour off either way", measure)
+    return report.run_benchmark(options, title + " the clock of one an hour off either way", measure)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from config import load
 from service.stores import SQLITE_PREFIX, open_store
 from storage.leases.lease_journal import lease_journal
@@ -177,9 +177,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=20_000)
+    options = parse_options(__doc__, rows=20_000)
     title = f"leases in three stores, {DELAY_S:g} s apart: {options.rows:,} keys ask in each within {_SPAN_S // 3600} h"
-    return report.run(options, title + " (simulated clock)", measure)
+    return report.run_benchmark(options, title + " (simulated clock)", measure)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from benchmarks.lease_world import (
     arrivals,
     demand_per_minute,
 )
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from config import Settings, limits_of, load
 from jobs.leases.liberate import LiberateJob, LiberateLimits
 from jobs.leases.rebalance import BalanceJob
@@ -241,7 +241,7 @@ def draw(static: Story, balanced: Story, path: Path) -> None:
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     static = asyncio.run(simulate(folder, balanced=False))
     balanced = asyncio.run(simulate(folder, balanced=True))
-    report.table(
+    report.print_table(
         ["", "asked", "refused", "moved"],
         [
             [name, story.asked, story.refused, story.moved]
@@ -261,8 +261,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 def main() -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    options = parse(__doc__)
-    return report.run(options, f"leases of three regions through {MINUTES // 1440} days, simulated", measure)
+    options = parse_options(__doc__)
+    return report.run_benchmark(options, f"leases of three regions through {MINUTES // 1440} days, simulated", measure)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
     return path, posts
 
 
-async def poster(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
+async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
     """Post to the first port until told to stop. Send each request again, there or at another port, until it is
     settled.
 
@@ -138,7 +138,7 @@ async def _settle(
         connection = rng.choice(connections)
 
 
-async def audit(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
+async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
     """Compare every owner's sums on every board, then send posts again (the last ones, or all): all must be known.
 
     Return the number of faults by kind.

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.boards import BATCH, COLUMN, RealBoard, fill, refresh, send_batches
+from benchmarks.boards import BATCH, COLUMN, RealBoard, fill_board, refresh, send_batches
 from benchmarks.boards import real_board as read_board
 from benchmarks.client import Connection
 from benchmarks.curve_boards import SEED, CurveBoard, Keys, distinct, fitted, made_up, real
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 from benchmarks.skip_quality import Answers
 from config import Settings
@@ -100,7 +100,7 @@ def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
             name = f"{board.name}, {part:.0%} redrawn"
             bars.append(report.Bar(f"{name}: worst relative error", worst, bar, " %", at_most=True))
             bars.append(report.Bar(f"{name}: broken brackets and bounds", broken, 0, at_most=True))
-    report.table(
+    report.print_table(
         ("board", "redrawn", "live worst %", "auto %", "bound %", "frozen worst %", "broken", "us a move"), rows
     )
     return bars
@@ -109,7 +109,7 @@ def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
 async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
     """Post the difference of two days of a real board in random order, and compare the live answers with each step."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
-    await fill(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
+    await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
     await refresh(port, before.name, [COLUMN])
     now = dict(zip(before.owners, before.values, strict=True))
     target = dict(zip(after.owners, after.values, strict=True))
@@ -131,7 +131,7 @@ async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.
         found = await asked(port, before.name, sorted(-value for value in now.values()))
         worst, broken = max(worst, found.worst_error), broken + found.broken_brackets
         rows.append((first + len(step), 100 * found.worst_error, 100 * found.widest_bracket, found.broken_brackets))
-    report.table(("posts", "worst %", "widest bracket %", "broken"), rows)
+    report.print_table(("posts", "worst %", "widest bracket %", "broken"), rows)
     return [
         report.Bar(
             f"replay, {len(posts):,} posts: worst without a refresh", 100 * worst, REPLAY_WORST, " %", at_most=True
@@ -183,11 +183,11 @@ def run(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"live curves, {KNOTS:,} knots, after random changes"
     if options.data is None:
         title += "; no folder of real boards is given"
-    return report.run(options, title, run)
+    return report.run_benchmark(options, title, run)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Target:
         return [*kind, str(self.rows), str(seed)]
 
 
-def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
+def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
     """Run one round and return its figure. Raises LoadFailedError if any request failed."""
     whole_s = max(1, round(seconds))
     address = target.url + ("/" if target.rows else target.path)
@@ -71,7 +71,7 @@ def wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figur
 
 def by_wrk(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
     """Return a contestant for `alternate`. The round's number is its seed; 0 is the short warm-up."""
-    return lambda number: wrk(
+    return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
 
@@ -104,7 +104,7 @@ def ratio(figures: list[Figure], baseline: list[Figure]) -> float:
 COLUMNS = ("", "per second", "lowest", "highest", "p50 ms", "p99 ms")
 
 
-def row(name: str, figures: list[Figure]) -> list[str | float]:
+def table_row(name: str, figures: list[Figure]) -> list[str | float]:
     """Return a line of the report's table under COLUMNS."""
     rates = [figure.per_s for figure in figures]
     p50_ms = statistics.median(figure.p50_ms for figure in figures)

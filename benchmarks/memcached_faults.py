@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, batch_body, column_names, fill, owner, spec, values
+from benchmarks.boards import BOARD, COLUMN, batch_body, board_spec, column_names, draw_values, fill_board, owner_at
 from benchmarks.client import HOST, Connection, call_once
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, needs_program
 
 _CONNECTIONS = 16
@@ -103,18 +103,18 @@ def repeated(work: Callable[[], object], pause_s: float) -> Iterator[None]:
 def fault(name: str, cache: Server) -> Iterator[None]:
     """Cause the fault, and undo it at the end."""
     if name == "killed":
-        cache.end(signal.SIGKILL)
+        cache.stop(signal.SIGKILL)
         try:
             yield
         finally:
             cache.spawn()
             cache.wait_ready()
     elif name == "stopped":
-        cache.send(signal.SIGSTOP)
+        cache.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            cache.send(signal.SIGCONT)
+            cache.send_signal(signal.SIGCONT)
     elif name == "flushed":
         with repeated(lambda: ask(cache.port, b"flush_all\r\n"), 1.0):
             yield
@@ -176,7 +176,7 @@ class Faults:
         return figure
 
     def _write(self) -> None:
-        batch = [(owner(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
+        batch = [(owner_at(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
         with suppress(OSError):
             asyncio.run(post(self._server.port, batch_body(batch)))
 
@@ -206,9 +206,9 @@ def age_s(port: int) -> float:
 async def prepare(port: int, rows: int) -> None:
     """Create a board whose curves are replaced every second if it changes."""
     names = column_names(_COLUMNS)
-    body = {**spec(names), "predictor": {"refresh_seconds": 1}}
-    named = {name: values(rows, index) for index, name in enumerate(names)}
-    await fill(port, BOARD, owners=[owner(index) for index in range(rows)], named=named, body=body)
+    body = {**board_spec(names), "predictor": {"refresh_seconds": 1}}
+    named = {name: draw_values(rows, index) for index, name in enumerate(names)}
+    await fill_board(port, BOARD, owners=[owner_at(index) for index in range(rows)], named=named, body=body)
 
 
 def wait_for_curves(port: int) -> None:
@@ -227,13 +227,13 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         wait_for_curves(server.port)
         faults = Faults(server, cache, options)
         figures = load.alternate(faults.contestants(), rounds=options.rounds)
-    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     outcomes = ("hit", "miss", "stale", "corrupt", "errors")
     rows: list[tuple[str | float, ...]] = [
         (name, *(seen.met.get(outcome, 0) for outcome in outcomes), max(seen.ages_s))
         for name, seen in faults.seen.items()
     ]
-    report.table(("curves met in memcached", *outcomes, "oldest s"), rows)
+    report.print_table(("curves met in memcached", *outcomes, "oldest s"), rows)
     bars = [
         report.Bar("rounds with a read error", sum(s.failed_rounds for s in faults.seen.values()), 0, at_most=True),
         report.Bar("curves that are not the board's", sum(s.wrong for s in faults.seen.values()), 0, at_most=True),
@@ -249,9 +249,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000)
+    options = parse_options(__doc__, rows=100_000)
     title = f"faults of memcached: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s each"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

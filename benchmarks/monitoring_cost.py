@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.boards import BOARD, copy_store, filled_store
 from benchmarks.client import call_once
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
 from benchmarks.servers import Server, service
 
@@ -59,14 +59,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ]
         ours, theirs = (load.by_wrk(target, connections=FEW, seconds=options.seconds) for target in targets)
         figures = load.alternate({"watched": watched(on, ours), "unwatched": theirs}, rounds=options.rounds)
-    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     return [report.Bar("positions watched / unwatched", load.ratio(figures["watched"], figures["unwatched"]), 0.95)]
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000)
+    options = parse_options(__doc__, rows=100_000)
     title = f"cost of monitoring: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Options:
     commit: str  # what `against_commit` compares with
 
 
-def parse(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
+def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
     """Return the options of the command line over a benchmark's own defaults."""
     parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
@@ -59,7 +59,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 
 @contextlib.contextmanager
-def workplace(options: Options) -> Iterator[Path]:
+def working_folder(options: Options) -> Iterator[Path]:
     """Yield a folder of this run's own, which is deleted at the end, whatever ends the run (SIGTERM included)."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import log10
 from pathlib import Path
 
-from benchmarks.options import parse
+from benchmarks.options import parse_options
 from benchmarks.plain_curves import PlainBoard
 from predictor import AsOf, KnotRanks, LiveCounts, LiveCurve
 
@@ -117,7 +117,7 @@ def show(lines: Iterable[Line], path: Path) -> None:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     if options.data is None:
         print(f"usage: python -m benchmarks.plots DATA [--folder docs] (DATA with {BEFORE}.csv and {AFTER}.csv)")
         return 2

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, fill, owner, spec, values
+from benchmarks.boards import COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service_on
 from tests.servers import DURABLE, postgres
 
@@ -33,8 +33,8 @@ _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX
 
 async def _fill(port: int, rows: int) -> None:
     for board, count in ((_QUIET, _QUIET_ROWS), (_NOISY, rows)):
-        names = [owner(index) for index in range(count)]
-        await fill(port, board, owners=names, named={COLUMN: values(count)}, body=spec([COLUMN]))
+        names = [owner_at(index) for index in range(count)]
+        await fill_board(port, board, owners=names, named={COLUMN: draw_values(count)}, body=board_spec([COLUMN]))
 
 
 async def _noise(port: int, number: int, ended: asyncio.Event) -> int:
@@ -79,7 +79,7 @@ async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
         for index in range(round(seconds * _CALLS_PER_S)):
             due = begun + index / _CALLS_PER_S
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            calls.create_task(call(due, owner(rng.randrange(_QUIET_ROWS)), post=index % 2 == 0))
+            calls.create_task(call(due, owner_at(rng.randrange(_QUIET_ROWS)), post=index % 2 == 0))
     while not free.empty():
         free.get_nowait().close()
     return took
@@ -121,13 +121,13 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 lines.append([f"{name}, {'other set busy' if noisy else 'quiet'}", *(f"{cell:,.1f}" for cell in cells)])
             quiet, busy = (statistics.median(each[1] for each in rounds[noisy]) for noisy in (False, True))
             bars.append(report.Bar(f"{name}: p99 busy / quiet", busy / quiet, 2.0 if pools else None, at_most=True))
-    report.table(["", "p50 ms", "p99 ms", "counts/s of the other"], lines)
+    report.print_table(["", "p50 ms", "p99 ms", "counts/s of the other"], lines)
     return bars
 
 
 def main() -> int:
-    options = parse(__doc__, rows=300_000, seconds=8, rounds=3)
-    return report.run(options, f"pools: {options.rows:,} rows on the board that is busy", measure)
+    options = parse_options(__doc__, rows=300_000, seconds=8, rounds=3)
+    return report.run_benchmark(options, f"pools: {options.rows:,} rows on the board that is busy", measure)
 
 
 if __name__ == "__main__":

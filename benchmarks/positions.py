@@ -12,9 +12,9 @@ from bisect import bisect_right
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, filled_store, owner, values
+from benchmarks.boards import BOARD, COLUMN, draw_values, filled_store, owner_at
 from benchmarks.client import BadAnswerError, Connection, for_each
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import hello, service
 
 _CHECKED = 500
@@ -26,12 +26,12 @@ async def check(port: int, rows: int) -> dict[str, int]:
 
     Return how many each method gave. Raises BadAnswerError.
     """
-    numbers = values(rows)
+    numbers = draw_values(rows)
     ascending = sorted(numbers)
     methods: dict[str, int] = {}
 
     async def one(connection: Connection, index: int) -> None:
-        answer = await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner(index)}/positions")
+        answer = await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
         position = answer["positions"][0]
         rank = 1 + rows - bisect_right(ascending, numbers[index])
         if not (
@@ -60,7 +60,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         }
         figures = load.alternate(contestants, rounds=options.rounds)
         resident_mib = server.resident_mib()
-    report.table(load.COLUMNS, [load.row(f"{name} connections", found) for name, found in figures.items()])
+    report.print_table(load.COLUMNS, [load.table_row(f"{name} connections", found) for name, found in figures.items()])
     few, many = figures[f"positions, {FEW}"], figures[f"positions, {MANY}"]
     return [
         report.Bar(
@@ -72,9 +72,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"positions: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

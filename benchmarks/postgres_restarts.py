@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks import report
-from benchmarks.boards import create, spec
-from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit, poster
-from benchmarks.options import Options, parse
+from benchmarks.boards import board_spec, create
+from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, PostgresServer, postgres
 
@@ -82,15 +82,15 @@ async def under_load(ports: list[int], attack: Callable[[Ledger], Awaitable[T]])
     """
     ledger = Ledger()
     for board in BOARDS:
-        await create(ports[0], board, spec(COLUMNS))
+        await create(ports[0], board, board_spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
         for index in range(PROCESSES * POSTERS):
             first = index % PROCESSES
             own_first = [*ports[first:], *ports[:first]]
-            group.create_task(poster(own_first, f"client-{index}", OWNERS, ledger))
+            group.create_task(post_until_stopped(own_first, f"client-{index}", OWNERS, ledger))
         done = await attack(ledger)
         ledger.stop = True
-    return ledger, done, await audit(ports[0], ledger, resent_max=RESENT_MAX)
+    return ledger, done, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -102,7 +102,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ledger, attack, faults = asyncio.run(run(ports, server, options.seconds))
         deadlocks = server.log.count("deadlock detected")
     back_s = [[ledger.first_after_s(port, at) for port in ports] for at in attack.back_at]
-    report.table(
+    report.print_table(
         ["restart", *(f"process {index + 1}: s to first post" for index in range(PROCESSES))],
         [[f"{index + 1}", *row] for index, row in enumerate(back_s)],
     )
@@ -129,10 +129,10 @@ def print_ledger(ledger: Ledger, seconds: float) -> None:
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=120)
+    options = parse_options(__doc__, seconds=120)
     title = f"PostgreSQL restarted {_RESTARTS} times in {options.seconds:.0f} s, back-ends ended every"
     title += f" {_TERMINATE_EVERY_S:.0f} s: {PROCESSES} processes x {POSTERS} posters, {len(OWNERS):,} owners"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ import asyncpg
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BOARD, create, owner
+from benchmarks.boards import BOARD, create, owner_at
 from benchmarks.client import HOST, BadAnswerError, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, rankcurve, service_on
 from tests.servers import postgres
 
@@ -83,7 +83,7 @@ async def send(port: int, part: int, told: Told, until_s: float) -> None:
     """Post at an even pace, each owner by one connection only."""
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, told.rows, CONNECTIONS)
-    owners = [owner(index) for index in range(told.rows)]
+    owners = [owner_at(index) for index in range(told.rows)]
     pause_s = BATCH * CONNECTIONS / RATE
     numbers = itertools.count(1)
     due_s = time.monotonic()
@@ -163,7 +163,7 @@ async def kill(workers: list[Server], seen: Seen, until_s: float) -> None:
         await asyncio.sleep(KILL_EVERY_S)
         if time.monotonic() > until_s:
             return
-        await asyncio.to_thread(worker.end, signal.SIGKILL)
+        await asyncio.to_thread(worker.stop, signal.SIGKILL)
         seen.kills += 1
         worker.spawn()
 
@@ -177,7 +177,7 @@ def job_process(url: str, folder: Path) -> Server:
     )
 
 
-async def attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
+async def run_attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
     """Run everything at once, then compare the books."""
     told, seen = Told(options.rows), Seen()
     await create(port, BOARD, _SPEC)
@@ -190,13 +190,13 @@ async def attack(port: int, url: str, workers: list[Server], options: Options) -
         group.create_task(probe(port, seen, until_s))
         group.create_task(watch(database, seen, until_s))
         group.create_task(kill(workers, seen, until_s))
-    await emptied(database)
+    await wait_until_empty(database)
     faults = await audit(database, told)
     await database.close()
     return told, seen, faults
 
 
-async def emptied(database: Any) -> None:
+async def wait_until_empty(database: Any) -> None:
     """Wait until no post waits."""
     until_s = time.monotonic() + _DRAIN_S_MAX
     while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
@@ -215,7 +215,7 @@ async def audit(database: Any, told: Told) -> dict[str, int]:
     found = {row["owner"]: (row["c2"], row["c3"]) for row in rows}
     faults = {"lost": 0, "twice": 0, "disordered": 0}
     for index in range(told.rows):
-        posts, number = found.get(owner(index), (0, 0))
+        posts, number = found.get(owner_at(index), (0, 0))
         faults["lost"] += max(0, told.posts[index] - posts)
         faults["twice"] += max(0, posts - told.posts[index])
         faults["disordered"] += number != told.last[index]
@@ -227,11 +227,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         url = cluster.url()
         server = stack.enter_context(service_on(url, folder, jobs="none"))
         workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
-        told, seen, faults = asyncio.run(attack(server.port, url, workers, options))
+        told, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
     steady = seen.per_s[2:] or seen.per_s  # the first seconds fill the pipe
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
-    report.table(
+    report.print_table(
         ("", "posts/s", "lowest second", "refused", "p50 s", "p99 s", "longest s"),
         [
             [
@@ -258,9 +258,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000, seconds=1_800)
+    options = parse_options(__doc__, rows=100_000, seconds=1_800)
     title = f"queued posts: {options.rows:,} owners, {RATE:,}/s for {options.seconds:g} s, a worker killed every 10 s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, real_board
 from benchmarks.client import Connection, for_each, quoted
-from benchmarks.options import parse
+from benchmarks.options import parse_options
 from benchmarks.servers import service
 
 _CONNECTIONS = 8
@@ -112,7 +112,7 @@ def measure(data: Path, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     if options.data is None:
         print(
             "usage: python -m benchmarks.real_boards FOLDER (with "
@@ -121,7 +121,7 @@ def main() -> int:
         )
         return 2
     data = options.data
-    return report.run(options, "real boards", lambda _, folder: measure(data, folder))
+    return report.run_benchmark(options, "real boards", lambda _, folder: measure(data, folder))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import asyncpg
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, batches, create, send_batches, spec
-from benchmarks.options import Options, parse
+from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create, draw_batches, send_batches
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, rankcurve, service, service_on
 from tests.servers import postgres
 
@@ -50,7 +50,7 @@ def _on_postgres(url: str) -> Execute:
 
 def _rebuilt(name: str, store: str, server: Server, bodies: Sequence[bytes], execute: Execute) -> list[report.Bar]:
     with server:
-        asyncio.run(create(server.port, BOARD, spec([COLUMN])))
+        asyncio.run(create(server.port, BOARD, board_spec([COLUMN])))
         asyncio.run(send_batches(server.port, BOARD, bodies, size=BATCH))
     tables = (
         "sqlite_master WHERE type = 'table' AND name" if store.startswith("sqlite") else "pg_tables WHERE tablename"
@@ -76,7 +76,7 @@ def _rebuilt(name: str, store: str, server: Server, bodies: Sequence[bytes], exe
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     owners = max(BATCH, round(options.rows * _OWNERS_RATIO))
-    bodies = [batch_body(batch) for batch in batches(owners, seed=1, count=options.rows // BATCH)]
+    bodies = [batch_body(batch) for batch in draw_batches(owners, seed=1, count=options.rows // BATCH)]
     path = folder / "board.db"
     bars = _rebuilt("SQLite", f"sqlite:///{path}", service(path), bodies, _on_sqlite(path))
     with postgres(SERVER) as cluster:
@@ -86,8 +86,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=1_000_000)
-    return report.run(options, f"rebuild: a journal of {options.rows:,} posts", measure)
+    options = parse_options(__doc__, rows=1_000_000)
+    return report.run_benchmark(options, f"rebuild: a journal of {options.rows:,} posts", measure)
 
 
 if __name__ == "__main__":

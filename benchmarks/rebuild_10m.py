@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec
 from benchmarks.bulk import bulk_board, bulk_store
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service, service_on
 from tests.servers import DURABLE, postgres
 
@@ -33,7 +33,7 @@ async def rebuilds(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
         await connection.must(
             "PUT",
             f"/v1/leaderboards/{BOARD}",
-            {**spec([COLUMN]), "predictor": {"method": method, "refresh_seconds": 86_400}},
+            {**board_spec([COLUMN]), "predictor": {"method": method, "refresh_seconds": 86_400}},
         )
         path = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/refresh"
         answers[method] = [await connection.must("POST", path) for _ in range(rounds + 1)][1:]
@@ -61,14 +61,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 f"{store}: {method} refresh", statistics.median(seconds), _BARS_S[store, method], " s", at_most=True
             )
             bars.append(bar)
-    report.table(("refresh", "seconds", "lowest", "highest", "certificate"), rows)
+    report.print_table(("refresh", "seconds", "lowest", "highest", "certificate"), rows)
     return bars
 
 
 def main() -> int:
-    options = parse(__doc__, rows=10_000_000, rounds=5)
+    options = parse_options(__doc__, rows=10_000_000, rounds=5)
     title = f"rebuild: {options.rows:,} lognormal integers, 1,000 samples, {options.rounds} rounds"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

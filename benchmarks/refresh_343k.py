@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, column_names, filled_store, spec
+from benchmarks.boards import BOARD, board_spec, column_names, filled_store
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 
 _COLUMNS = 6
@@ -24,7 +24,10 @@ async def refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float
     """Return (seconds reported, seconds of the round trip) by column and round, after one round that is thrown away."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
-    sampled = {**spec(column_names(_COLUMNS)), "predictor": {"method": "skip"}}  # `auto` would scan a board at rest
+    sampled = {
+        **board_spec(column_names(_COLUMNS)),
+        "predictor": {"method": "skip"},
+    }  # `auto` would scan a board at rest
     await connection.must("PUT", f"/v1/leaderboards/{BOARD}", sampled)
     for number in range(rounds + 1):
         for name, figures in took.items():
@@ -45,7 +48,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         seconds = [1000 * inside for inside, _ in figures]
         trips = [1000 * trip for _, trip in figures]
         rows.append((name, statistics.median(seconds), min(seconds), max(seconds), statistics.median(trips)))
-    report.table(("column", "refresh ms", "lowest", "highest", "round trip ms"), rows)
+    report.print_table(("column", "refresh ms", "lowest", "highest", "round trip ms"), rows)
     of_all = [sum(figures[number][0] for figures in took.values()) for number in range(options.rounds)]
     slowest_ms = max(row[1] for row in rows)
     return [
@@ -57,9 +60,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=343_000, rounds=15)
+    options = parse_options(__doc__, rows=343_000, rounds=15)
     title = f"refresh: {options.rows:,} rows x {_COLUMNS} columns, 1,000 samples, {options.rounds} rounds"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.options import Options, workplace
+from benchmarks.options import Options, working_folder
 
 _SYNCS = 100
 _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
@@ -58,7 +58,7 @@ def _plain(number: float) -> str:
     return f"{number:.1f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-def heading(title: str, folder: Path) -> None:
+def print_heading(title: str, folder: Path) -> None:
     """Print the title and the facts of the machine that any reader of the figures needs."""
     print(f"\n== {title}")
     for line in machine_facts(folder):
@@ -112,7 +112,7 @@ def _sync_ms(folder: Path) -> float:
     return 1000 * statistics.median(took_s)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None:
     """Print rows under their column names: text to the left, numbers to the right."""
     cells = [[cell if isinstance(cell, str) else _plain(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
@@ -125,14 +125,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> None
         )
 
 
-def run(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
+def run_benchmark(options: Options, title: str, measure: Callable[[Options, Path], Sequence[Bar]]) -> int:
     """Run one benchmark in a folder of its own: heading, measurement, bars. Return the exit status."""
-    with workplace(options) as folder:
-        heading(title, folder)
-        return verdict(measure(options, folder))
+    with working_folder(options) as folder:
+        print_heading(title, folder)
+        return print_verdict(measure(options, folder))
 
 
-def verdict(bars: Sequence[Bar]) -> int:
+def print_verdict(bars: Sequence[Bar]) -> int:
     """Print the bars. Return the exit status: 0 if all are met, else 1."""
     print()
     for bar in bars:

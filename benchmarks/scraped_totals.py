@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, create, owner, spec
+from benchmarks.boards import BOARD, COLUMN, board_spec, create, owner_at
 from benchmarks.client import HOST, Connection, metrics_texts
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, rankcurve
 from tests.servers import DURABLE, postgres
 
@@ -45,7 +45,7 @@ async def post_on(port: int, seed: int, told: Told) -> None:
     while not told.stop:
         number += 1
         posts = [
-            {"owner": owner(rng.randrange(10_000)), "stats": {COLUMN: 1}, "post_id": f"{seed}/{number}/{index}"}
+            {"owner": owner_at(rng.randrange(10_000)), "stats": {COLUMN: 1}, "post_id": f"{seed}/{number}/{index}"}
             for index in range(_POSTS)
         ]
         told.sent += 1
@@ -122,7 +122,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--workers", str(_WORKERS)]
         command += ["--store", database.create_database("totals"), "--set", "worker_backoff_base_s=0.01"]
         with Server(command, folder, port=port, ready_path="/readyz") as server:
-            asyncio.run(create(port, BOARD, spec([COLUMN])))
+            asyncio.run(create(port, BOARD, board_spec([COLUMN])))
             calm, calm_counted = asyncio.run(run(server, options, kills=False))
             told, (requests, posts) = asyncio.run(run(server, options, kills=True))
     print(f"   nothing killed: {calm.answered:,} of {calm.sent:,} requests answered, {calm_counted} counted")
@@ -139,9 +139,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=10.0)
+    options = parse_options(__doc__, seconds=10.0)
     title = f"scraped totals: {_WORKERS} workers, {_KILLS} kills under load of {_CLIENTS} clients"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class Server:
     def log_end(self) -> str:
         return self.log_text()[-600:]
 
-    def end(self, signal_number: int = signal.SIGTERM) -> int | None:
+    def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
         """Signal the process group and wait; kill it if that takes too long.
 
         Return the exit status, None if it never started.
@@ -136,7 +136,7 @@ class Server:
                 os.killpg(self._process.pid, signal.SIGKILL)
             return self._process.wait()
 
-    def send(self, signal_number: int) -> None:
+    def send_signal(self, signal_number: int) -> None:
         """Signal the process and go on: SIGSTOP, SIGCONT."""
         assert self._process is not None, "spawn comes first"
         os.killpg(self._process.pid, signal_number)
@@ -166,14 +166,14 @@ class Server:
         try:
             self.wait_ready()
         except BaseException:
-            self.end(signal.SIGKILL)
+            self.stop(signal.SIGKILL)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end(signal.SIGKILL if kind else signal.SIGTERM)
+        self.stop(signal.SIGKILL if kind else signal.SIGTERM)
 
 
 def service(

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.boards import column_names, owner, spec, values
+from benchmarks.boards import board_spec, column_names, draw_values, owner_at
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 from config import load
 from service.stores import open_store
@@ -38,14 +38,14 @@ _OWNERS = 20  # owners of a small board
 _VIEWS = 400
 _SETTLED_S = 70.0  # by then the schedule has looked at every board once since the posts
 _IDLE_S = 20.0
-_FAMILY_SPEC: dict[str, Any] = {**spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
+_FAMILY_SPEC: dict[str, Any] = {**board_spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 
 
 async def _put_large(port: int) -> None:
     connection = Connection(port)
     for table, names in _LARGE.items():
         for name in names:
-            body = {**spec(column_names(_COLUMNS)), "table": table, "predictor": {"method": "skip"}}
+            body = {**board_spec(column_names(_COLUMNS)), "table": table, "predictor": {"method": "skip"}}
             await connection.must("PUT", f"/v1/leaderboards/{name}", body)
     connection.close()
 
@@ -53,7 +53,7 @@ async def _put_large(port: int) -> None:
 async def _load_large(path: Path, rows: int) -> None:
     """Write rows and totals as the same posts would have left them."""
     store = await open_store(load({"store": f"sqlite:///{path}"}, {}))
-    drawn = [values(rows, index) for index in range(_COLUMNS)]
+    drawn = [draw_values(rows, index) for index in range(_COLUMNS)]
     try:
         for name in (name for names in _LARGE.values() for name in names):
             board = await store.read(partial(find_board, store.dialect, name))
@@ -62,7 +62,7 @@ async def _load_large(path: Path, rows: int) -> None:
             for start in range(0, rows, _BATCH_ROWS):
                 chunk = range(start, min(start + _BATCH_ROWS, rows))
                 new = [
-                    Entry(owner(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
+                    Entry(owner_at(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
                     for at in chunk
                 ]
                 await store.write(partial(_added, store, entries, new))
@@ -96,7 +96,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
     await connection.must("PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
     chosen = random.Random(first)
     posts = [
-        {"owner": owner(index), "stats": {"xp": chosen.randrange(1_000)}, "facets": {"org": str(org)}}
+        {"owner": owner_at(index), "stats": {"xp": chosen.randrange(1_000)}, "facets": {"org": str(org)}}
         for org in range(first, past)
         for index in range(_OWNERS)
     ]
@@ -108,7 +108,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
 async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
     """Return median milliseconds of the first page and of an owner's position, each on another random board."""
     connection, chosen = Connection(port), random.Random(seed)
-    paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner(3)}/positions?columns=xp"}
+    paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner_at(3)}/positions?columns=xp"}
     took: dict[str, list[float]] = {name: [] for name in paths}
     for _ in range(_VIEWS):
         for name, path in paths.items():
@@ -146,12 +146,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     print(f"   4 x {options.rows:,} rows x {_COLUMNS} in {time.perf_counter() - begun:.0f} s", flush=True)
     with service(path) as server:
         took = asyncio.run(_refreshes(server.port, options.rounds))
-    report.table(
+    report.print_table(
         ("all six columns", "ms", "lowest", "highest"),
         [(name, 1000 * statistics.median(each), 1000 * min(each), 1000 * max(each)) for name, each in took.items()],
     )
     by_few, by_many, idle = _measure_small(options, folder)
-    report.table(
+    report.print_table(
         ("view", f"ms, {_FEW} boards", f"ms, {_MANY:,} boards"),
         [
             (name, statistics.median(each[name] for each in by_few), statistics.median(each[name] for each in by_many))
@@ -171,9 +171,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=343_000, rounds=5)
+    options = parse_options(__doc__, rows=343_000, rounds=5)
     title = f"shared tables: 4 boards of {options.rows:,} x {_COLUMNS}, {_MANY:,} small ones, {options.rounds} rounds"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

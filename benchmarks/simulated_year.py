@@ -20,7 +20,7 @@ import structlog
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.killed_closing import KilledClosing
@@ -78,7 +78,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
         found = asyncio.run(_run(days, folder, cluster.url()))
     columns = ("", "days", "seconds", "posts", "boards", "archived", "deaths", "differ", "miscounted", "open")
-    report.table(columns, [[name, *figures] for name, figures in found.items()])
+    report.print_table(columns, [[name, *figures] for name, figures in found.items()])
     return [
         report.Bar("boards that differ from the model", sum(each[6] for each in found.values()), 0, at_most=True),
         report.Bar("kinds of periods miscounted", sum(each[7] for each in found.values()), 0, at_most=True),
@@ -89,8 +89,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 def main() -> int:
     # In this process only: a closing job that dies logs a traceback each time, thousands in a year.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    options = parse(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
-    return report.run(options, "a simulated year, its days' edges and its clock changes", measure)
+    options = parse_options(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
+    return report.run_benchmark(options, "a simulated year, its days' edges and its clock changes", measure)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, copy_store, filled_store
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import hello, service
 
 CLIENTS = 64
@@ -33,7 +33,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             name: load.by_wrk(target, connections=CLIENTS, seconds=options.seconds) for name, target in targets.items()
         }
         figures = load.alternate(contestants, rounds=options.rounds)
-    report.table(load.COLUMNS, [load.row(name, found) for name, found in figures.items()])
+    report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     grouped = figures["posts, grouped"]
     return [
         report.Bar(
@@ -44,9 +44,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"single posts: {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

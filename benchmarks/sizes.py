@@ -21,16 +21,16 @@ from benchmarks.boards import (
     BATCH,
     BOARD,
     batch_body,
-    batches,
+    board_spec,
     column_names,
     create,
-    owner,
+    draw_batches,
+    draw_values,
+    owner_at,
     refresh,
     send_batches,
-    spec,
-    values,
 )
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 from querybuilder import col, select
 from storage.schema.steps import CURVES
@@ -47,9 +47,9 @@ _IN_POSTGRES = (
 
 
 def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]:
-    named = {name: values(rows, index) for index, name in enumerate(column_names(columns))}
+    named = {name: draw_values(rows, index) for index, name in enumerate(column_names(columns))}
     for index in range(rows):
-        post: dict[str, object] = {"owner": owner(index), "stats": {name: named[name][index] for name in named}}
+        post: dict[str, object] = {"owner": owner_at(index), "stats": {name: named[name][index] for name in named}}
         yield {**post, "post_id": f"match-{index:012d}"} if ids else post
 
 
@@ -69,7 +69,7 @@ async def _bytes(service: Service) -> Mapping[str, int]:
 
 async def _store(service: Service, rows: int, columns: int) -> list[float]:
     """Return the bytes of a new entry, of one after one change, of a post in the log, of a post id, and of a curve."""
-    body = {**spec(column_names(columns)), "table": "own"}
+    body = {**board_spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
     entries = []
     for ids in (False, True):
@@ -103,7 +103,7 @@ def _memory_mib(rows: int, folder: Path) -> list[Any]:
     """Return the memory of one process on a SQLite file: started, after posts, after a scan of every row."""
     with service(folder / "memory.db") as server:
         started = server.resident_mib()
-        body = spec(column_names(1))
+        body = board_spec(column_names(1))
         asyncio.run(_fill(server.port, rows, body))
         filled = server.resident_mib()
         asyncio.run(refresh(server.port, BOARD, column_names(1)))
@@ -112,7 +112,7 @@ def _memory_mib(rows: int, folder: Path) -> list[Any]:
 
 async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
     await create(port, BOARD, body)
-    made = batches(rows, seed=1, count=rows // BATCH)
+    made = draw_batches(rows, seed=1, count=rows // BATCH)
     await send_batches(port, BOARD, map(batch_body, made))
 
 
@@ -120,14 +120,16 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
         stores = asyncio.run(_stores(options, folder, cluster.url()))
     memory = _memory_mib(options.rows, folder)
-    report.table(("", "columns", "entry B", "changed once B", "post in the log B", "post id B", "curve B"), stores)
-    report.table(("", "started MiB", "after posts", "after a refresh", "most"), [["serve", *memory]])
+    report.print_table(
+        ("", "columns", "entry B", "changed once B", "post in the log B", "post id B", "curve B"), stores
+    )
+    report.print_table(("", "started MiB", "after posts", "after a refresh", "most"), [["serve", *memory]])
     return [report.Bar("bytes an entry of one ranked column, most", max(row[2] for row in stores[:2]), None)]
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000)
-    return report.run(options, f"sizes of {options.rows:,} entries, each posted twice", measure)
+    options = parse_options(__doc__, rows=100_000)
+    return report.run_benchmark(options, f"sizes of {options.rows:,} entries, each posted twice", measure)
 
 
 if __name__ == "__main__":

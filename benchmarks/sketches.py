@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from benchmarks import report
 from benchmarks.curve_boards import fitted
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from predictor import AsOf, LiveCounts, LiveCurve
 
 Values = npt.NDArray[numpy.int64]
@@ -158,7 +158,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 errors = 100 * abs(ranks(board, asked[deep]) - truth[deep]) / truth[deep]
                 rows.append((f"{share:.0%} {'grown' if grown else 'drawn anew'}: {name}", errors.max(), errors.mean()))
                 worst[name].append(float(errors.max()))
-    report.table(("changed entries, contestant", "worst %", "mean %"), rows)
+    report.print_table(("changed entries, contestant", "worst %", "mean %"), rows)
     live = max(worst.pop("live curve"))
     return [
         report.Bar("worst of the live curve", live, None, " %"),
@@ -167,8 +167,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=343_000)
-    return report.run(options, f"sketches beside live curves: {options.rows:,} lognormal whole numbers", measure)
+    options = parse_options(__doc__, rows=343_000)
+    return report.run_benchmark(
+        options, f"sketches beside live curves: {options.rows:,} lognormal whole numbers", measure
+    )
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner, real_board
+from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner_at, real_board
 from benchmarks.bulk import drawn
 from benchmarks.client import Connection, for_each
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import service
 from predictor import Bracket, quality
 from predictor.quality import Quality
@@ -58,7 +58,11 @@ def lognormal(rows: int) -> RealBoard:
     """Return the made-up board of the bars: rounded lognormal integers, high is better."""
     numbers: list[int] = drawn(rows).tolist()
     return RealBoard(
-        f"lognormal-{rows}", "high", [owner(index) for index in range(rows)], [str(value) for value in numbers], numbers
+        f"lognormal-{rows}",
+        "high",
+        [owner_at(index) for index in range(rows)],
+        [str(value) for value in numbers],
+        numbers,
     )
 
 
@@ -107,16 +111,16 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             report.Bar(f"{name}: broken brackets", broken, 0, at_most=True),
             report.Bar(f"{name}: knots", one.knots, 1000, at_most=True),
         ]
-    report.table(("board", "worst %", "worst, points past too %", "mean %", "knots", "broken brackets"), rows)
+    report.print_table(("board", "worst %", "worst, points past too %", "mean %", "knots", "broken brackets"), rows)
     return bars
 
 
 def main() -> int:
-    options = parse(__doc__, rows=343_000)
+    options = parse_options(__doc__, rows=343_000)
     title = f"quality of skip-sampled curves, 1,000 samples, {options.rows:,} lognormal integers"
     if options.data is None:
         title += "; no folder of real boards is given"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, print_ledger, under_load
 from benchmarks.servers import service_on
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
@@ -102,9 +102,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, seconds=20)
+    options = parse_options(__doc__, seconds=20)
     title = f"PostgreSQL's synchronous standby promoted after {options.seconds:.0f} s: {PROCESSES} processes"
-    return report.run(options, f"{title} x {POSTERS} posters, {len(OWNERS):,} owners", measure)
+    return report.run_benchmark(options, f"{title} x {POSTERS} posters, {len(OWNERS):,} owners", measure)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, fill, owner, spec, values
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service
 
 _CLIENTS = 8
@@ -45,7 +45,7 @@ async def client(
     while time.perf_counter() < until:
         index = rng.randrange(len(numbers))
         try:
-            status, _ = found = await connection.call("GET", f"{_KEY}/entries/{owner(index)}/positions")
+            status, _ = found = await connection.call("GET", f"{_KEY}/entries/{owner_at(index)}/positions")
         except (OSError, EOFError):
             seen.failed += seen.answers > 0
             await asyncio.sleep(0.005)
@@ -88,10 +88,10 @@ async def hammer(server: Server, numbers: list[int], seconds: float) -> Seen:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store, numbers = folder / "start.db", values(options.rows)
+    store, numbers = folder / "start.db", draw_values(options.rows)
     with service(store, jobs="none") as server:
-        owners = [owner(index) for index in range(options.rows)]
-        asyncio.run(fill(server.port, BOARD, owners=owners, named={COLUMN: numbers}, body=spec([COLUMN])))
+        owners = [owner_at(index) for index in range(options.rows)]
+        asyncio.run(fill_board(server.port, BOARD, owners=owners, named={COLUMN: numbers}, body=board_spec([COLUMN])))
     runs: dict[str, Seen] = {}
     for name, jobs in (
         ("no curve, no jobs", "none"),
@@ -105,12 +105,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         try:
             runs[name] = asyncio.run(hammer(server, numbers, options.seconds))
         finally:
-            server.end()
+            server.stop()
     rows = [
         (name, 1000 * seen.first_s, seen.answers, seen.failed, seen.wrong, str(seen.methods))
         for name, seen in runs.items()
     ]
-    report.table(("start", "first answer ms", "answers", "failed", "wrong", "methods"), rows)
+    report.print_table(("start", "first answer ms", "answers", "failed", "wrong", "methods"), rows)
     bare = runs["no curve, no jobs"]
     return [
         report.Bar("answers that failed", sum(seen.failed for seen in runs.values()), 0, at_most=True),
@@ -125,8 +125,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000)
-    return report.run(options, f"start to first answer: {options.rows:,} rows, {options.seconds:g} s each", measure)
+    options = parse_options(__doc__, rows=100_000)
+    return report.run_benchmark(
+        options, f"start to first answer: {options.rows:,} rows, {options.seconds:g} s each", measure
+    )
 
 
 if __name__ == "__main__":

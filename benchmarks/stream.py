@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, create, fill, owner, refresh, spec, values
+from benchmarks.boards import COLUMN, board_spec, create, draw_values, fill_board, owner_at, refresh
 from benchmarks.client import HOST, Connection
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, service, service_on
 from tests.servers import DURABLE, postgres
 
@@ -83,7 +83,7 @@ async def _post_all(port: int, rows: int, seconds: float, *, per_s: float | None
         pause_s = None if per_s is None else _CONNECTIONS / per_s
         due = time.perf_counter() + (pause_s or 0) * number / _CONNECTIONS
         while time.perf_counter() < ends:
-            body = json.dumps({"owner": owner(rng.randrange(rows)), "stats": {COLUMN: 1}}).encode()
+            body = json.dumps({"owner": owner_at(rng.randrange(rows)), "stats": {COLUMN: 1}}).encode()
             status, _ = await connection.call("POST", f"/v1/leaderboards/{_board(0)}/posts", body)
             done += status == 200
             if pause_s is not None:
@@ -126,12 +126,14 @@ async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dic
 
 
 async def _fill(port: int, rows: int) -> None:
-    named = {COLUMN: values(rows)}
-    await fill(port, _board(0), owners=[owner(index) for index in range(rows)], named=named, body=spec([COLUMN]))
-    posts = [{"owner": owner(index), "stats": {COLUMN: index + 1}} for index in range(_TOP)]
+    named = {COLUMN: draw_values(rows)}
+    await fill_board(
+        port, _board(0), owners=[owner_at(index) for index in range(rows)], named=named, body=board_spec([COLUMN])
+    )
+    posts = [{"owner": owner_at(index), "stats": {COLUMN: index + 1}} for index in range(_TOP)]
     connection = Connection(port)
     for number in range(1, _BOARDS):
-        await create(port, _board(number), spec([COLUMN]))
+        await create(port, _board(number), board_spec([COLUMN]))
         await connection.must("POST", f"/v1/leaderboards/{_board(number)}/posts", {"posts": posts})
     connection.close()
 
@@ -141,7 +143,7 @@ async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Tas
     clients = [_Client(number % _BOARDS) for number in range(_CLIENTS)]
     of_owners = clients[:: _BOARDS * _FOLLOW_OWNERS]
     for index, client in enumerate(of_owners):
-        client.owner = owner(index * rows // len(of_owners))
+        client.owner = owner_at(index * rows // len(of_owners))
     begun = asyncio.Semaphore(0)
     listening = [asyncio.create_task(_listen(port, client, begun)) for client in clients]
     for _ in clients:
@@ -188,7 +190,7 @@ async def _run(server: Server, options: Options, store: str) -> list[report.Bar]
     )
     shares = [f"{(after - before) / took_s:.0%}" for before, after in zip(before_s, after_s, strict=True)]
     print(f"   of a core: the service {shares[0]}, clients and probes {shares[1]}")
-    report.table(
+    report.print_table(
         [f"{store}: accepted post visible in", "seen", "p50 ms", "p99 ms", "max ms"],
         [[name, len(took), *(_at(took, part) for part in (0.5, 0.99, 1))] for name, took in seen.items()],
     )
@@ -245,9 +247,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__, rows=100_000, seconds=5, rounds=4)
+    options = parse_options(__doc__, rows=100_000, seconds=5, rounds=4)
     title = f"streams: {_CLIENTS:,} clients of {_BOARDS} boards, {options.rows:,} rows on the one that is posted to"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

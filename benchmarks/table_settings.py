@@ -17,8 +17,8 @@ from pathlib import Path
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import batches, owner, values
-from benchmarks.options import Options, parse
+from benchmarks.boards import draw_batches, draw_values, owner_at
+from benchmarks.options import Options, parse_options
 from tests.servers import DURABLE, postgres
 
 _ZERO = 10**15
@@ -60,7 +60,7 @@ async def _make(connection: asyncpg.Connection, rows: int, layout: str) -> None:
         f'c1 text COLLATE "C", c2 bigint) {f"WITH ({layout})" if layout else ""}'
     )
     await connection.execute("CREATE INDEX e_c1 ON e (c1 DESC, owner) WHERE c1 IS NOT NULL")
-    made = ((owner(index), 1, f"{_ZERO + value:016d}", 0) for index, value in enumerate(values(rows)))
+    made = ((owner_at(index), 1, f"{_ZERO + value:016d}", 0) for index, value in enumerate(draw_values(rows)))
     while chunk := list(itertools.islice(made, 10_000)):
         await connection.copy_records_to_table("e", records=chunk)
     await connection.execute("VACUUM ANALYZE e")
@@ -81,7 +81,7 @@ async def _measure(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome
     connection = await asyncpg.connect(url)
     await _make(connection, rows, layout)
     count = max(10, 2 * rows // 1000)  # every row changes twice on average
-    work = batches(rows, seed=5, count=count)
+    work = draw_batches(rows, seed=5, count=count)
     begun = time.perf_counter()
     for batch in work:
         await _post(connection, batch, ranked=ranked)
@@ -108,13 +108,15 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             for name, layout in _LAYOUTS.items():
                 outcome = asyncio.run(_measure(cluster.url(), options.rows, layout, ranked=ranked))
                 rows.append([name, *outcome.cells()])
-            report.table([title, "posts/s", "heap MiB", "indexes MiB", "hot", "count ms"], rows)
+            report.print_table([title, "posts/s", "heap MiB", "indexes MiB", "hot", "count ms"], rows)
     return []
 
 
 def main() -> int:
-    options = parse(__doc__, rows=300_000)
-    return report.run(options, f"table settings on PostgreSQL: {options.rows:,} rows, each changed twice", measure)
+    options = parse_options(__doc__, rows=300_000)
+    return report.run_benchmark(
+        options, f"table settings on PostgreSQL: {options.rows:,} rows, each changed twice", measure
+    )
 
 
 if __name__ == "__main__":

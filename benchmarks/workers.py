@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, fill, owner, refresh, spec, values
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
 from benchmarks.client import HOST, Connection, for_each, metrics_texts
-from benchmarks.options import Options, parse
+from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW, check
 from benchmarks.servers import Server, free_port, rankcurve
 from tests.servers import DURABLE, postgres
@@ -47,7 +47,7 @@ async def _count_exactly(port: int, rows: int) -> int:
     [before] = await _counted(port)
 
     async def one(connection: Connection, index: int) -> None:
-        await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner(index)}/positions")
+        await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
 
     await for_each(port, [rng.randrange(rows) for _ in range(_COUNTED)], one, connections=FEW)
     after = await _counted(port)
@@ -56,8 +56,10 @@ async def _count_exactly(port: int, rows: int) -> int:
 
 def _fill(url: str, folder: Path, rows: int) -> None:
     with _node(url, folder, workers=1, jobs="embedded") as server:
-        owners = [owner(index) for index in range(rows)]
-        took_s = asyncio.run(fill(server.port, BOARD, owners=owners, named={COLUMN: values(rows)}, body=spec([COLUMN])))
+        owners = [owner_at(index) for index in range(rows)]
+        took_s = asyncio.run(
+            fill_board(server.port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
+        )
         asyncio.run(refresh(server.port, BOARD, [COLUMN]))
         print(f"   filled {rows:,} rows over HTTP in {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
 
@@ -80,7 +82,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             }
             figures = load.alternate(contestants, rounds=options.rounds)
             off = asyncio.run(_count_exactly(two.port, options.rows))
-    report.table(load.COLUMNS, [load.row(f"{name}, {FEW} connections", found) for name, found in figures.items()])
+    report.print_table(
+        load.COLUMNS, [load.table_row(f"{name}, {FEW} connections", found) for name, found in figures.items()]
+    )
     ratio = load.ratio(figures["2 workers"], figures["1 worker"])
     return [
         report.Bar(f"requests of {_COUNTED:,} by which any worker's summed metrics are off", off, 0, at_most=True),
@@ -89,9 +93,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    options = parse(__doc__)
+    options = parse_options(__doc__)
     title = f"workers: positions, PostgreSQL, {options.rows:,} rows, {options.rounds} rounds of {options.seconds:g} s"
-    return report.run(options, title, measure)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":
