@@ -15,10 +15,10 @@ from pathlib import Path
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
+from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
 from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
-from benchmarks.servers import PROJECT, Server, service_on
+from benchmarks.servers import PROJECT, Server, serve_store
 from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
@@ -27,7 +27,7 @@ _POSTS_PER_S = 15_000  # sizes a round of batches, so that it takes about `secon
 _OURS = "this tree"
 
 
-def unpack(commit: str, folder: Path) -> Path:
+def unpack_commit(commit: str, folder: Path) -> Path:
     """Write the tree of a commit below `folder` and return its path. Raises CalledProcessError for an unknown one."""
     tree = folder / "tree"
     tree.mkdir()
@@ -51,7 +51,7 @@ def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.
 async def _fill(port: int, rows: int) -> None:
     owners = [owner_at(index) for index in range(rows)]
     await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
-    await refresh(port, BOARD, [COLUMN])
+    await refresh_columns(port, BOARD, [COLUMN])
 
 
 def _compare(store: str, servers: Mapping[str, Server], options: Options) -> list[report.Bar]:
@@ -70,11 +70,11 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    trees = {_OURS: PROJECT, options.commit: unpack(options.commit, folder)}
+    trees = {_OURS: PROJECT, options.commit: unpack_commit(options.commit, folder)}
 
     def start(urls: Mapping[str, str], stack: ExitStack) -> dict[str, Server]:
         return {
-            side: stack.enter_context(service_on(urls[side], folder, environment={"PYTHONPATH": str(tree)}))
+            side: stack.enter_context(serve_store(urls[side], folder, environment={"PYTHONPATH": str(tree)}))
             for side, tree in trees.items()
         }
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BOARD, COLUMN, draw_values, filled_store, owner_at
+from benchmarks.boards import BOARD, COLUMN, draw_values, owner_at, prepare_store
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, redis, redis_shell, service
+from benchmarks.servers import Server, serve_file, serve_redis, serve_redis_shell
 
 _CONNECTIONS = 32
 _LOAD_ROWS = 10_000
@@ -77,24 +77,24 @@ async def check_same(rivals: Rivals, rows: int) -> None:
     for index in range(0, rows, max(1, rows // 20)):
         before, after = _PATHS["positions"]
         one, other = [
-            (await side.must("GET", before + owner_at(index) + after))["positions"][0] for side in (ours, theirs)
+            (await side.call_ok("GET", before + owner_at(index) + after))["positions"][0] for side in (ours, theirs)
         ]
         if (one["value"], one["total"]) != (other["value"], other["total"]):
             raise BadAnswerError(f"owner {index}: {one} and {other}")
         before, after = _PATHS["around"]
         windows = [
-            len((await side.must("GET", before + owner_at(index) + after))["entries"]) for side in (ours, theirs)
+            len((await side.call_ok("GET", before + owner_at(index) + after))["entries"]) for side in (ours, theirs)
         ]
         if windows[0] != windows[1]:
             raise BadAnswerError(f"around owner {index}: {windows} entries")
-    tops = [[entry["value"] for entry in (await side.must("GET", _TOP))["entries"]] for side in (ours, theirs)]
+    tops = [[entry["value"] for entry in (await side.call_ok("GET", _TOP))["entries"]] for side in (ours, theirs)]
     if tops[0] != tops[1]:
         raise BadAnswerError(f"top 10: {tops}")
     ours.close()
     theirs.close()
 
 
-def targets(url: str, rows: int) -> dict[str, load.Target]:
+def wrk_targets(url: str, rows: int) -> dict[str, load.Target]:
     found = {name: load.Target(url, before, after, rows=rows) for name, (before, after) in _PATHS.items()}
     found["top 10"] = load.Target(url, _TOP)
     found["single posts"] = load.Target(url, _POSTS, column=COLUMN, rows=rows)
@@ -104,15 +104,15 @@ def targets(url: str, rows: int) -> dict[str, load.Target]:
 def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]:
     contestants: dict[str, Callable[[int], load.Figure]] = {}
     sides = {"service": rivals.service, "redis": rivals.shell}
-    for name in targets("", options.rows):
+    for name in wrk_targets("", options.rows):
         for side, server in sides.items():
-            target = targets(server.url, options.rows)[name]
+            target = wrk_targets(server.url, options.rows)[name]
             contestants[f"{name}, {side}"] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
     # These have no bar: the rival without the times of entries, and `around` as a script on the Redis server.
     after = _PATHS["around"][1]
-    found = targets(rivals.shell.url, options.rows)
+    found = wrk_targets(rivals.shell.url, options.rows)
     aside = {
         _BARE["around"]: replace(found["around"], after=f"{after}&bare=1"),
         _BARE["top 10"]: replace(found["top 10"], path=f"{_TOP}&bare=1"),
@@ -125,8 +125,12 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
-    with redis(folder) as redis_server, redis_shell(folder, redis_server.port) as shell, service(store) as server:
+    store = prepare_store(options, folder, rows=options.rows)
+    with (
+        serve_redis(folder) as redis_server,
+        serve_redis_shell(folder, redis_server.port) as shell,
+        serve_file(store) as server,
+    ):
         rivals = Rivals(server, shell, redis_server)
         begun = time.perf_counter()
         empty_mib = redis_server.resident_mib()

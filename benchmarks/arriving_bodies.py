@@ -14,7 +14,7 @@ from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, board_spec
 from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 
 _SENDERS = 200
 _BODY_BYTES = 8 * 1024 * 1024
@@ -63,9 +63,9 @@ async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[in
 
 async def _small_post(port: int) -> None:
     connection = Connection(port)
-    await connection.must("PUT", f"/v1/leaderboards/{BOARD}", board_spec([COLUMN]))
+    await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", board_spec([COLUMN]))
     for _ in range(100):  # what the process allocates once is allocated before memory is measured
-        await connection.must("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
+        await connection.call_ok("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
     connection.close()
 
 
@@ -75,7 +75,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     for name, chunked in (("with a length", False), ("chunked", True)):
         home = folder / name.split()[-1]
         home.mkdir()
-        with service(home / "board.db", jobs="none") as server:
+        with serve_file(home / "board.db", jobs="none") as server:
             asyncio.run(_small_post(server.port))
             before_mib = server.resident_mib()
             statuses, refused_bytes = asyncio.run(_sent(server.port, options.seconds, chunked=chunked))

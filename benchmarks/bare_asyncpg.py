@@ -30,7 +30,7 @@ _UPDATE = (
 )
 
 
-async def make(connection: asyncpg.Connection, rows: int) -> None:
+async def make_board(connection: asyncpg.Connection, rows: int) -> None:
     """Create the board of `boards.values` in a table of its own, with index and statistics as after filling."""
     await connection.execute("DROP TABLE IF EXISTS bare")
     await connection.execute(_TABLE)
@@ -41,7 +41,7 @@ async def make(connection: asyncpg.Connection, rows: int) -> None:
     await connection.execute("VACUUM ANALYZE bare")
 
 
-async def apply(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
+async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
     """Read, merge and conditionally write one batch, durably."""
     async with connection.transaction():
         found = await connection.fetch(_SELECT, [name for name, _ in batch])
@@ -61,7 +61,7 @@ async def serve(url: str, rows: int) -> None:
     An order {"seed", "count", "size", "connections"} comes in on a line, the seconds go out on a line.
     """
     first = await asyncpg.connect(url)
-    await make(first, rows)
+    await make_board(first, rows)
     connections = [first]
     print("ready", flush=True)
     for line in sys.stdin:
@@ -72,7 +72,7 @@ async def serve(url: str, rows: int) -> None:
 
         async def lane(connection: asyncpg.Connection, work: object = work) -> None:
             for batch in work:  # type: ignore[attr-defined]
-                await apply(connection, batch)
+                await apply_batch(connection, batch)
 
         begun = time.perf_counter()
         await asyncio.gather(*(lane(connection) for connection in connections[: order["connections"]]))

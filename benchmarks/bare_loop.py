@@ -39,15 +39,15 @@ class BareLoop:
         self._process.stdin.flush()
         return load.Figure(count * BATCH / float(self._line()))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
         self._process.wait()
 
 
 @contextlib.contextmanager
-def bare_loop(program: str, place: str, rows: int) -> Iterator[BareLoop]:
+def run_bare_loop(program: str, place: str, rows: int) -> Iterator[BareLoop]:
     loop = BareLoop(program, place, rows)
     try:
         yield loop
     finally:
-        loop.end()
+        loop.stop()

@@ -33,7 +33,7 @@ _UPSERT = (
 )
 
 
-def make(path: str, rows: int) -> sqlite3.Connection:
+def make_board(path: str, rows: int) -> sqlite3.Connection:
     """Create the board of `boards.values` in a file of its own, with index and statistics as after filling."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
     for pragma in _PRAGMAS:
@@ -49,7 +49,7 @@ def make(path: str, rows: int) -> sqlite3.Connection:
     return connection
 
 
-def apply(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
+def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
     """Read, merge and conditionally write one batch, durably."""
     connection.execute("BEGIN IMMEDIATE")
     now_us = time.time_ns() // 1000
@@ -67,14 +67,14 @@ def main(path: str, rows: int) -> None:
 
     An order {"seed", "count", "size"} comes in on a line, the seconds go out on a line.
     """
-    connection = make(path, rows)
+    connection = make_board(path, rows)
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         work = draw_batches(rows, seed=order["seed"], count=order["count"], size=order["size"])
         begun = time.perf_counter()
         for batch in work:
-            apply(connection, batch)
+            apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
         # The service checkpoints when it is idle, between rounds and unmeasured. This loop does the same.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.bare_loop import bare_loop
-from benchmarks.boards import BATCH, BOARD, batch_body, draw_batches, filled_store, send_batches
+from benchmarks.bare_loop import run_bare_loop
+from benchmarks.boards import BATCH, BOARD, batch_body, draw_batches, prepare_store, send_batches
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
 _POSTS_PER_S = 10_000  # sizes a round, so that it takes about `seconds`
@@ -41,9 +41,9 @@ def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) ->
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
+    store = prepare_store(options, folder, rows=options.rows)
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with service(store) as server, bare_loop("bare_sqlite", str(folder / "bare.db"), options.rows) as bare:
+    with serve_file(store) as server, run_bare_loop("bare_sqlite", str(folder / "bare.db"), options.rows) as bare:
         contestants: dict[str, Callable[[int], load.Figure]] = {
             "posts over HTTP": through_http(server.port, options.rows, count),
             "bare sqlite3 loop": lambda number: bare.run_round(seed=number, count=count),

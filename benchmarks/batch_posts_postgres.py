@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.bare_loop import bare_loop
+from benchmarks.bare_loop import run_bare_loop
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from tests.servers import DURABLE, postgres
 
 _CONNECTIONS = 4
@@ -35,10 +35,10 @@ def _fill(port: int, rows: int) -> None:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with postgres(SERVER) as cluster, service_on(cluster.url(), folder) as server:
+    with postgres(SERVER) as cluster, serve_store(cluster.url(), folder) as server:
         _fill(server.port, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-        with bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:
+        with run_bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:
             contestants: dict[str, Callable[[int], load.Figure]] = {
                 "posts over HTTP": through_http(server.port, options.rows, count),
                 "bare asyncpg, one connection": lambda number: bare.run_round(seed=number, count=count, connections=1),

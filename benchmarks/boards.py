@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options
-from benchmarks.servers import PROJECT, service
+from benchmarks.servers import PROJECT, serve_file
 
 BOARD = "season"
 COLUMN = "xp"
@@ -91,20 +91,20 @@ def _posts_in_batches(named: Mapping[str, Sequence[object]], owners: Sequence[st
         yield json.dumps({"posts": chunk}).encode()
 
 
-async def create(port: int, board: str, body: Mapping[str, object]) -> None:
+async def create_board(port: int, board: str, body: Mapping[str, object]) -> None:
     connection = Connection(port)
     try:
-        await connection.must("PUT", f"/v1/leaderboards/{board}", body)
+        await connection.call_ok("PUT", f"/v1/leaderboards/{board}", body)
     finally:
         connection.close()
 
 
-async def refresh(port: int, board: str, columns: Iterable[str]) -> None:
+async def refresh_columns(port: int, board: str, columns: Iterable[str]) -> None:
     """Have new curves of these columns fitted. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         for column in columns:
-            await connection.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+            await connection.call_ok("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
     finally:
         connection.close()
 
@@ -117,12 +117,12 @@ async def fill_board(
     Return the seconds taken. Raises BadAnswerError.
     """
     begun = time.perf_counter()
-    await create(port, board, body)
+    await create_board(port, board, body)
     await send_batches(port, board, _posts_in_batches(named, owners))
     return time.perf_counter() - begun
 
 
-def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
+def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
     """Return a store file in `folder` with BOARD filled and its curves fresh.
 
     It is copied from the kept ones, or made (and kept).
@@ -133,12 +133,12 @@ def filled_store(options: Options, folder: Path, *, rows: int, columns: int = 1)
         copy_store(kept, store)
         return store
     print(f"   filling {rows:,} rows x {columns} over HTTP", end="", flush=True)
-    with service(store) as server:
+    with serve_file(store) as server:
         names = column_names(columns)
         named = {name: draw_values(rows, index) for index, name in enumerate(names)}
         owners = [owner_at(index) for index in range(rows)]
         took_s = asyncio.run(fill_board(server.port, BOARD, owners=owners, named=named, body=board_spec(names)))
-        asyncio.run(refresh(server.port, BOARD, names))
+        asyncio.run(refresh_columns(server.port, BOARD, names))
     print(f": {took_s:.0f} s, {rows / took_s:,.0f} rows/s, file {store.stat().st_size / 2**20:.0f} MiB", flush=True)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ class RealBoard:
         return counts
 
 
-def real_board(folder: Path, name: str) -> RealBoard:
+def read_real_board(folder: Path, name: str) -> RealBoard:
     """Read a real board from its file. Raises OSError, or ValueError for a value that is no whole number."""
     with (folder / f"{name}.csv").open(newline="") as file:
         rows = [(line["id"], line["score"]) for line in csv.DictReader(file)]
@@ -202,8 +202,8 @@ def real_board(folder: Path, name: str) -> RealBoard:
     )
 
 
-async def import_real(port: int, board: RealBoard) -> float:
+async def import_real_board(port: int, board: RealBoard) -> float:
     """Create and fill a board under its own name and refresh its curve. Return the seconds that the filling took."""
     took_s = await fill_board(port, board.name, owners=board.owners, named={COLUMN: board.texts}, body=board.spec())
-    await refresh(port, board.name, [COLUMN])
+    await refresh_columns(port, board.name, [COLUMN])
     return took_s

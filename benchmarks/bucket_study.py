@@ -49,7 +49,7 @@ class Buckets:
         return 1 + round(sum(self._counts[bucket + 1 :]) + self._counts[bucket] * above / self._width)
 
 
-def errors(boards: list[list[int]], rank_of: Callable[[list[int]], Callable[[int], int]]) -> Errors:
+def measure_errors(boards: list[list[int]], rank_of: Callable[[list[int]], Callable[[int], int]]) -> Errors:
     found: list[float] = []
     for scores in boards:
         estimate = rank_of(scores)
@@ -61,7 +61,7 @@ def errors(boards: list[list[int]], rank_of: Callable[[list[int]], Callable[[int
     return Errors(statistics.fmean(found), found[ceil(0.99 * len(found)) - 1], found[-1])
 
 
-def curve_of(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
+def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
     """Return a function from score to rank by a curve with that many knots."""
 
     def fitted(scores: list[int]) -> Callable[[int], int]:
@@ -72,7 +72,7 @@ def curve_of(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int
     return fitted
 
 
-def study(players: int, buckets: int) -> dict[str, Errors]:
+def take_study(players: int, buckets: int) -> dict[str, Errors]:
     """Return the errors by method."""
     import numpy
 
@@ -81,10 +81,10 @@ def study(players: int, buckets: int) -> dict[str, Errors]:
     boards = [[int(score) for score in rng.integers(0, players, players)] for _ in range(draws)]
     counted = buckets + 1  # the ends of the buckets
     return {
-        f"{buckets} buckets": errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
-        f"geometric, {counted} knots": errors(boards, curve_of("geometric", counted)),
-        f"certified, {counted} knots": errors(boards, curve_of("certified", counted)),
-        f"certified, {MANY_KNOTS} knots": errors(boards, curve_of("certified", MANY_KNOTS)),
+        f"{buckets} buckets": measure_errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
+        f"geometric, {counted} knots": measure_errors(boards, curve_estimator("geometric", counted)),
+        f"certified, {counted} knots": measure_errors(boards, curve_estimator("certified", counted)),
+        f"certified, {MANY_KNOTS} knots": measure_errors(boards, curve_estimator("certified", MANY_KNOTS)),
     }
 
 
@@ -92,7 +92,7 @@ def measure(_options: Options, _folder: Path) -> list[report.Bar]:
     rows: list[tuple[str, float, float, float]] = []
     bars: list[report.Bar] = []
     for players, buckets in STUDIES:
-        found = study(players, buckets)
+        found = take_study(players, buckets)
         scores = f"{players:,} uniform scores"
         rows += [
             (f"{scores}, {name}", 100 * each.mean, 100 * each.p99, 100 * each.worst) for name, each in found.items()

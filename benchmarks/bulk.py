@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.boards import BOARD, COLUMN, board_spec, copy_store, create, kept_path, owner_at
+from benchmarks.boards import BOARD, COLUMN, board_spec, copy_store, create_board, kept_path, owner_at
 from benchmarks.options import Options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
@@ -29,31 +29,31 @@ _BATCH_ROWS = 50_000
 _FIRST_POST_US = 1_760_000_000_000_000
 
 
-def drawn(rows: int) -> Any:
+def draw_scores(rows: int) -> Any:
     """Return lognormal whole numbers, one an owner, in the order of their indexes."""
     import numpy
 
     return numpy.random.default_rng(11).lognormal(10, 1.5, rows).round().astype(numpy.int64)
 
 
-def bulk_board(store_url: str, folder: Path, rows: int) -> None:
+def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
     """Create BOARD with that many rows in an empty store, and print how long it took."""
     print(f"   loading {rows:,} rows", end="", flush=True)
     begun = time.perf_counter()
-    with service_on(store_url, folder) as server:
-        asyncio.run(create(server.port, BOARD, board_spec([COLUMN])))
+    with serve_store(store_url, folder) as server:
+        asyncio.run(create_board(server.port, BOARD, board_spec([COLUMN])))
     asyncio.run(_load(store_url, rows))
     print(f": {time.perf_counter() - begun:.0f} s", flush=True)
 
 
-def bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
+def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
     """Return a SQLite file in `folder` with such a board, copied from the kept ones, or made (and kept)."""
     store = folder / f"bulk-{rows}.db"
     kept = kept_path(options, f"bulk-{rows}x1")
     if kept is not None and kept.exists():
         copy_store(kept, store)
         return store
-    bulk_board(f"{SQLITE_PREFIX}{store}", folder, rows)
+    load_bulk_board(f"{SQLITE_PREFIX}{store}", folder, rows)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         copy_store(store, kept)
@@ -68,7 +68,7 @@ async def _load(store_url: str, rows: int) -> None:
         layout = layout_of(board)
         await _run(store, drop_index(index_name(layout, layout.columns[index])))
         entries, padding = Entries(store.dialect, board), Padding.for_column(board.spec, board.spec.columns[index])
-        scores = drawn(rows)
+        scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
             chunk = scores[start : start + _BATCH_ROWS].tolist()
             new = [

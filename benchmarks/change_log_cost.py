@@ -24,13 +24,13 @@ from benchmarks.boards import (
     draw_batches,
     draw_values,
     fill_board,
-    filled_store,
     owner_at,
-    refresh,
+    prepare_store,
+    refresh_columns,
     send_batches,
 )
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service, service_on
+from benchmarks.servers import serve_file, serve_store
 from tests.servers import DURABLE, postgres
 
 _CONNECTIONS = 4
@@ -69,12 +69,12 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
 def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
     """Return the ports of services, by what they have, each on its own copy of a filled file."""
     folder.mkdir()
-    store = filled_store(options, folder, rows=options.rows, columns=columns)
+    store = prepare_store(options, folder, rows=options.rows, columns=columns)
     ports = {}
     for number, (called, environment) in enumerate(_VARIANTS.items()):
         copy = folder / f"{number}.db"
         copy_store(store, copy)
-        ports[called] = stack.enter_context(service(copy, environment=environment)).port
+        ports[called] = stack.enter_context(serve_file(copy, environment=environment)).port
     return ports
 
 
@@ -89,9 +89,9 @@ def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack)
         place = folder / str(number)
         place.mkdir(parents=True)
         url = cluster.url(f"log_{number}")
-        ports[called] = stack.enter_context(service_on(url, place, environment=environment)).port
+        ports[called] = stack.enter_context(serve_store(url, place, environment=environment)).port
         asyncio.run(fill_board(ports[called], BOARD, owners=owners, named=named, body=board_spec(names)))
-        asyncio.run(refresh(ports[called], BOARD, names))
+        asyncio.run(refresh_columns(ports[called], BOARD, names))
     cluster.run_sql("CHECKPOINT")
     return ports
 

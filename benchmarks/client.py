@@ -55,7 +55,7 @@ class Connection:
             self.close()
         return int(lines[0].split(" ", 2)[1]), answer
 
-    async def must(self, method: str, path: str, body: object = None) -> Any:
+    async def call_ok(self, method: str, path: str, body: object = None) -> Any:
         """Return the decoded answer of a request that has to succeed. Raises BadAnswerError otherwise."""
         status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
         if not 200 <= status < 300:
@@ -68,7 +68,7 @@ class Connection:
             self._streams = None
 
 
-async def metrics_texts(port: int, times: int) -> AsyncIterator[str]:
+async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
     """Yield what `/metrics` answers, each time on a connection of its own, so that every worker of a node is asked."""
     for _ in range(times):
         connection = Connection(port)
@@ -111,6 +111,6 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def quoted(text: str) -> str:
+def percent_encode(text: str) -> str:
     """Return `text` as one path segment or query value."""
     return quote(text, safe="")

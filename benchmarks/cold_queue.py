@@ -19,7 +19,7 @@ from benchmarks import report
 from benchmarks.boards import owner_at
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve, service_on
+from benchmarks.servers import Server, free_port, rankcurve_command, serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
 PROCESSES = 2  # front ends, and as many job processes
@@ -36,25 +36,25 @@ _PATH = "/v1/families/cold"
 _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 
-def post(number: int, rng: random.Random) -> dict[str, Any]:
+def draw_post(number: int, rng: random.Random) -> dict[str, Any]:
     """Return a post that reaches 25 boards."""
     facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
     return {"owner": owner_at(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
 
 
-async def queue(fronts: list[Server], rows: int) -> None:
+async def queue_posts(fronts: list[Server], rows: int) -> None:
     """Queue posts from all front ends."""
     connections = [Connection(front.port) for front in fronts]
-    await connections[0].must("PUT", _PATH, _FAMILY)
+    await connections[0].call_ok("PUT", _PATH, _FAMILY)
     rng = random.Random(15)
     for turn, begin in enumerate(range(0, rows, _BATCH)):
-        posts = [post(number, rng) for number in range(begin, min(rows, begin + _BATCH))]
-        await connections[turn % len(connections)].must("POST", f"{_PATH}/posts?mode=queued", {"posts": posts})
+        posts = [draw_post(number, rng) for number in range(begin, min(rows, begin + _BATCH))]
+        await connections[turn % len(connections)].call_ok("POST", f"{_PATH}/posts?mode=queued", {"posts": posts})
     for connection in connections:
         connection.close()
 
 
-async def first_applied(database: Any, begun_s: float) -> float:
+async def wait_for_first_applied(database: Any, begun_s: float) -> float:
     """Return the seconds from now until a post has left the queue."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
@@ -68,16 +68,16 @@ def job_process(url: str, folder: Path) -> Server:
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST}
     return Server(
-        [*rankcurve(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
+        [*rankcurve_command(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
     )
 
 
-async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
+async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
     """Run one cold start. Return the seconds until the first post was applied, and the posts applied with it."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
-        fronts = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(PROCESSES)]
-        await queue(fronts, rows)
+        fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]
+        await queue_posts(fronts, rows)
         jobs = [job_process(url, folder) for _ in range(PROCESSES)]
         for process in jobs:
             stack.callback(process.stop)
@@ -87,14 +87,14 @@ async def start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> 
         begun_s = time.monotonic()
         database = await asyncpg.connect(url)
         try:
-            return await first_applied(database, begun_s), int(await database.fetchval(_APPLIED))
+            return await wait_for_first_applied(database, begun_s), int(await database.fetchval(_APPLIED))
         finally:
             await database.close()
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(DURABLE) as cluster:
-        rounds = [asyncio.run(start(cluster, folder, options.rows, turn)) for turn in range(options.rounds)]
+        rounds = [asyncio.run(run_cold_start(cluster, folder, options.rows, turn)) for turn in range(options.rounds)]
     report.print_table(
         ("round", "first applied s", "posts"), [[number, *each] for number, each in enumerate(rounds, 1)]
     )

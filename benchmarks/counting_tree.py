@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN
-from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
 from benchmarks.options import Options, parse_options
 from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
@@ -38,19 +38,19 @@ _MOVES = 20_000
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
-async def counts_ms(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
+async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
     """Return median and 99th percentile of a count, in ms, by the rows that it counts."""
     store = await open_store(load({"store": store_url}, {}))
     try:
         board = await store.read(lambda: find_board(store.dialect, BOARD))
         entries = Entries(store.dialect, board)
-        ascending = sorted(drawn(rows).tolist())
-        return {gap: await _counts_ms(store, entries, ascending, gap) for gap in _GAP_ROWS}
+        ascending = sorted(draw_scores(rows).tolist())
+        return {gap: await _time_counts(store, entries, ascending, gap) for gap in _GAP_ROWS}
     finally:
         await store.close()
 
 
-async def _counts_ms(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
+async def _time_counts(store: Store, entries: Entries, ascending: list[int], gap: int) -> tuple[float, float]:
     ranking = entries.rankings[entries.board.column_index[COLUMN]]
     rng, took = random.Random(gap), list[float]()
     for _ in range(_COUNTS):
@@ -66,12 +66,12 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
     return 1000 * (time.perf_counter() - begun)
 
 
-def fold_prices(rows: int, cells: int) -> tuple[float, float, float]:
+def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
     """Return the prices of that many cells.
 
     They are microseconds a move, KiB of the document, and ms to write it and to build what answers from it.
     """
-    numbers = drawn(rows)
+    numbers = draw_scores(rows)
     keys = list(count_by_key(sorted((-numbers).tolist())))
     every = max(1, rows // cells)
     knots, better_count, wanted = [], 0, 0
@@ -98,12 +98,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     table: list[tuple[str, float, float]] = []
     bars = []
     for rows in sorted({min(1_000_000, options.rows), options.rows}):
-        store = bulk_store(options, folder, rows=rows)
-        found = {"SQLite": asyncio.run(counts_ms(f"{SQLITE_PREFIX}{store}", rows))}
+        store = prepare_bulk_store(options, folder, rows=rows)
+        found = {"SQLite": asyncio.run(time_counts(f"{SQLITE_PREFIX}{store}", rows))}
         with postgres(_SERVER) as cluster:
-            bulk_board(cluster.url(), folder, rows)
+            load_bulk_board(cluster.url(), folder, rows)
             cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-            found["PostgreSQL"] = asyncio.run(counts_ms(cluster.url(), rows))
+            found["PostgreSQL"] = asyncio.run(time_counts(cluster.url(), rows))
         for name, by_gap in found.items():
             table += [(f"{name}, {rows:,} rows: a count of {gap:,}", *took) for gap, took in by_gap.items()]
             bars.append(
@@ -112,7 +112,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 )
             )
     report.print_table(("", "median ms", "p99 ms"), table)
-    prices = [(f"{cells:,} cells", *fold_prices(options.rows, cells)) for cells in _CELLS]
+    prices = [(f"{cells:,} cells", *measure_fold(options.rows, cells)) for cells in _CELLS]
     report.print_table(("folding", "us a move", "KiB a document", "ms a document"), prices)
     return bars
 

@@ -16,7 +16,15 @@ from math import inf
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.curve_boards import GAP_ROWS_MAX, CurveBoard, distinct, fitted, made_up, real, tally_of
+from benchmarks.curve_boards import (
+    GAP_ROWS_MAX,
+    CurveBoard,
+    count_entries_by_key,
+    fit_certified,
+    make_boards,
+    read_boards,
+    tally_keys,
+)
 from benchmarks.options import Options, parse_options
 from predictor import Curve
 from predictor.fit import fit_curve
@@ -53,11 +61,11 @@ class Checked:
     shape: str
 
 
-def check(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
+def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
     """Fit a curve, ask for everything, and return how it compares with the truth."""
     build_s = inf
-    counts = distinct(board.keys)
-    tally = tally_of(board.keys)
+    counts = count_entries_by_key(board.keys)
+    tally = tally_keys(board.keys)
     for _ in range(_FITS):
         begun = time.perf_counter()
         curve = fit_curve(tally, knots_max=samples, gap_rows_max=gap_rows_max, as_of_us=0)
@@ -91,15 +99,15 @@ def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    boards = made_up() + ([] if options.data is None else real(options.data))
-    fitted(boards[0].keys, 10)  # loads scipy, whose import is no part of a fit
+    boards = make_boards() + ([] if options.data is None else read_boards(options.data))
+    fit_certified(boards[0].keys, 10)  # loads scipy, whose import is no part of a fit
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0
     for board in boards:
         for samples, bar in zip(_SAMPLES, _BARS[board.name], strict=True):
             for gap_rows_max in (_ANY_ROWS, GAP_ROWS_MAX):
-                found = check(board, samples, gap_rows_max)
+                found = check_curve(board, samples, gap_rows_max)
                 name = f"{board.name}, K = {samples:,}" + (", gaps capped" if gap_rows_max == GAP_ROWS_MAX else "")
                 figures = 100 * found.worst, bar, 100 * found.mean, found.knots, 100 * found.widest
                 rows.append((name, *figures, found.shape, found.build_s))

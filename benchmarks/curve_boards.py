@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.boards import real_board
+from benchmarks.boards import read_real_board
 from predictor import Curve, Tally
 from predictor.fit import fit_curve
 
@@ -49,7 +49,7 @@ def _runs(rng: np.random.Generator, entries: int) -> Keys:
     return -np.cumsum(np.concatenate(gaps)[:entries])
 
 
-def made_up() -> list[CurveBoard]:
+def make_boards() -> list[CurveBoard]:
     """Return the boards that need no file."""
     draws: dict[str, tuple[int, Callable[[np.random.Generator, int], Keys]]] = {
         "uniform 10,000": (10_000, lambda rng, size: -rng.integers(0, 10_000, size)),
@@ -62,18 +62,18 @@ def made_up() -> list[CurveBoard]:
     return [*boards, CurveBoard("runs 100,000", runs, lambda rng, size: rng.choice(runs, size))]
 
 
-def real(folder: Path) -> list[CurveBoard]:
+def read_boards(folder: Path) -> list[CurveBoard]:
     """Return the boards of the files. More of their values are drawn from what they hold."""
     boards = []
     for name in REAL:
-        board = real_board(folder, name)
+        board = read_real_board(folder, name)
         sign = -1 if board.best == "high" else 1
         keys = np.array([sign * value for value in board.values], dtype=np.int64)
         boards.append(CurveBoard(name, keys, lambda rng, size, keys=keys: rng.choice(keys, size)))  # type: ignore[misc]
     return boards
 
 
-def tally_of(keys: Keys) -> Tally:
+def tally_keys(keys: Keys) -> Tally:
     """Return what a scan of the board would have read."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
@@ -81,12 +81,12 @@ def tally_of(keys: Keys) -> Tally:
     return Tally(int(values[0]), offsets.data, None, better_counts.data, len(keys), lambda: None)
 
 
-def fitted(keys: Keys, knots_max: int) -> Curve:
+def fit_certified(keys: Keys, knots_max: int) -> Curve:
     """Return the certified curve of a board."""
-    return fit_curve(tally_of(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    return fit_curve(tally_keys(keys), knots_max=knots_max, gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
 
 
-def distinct(keys: Keys) -> list[tuple[int, int]]:
+def count_entries_by_key(keys: Keys) -> list[tuple[int, int]]:
     """Return (key, entries with it), ascending."""
     values, counts = np.unique(keys, return_counts=True)
     return list(zip(values.tolist(), counts.tolist(), strict=True))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.curve_boards import GAP_ROWS_MAX, Keys, tally_of
+from benchmarks.curve_boards import GAP_ROWS_MAX, Keys, tally_keys
 from benchmarks.options import Options, parse_options
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from predictor.fit import fit_curve
@@ -22,7 +22,7 @@ _ASKED = 20_000  # keys, in one state of one board
 _STATES = 5  # the fit, then after each round of changes
 
 
-def _board(rng: np.random.Generator, entries: int) -> Keys:
+def _draw_keys(rng: np.random.Generator, entries: int) -> Keys:
     """Return keys with ties, on a lattice or not, of either sign, even or with a long tail."""
     step = int(rng.choice([1, 1, 5, 250]))
     draws = (
@@ -36,13 +36,13 @@ def _board(rng: np.random.Generator, entries: int) -> Keys:
     return keys
 
 
-def _asked(rng: np.random.Generator, keys: Keys) -> Keys:
+def _draw_asked(rng: np.random.Generator, keys: Keys) -> Keys:
     near = rng.choice(keys, _ASKED // 2) + rng.integers(-1, 2, _ASKED // 2)
     anywhere = rng.integers(int(keys.min()) - 10, int(keys.max()) + 10, _ASKED // 2)
     return np.sort(np.concatenate([near, anywhere]))
 
 
-def broken_promises(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
+def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
     """Return how many answers leave their bracket, fall back, are no rank, or are further off than the certificate."""
     broken, before = 0, 1
     certificate = curve.certificate if isinstance(curve, Curve) else None
@@ -58,9 +58,9 @@ def broken_promises(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
 
 def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
     """Yield a fitted board, then the same board live, while parts of it change."""
-    curve = fit_curve(tally_of(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
+    curve = fit_curve(tally_keys(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
     yield curve, keys
-    counts, new = LiveCounts(curve), _board(rng, len(keys))
+    counts, new = LiveCounts(curve), _draw_keys(rng, len(keys))
     for _ in range(_STATES - 1):
         chosen = rng.choice(len(keys), max(1, len(keys) // 10), replace=False)
         drawn = rng.choice(new if rng.random() < 0.3 else keys, len(chosen))
@@ -74,9 +74,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     queries = broken = boards = 0
     while queries < options.rows:
         rng = np.random.default_rng(boards)
-        for curve, keys in _states(rng, _board(rng, int(rng.integers(1, 20_000)))):
-            asked = _asked(rng, keys)
-            broken += broken_promises(curve, keys, asked)
+        for curve, keys in _states(rng, _draw_keys(rng, int(rng.integers(1, 20_000)))):
+            asked = _draw_asked(rng, keys)
+            broken += count_broken(curve, keys, asked)
             queries += len(asked)
         boards += 1
     return [report.Bar(f"promises broken in {queries:,} ranks of {boards} boards", broken, 0, at_most=True)]

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import report
-from benchmarks.boards import BOARD, filled_store, owner_at
+from benchmarks.boards import BOARD, owner_at, prepare_store
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 from tests.browser import Page, open_page
 from tests.chromium import chromium
 
@@ -45,7 +45,7 @@ class Load:
     requests: int
 
 
-async def load(page: Page, url: str, complete: str) -> Load:
+async def load_view(page: Page, url: str, complete: str) -> Load:
     """Open a view for the first time."""
     await page.command("Network.setCacheDisabled", cacheDisabled=True)
     await page.goto(url)
@@ -58,22 +58,22 @@ async def load(page: Page, url: str, complete: str) -> Load:
     return Load(paint_ms, complete_ms, sum(each.encoded_bytes for each in sent), len(sent))
 
 
-async def loads(address: str, url: str) -> dict[str, list[Load]]:
+async def load_views(address: str, url: str) -> dict[str, list[Load]]:
     """Load all views, in turns, after a round that is thrown away."""
     found: dict[str, list[Load]] = {name: [] for name in _VIEWS}
     for number in range(_LOADS + 1):
         for name, (route, complete) in _VIEWS.items():
             async with open_page(address) as page:
-                one = await load(page, f"{url}/{route}", complete)
+                one = await load_view(page, f"{url}/{route}", complete)
             if number:
                 found[name].append(one)
     return found
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
-    with service(store) as server, chromium() as browser:
-        found = asyncio.run(loads(browser.address, server.url))
+    store = prepare_store(options, folder, rows=options.rows)
+    with serve_file(store) as server, chromium() as browser:
+        found = asyncio.run(load_views(browser.address, server.url))
     columns = ("view", "first paint ms", "slowest", "complete ms", "kB", "requests")
     figures = {
         name: (

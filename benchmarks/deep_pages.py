@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, fill_board, owner_at, refresh
-from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.boards import BOARD, COLUMN, board_spec, fill_board, owner_at, refresh_columns
+from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.exact_anywhere import Board
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
@@ -34,7 +34,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 Place = tuple[str, str, str]  # view, place, board
 
 
-def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
+def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
     """Yield paths, with the owners that the answer to each has to name."""
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
@@ -48,7 +48,7 @@ def _asked(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple
         yield f"/v1/leaderboards/{board_id}/{path}", [owner_at(int(index)) for index in rows]
 
 
-async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
+async def _time_requests(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
     """Return how long each took, in ms."""
     took, connection = list[float](), Connection(port)
     try:
@@ -65,22 +65,22 @@ async def _asked_ms(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[f
 
 async def _fill_small(port: int) -> None:
     names = [owner_at(index) for index in range(_SMALL_ROWS)]
-    values = drawn(_SMALL_ROWS).tolist()
+    values = draw_scores(_SMALL_ROWS).tolist()
     await fill_board(port, _SMALL, owners=names, named={COLUMN: values}, body=board_spec([COLUMN]))
-    await refresh(port, _SMALL, [COLUMN])
-    await refresh(port, BOARD, [COLUMN])
+    await refresh_columns(port, _SMALL, [COLUMN])
+    await refresh_columns(port, BOARD, [COLUMN])
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
     """Return medians in ms of each view, place and board."""
     took: dict[Place, list[float]] = {}
-    with service_on(url, folder) as server:
+    with serve_store(url, folder) as server:
         asyncio.run(_fill_small(server.port))
         for number in range(rounds + 1):
             for view in ("around", "from_rank"):
                 for place in ("top", "middle"):
                     for board_id, board in boards.items():
-                        ms = asyncio.run(_asked_ms(server.port, _asked(board_id, board, place, view)))
+                        ms = asyncio.run(_time_requests(server.port, _requests(board_id, board, place, view)))
                         if number:  # the first round warms up
                             took.setdefault((view, place, board_id), []).extend(ms)
     lines: list[list[str | float]] = []
@@ -96,11 +96,11 @@ def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], roun
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = {_SMALL: Board(_SMALL_ROWS), BOARD: Board(options.rows)}
-    store = bulk_store(options, folder, rows=options.rows)
+    store = prepare_bulk_store(options, folder, rows=options.rows)
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, boards, options.rounds)
     store.unlink()
     with postgres(_SERVER) as cluster:
-        bulk_board(cluster.url(), folder, options.rows)
+        load_bulk_board(cluster.url(), folder, options.rows)
         cluster.run_sql("VACUUM ANALYZE")
         return bars + measure_on("PostgreSQL", cluster.url(), folder, boards, options.rounds)
 

@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, batch_body, owner_at, refresh, send_batches
-from benchmarks.bulk import bulk_board, bulk_store, drawn
+from benchmarks.boards import BOARD, COLUMN, batch_body, owner_at, refresh_columns, send_batches
+from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from config import load
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
@@ -50,7 +50,7 @@ class Board:
     def __init__(self, rows: int) -> None:
         import numpy
 
-        scores = drawn(rows)
+        scores = draw_scores(rows)
         self.rows = rows
         self.best_first = numpy.argsort(-scores, kind="stable")
         self.ascending = (-scores[self.best_first]).tolist()
@@ -63,7 +63,7 @@ class Board:
         ]
 
 
-async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
+async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
     """Return how long each took, in ms, and by which methods. Every rank that is said to be exact is checked."""
     took, methods = list[float](), set[str]()
     connection = Connection(port)
@@ -82,7 +82,7 @@ async def _asked_ms(port: int, asked: list[tuple[str, int]], mode: str) -> tuple
     return took, methods
 
 
-def over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
+def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
     """Return median ms by mode and place, asked in turn, and the methods."""
     places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
     took: dict[tuple[str, int], list[float]] = {}
@@ -90,13 +90,13 @@ def over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set
     for _ in range(_ROUNDS):
         for mode in ("exact", "auto", "estimate"):
             for rank, asked in places.items():
-                ms, methods = asyncio.run(_asked_ms(port, asked, mode))
+                ms, methods = asyncio.run(_time_positions(port, asked, mode))
                 took.setdefault((mode, rank), []).extend(ms)
                 said.setdefault((mode, rank), set()).update(methods)
     return {place: (statistics.median(ms), said[place]) for place, ms in took.items()}
 
 
-async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
+async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]:
     """Return median ms of a short count in the middle, of one near the top, and of a full count in the middle."""
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
@@ -105,8 +105,8 @@ async def in_the_store(store_url: str, rows: int) -> tuple[float, float, float]:
         index = board.column_index[COLUMN]
         ranking = entries.rankings[index]
         start = await store.read(lambda: _fit(store, entries, index), heavy=True)
-        far = await _short_ms(store, ranking, start, rows // 2)
-        near = await _short_ms(store, ranking, start, _NEAR)
+        far = await _time_short_count(store, ranking, start, rows // 2)
+        near = await _time_short_count(store, ranking, start, _NEAR)
         middle = await store.read(lambda: ranking.find_row(start, rows // 2), heavy=True)
         assert middle is not None
         full = [
@@ -123,7 +123,7 @@ def _fit(store: Store, entries: Entries, index: int) -> Program[CountStart]:
     return CountStart(curve, mark, _CHANGES_MAX)
 
 
-async def _short_ms(store: Store, ranking: Ranking, start: CountStart, rank: int) -> float:
+async def _time_short_count(store: Store, ranking: Ranking, start: CountStart, rank: int) -> float:
     took, rng = list[float](), random.Random(rank)
     for _ in range(100):
         found = await store.read(partial(ranking.find_row, start, rank + rng.randrange(1_000)))
@@ -144,14 +144,14 @@ def _timed(count: Callable[[str], Program[int]], cell: str) -> Program[float]:
 
 
 def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.Bar]:
-    with service_on(url, folder) as server:
-        asyncio.run(refresh(server.port, BOARD, [COLUMN]))
+    with serve_store(url, folder) as server:
+        asyncio.run(refresh_columns(server.port, BOARD, [COLUMN]))
         worst = [owner_at(int(index)) for index in board.best_first[-_UNFOLDED:]]
         bodies = [batch_body([(each, 0) for each in worst]), batch_body([(each, 1) for each in worst])]
         asyncio.run(send_batches(server.port, BOARD, bodies))
-        served = over_http(server.port, board)
+        served = time_over_http(server.port, board)
     middle = board.rows // 2
-    far, near, full = asyncio.run(in_the_store(url, board.rows))
+    far, near, full = asyncio.run(time_in_store(url, board.rows))
     lines: list[list[str | float]] = [
         [f"rank={mode} at {rank:,}", ms, " ".join(sorted(said))] for (mode, rank), (ms, said) in served.items()
     ]
@@ -169,11 +169,11 @@ def measure_on(name: str, url: str, folder: Path, board: Board) -> list[report.B
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     board = Board(options.rows)
-    store = bulk_store(options, folder, rows=options.rows)
+    store = prepare_bulk_store(options, folder, rows=options.rows)
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", folder, board)
     store.unlink()
     with postgres(_SERVER) as cluster:
-        bulk_board(cluster.url(), folder, options.rows)
+        load_bulk_board(cluster.url(), folder, options.rows)
         cluster.run_sql("VACUUM ANALYZE")
         return bars + measure_on("PostgreSQL", cluster.url(), folder, board)
 

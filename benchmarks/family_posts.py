@@ -21,7 +21,7 @@ from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import owner_at
 from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service, service_on
+from benchmarks.servers import serve_file, serve_store
 from tests.servers import postgres
 
 FAMILY = "game"
@@ -79,7 +79,7 @@ def _contestant(port: int, rows: int, seconds: float) -> Any:
 
 async def _fill(port: int, rows: int) -> None:
     connection = Connection(port)
-    await connection.must("PUT", f"/v1/families/{FAMILY}", SPEC)
+    await connection.call_ok("PUT", f"/v1/families/{FAMILY}", SPEC)
     connection.close()
     await _send(port, _bodies(list(range(rows)), _FILL, "fill"))
 
@@ -96,10 +96,10 @@ def _measure_one(name: str, port: int, options: Options) -> list[load.Figure]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     figures: dict[str, list[load.Figure]] = {}
-    with service(folder / "family.db") as server:
+    with serve_file(folder / "family.db") as server:
         figures["SQLite"] = _measure_one("SQLite", server.port, options)
     workers = {"RANKCURVE_WORKERS": str(_POSTGRES_WORKERS)}
-    with postgres(SERVER) as cluster, service_on(cluster.url(), folder, environment=workers) as server:
+    with postgres(SERVER) as cluster, serve_store(cluster.url(), folder, environment=workers) as server:
         figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
     columns = ("", "board updates/s", "lowest", "highest", "posts/s")
     report.print_table(

@@ -65,7 +65,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
     stack.push_async_callback(start_jobs(parts).stop)
 
 
-async def serve(settings: Settings) -> None:
+async def serve_until_stopped(settings: Settings) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncExitStack() as stack:
@@ -82,7 +82,7 @@ def main() -> int:
     settings = load({"port": sys.argv[1], "jobs": "none"}, os.environ)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings))
+        runner.run(serve_until_stopped(settings))
     return 0
 
 

@@ -20,10 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create, draw_batches, owner_at, send_batches
+from benchmarks.boards import (
+    BATCH,
+    BOARD,
+    COLUMN,
+    batch_body,
+    board_spec,
+    create_board,
+    draw_batches,
+    owner_at,
+    send_batches,
+)
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import PROJECT, free_port, service_on
+from benchmarks.servers import PROJECT, free_port, serve_store
 from tests.servers import DURABLE, postgres
 
 _POSTS = 100  # posts in a request
@@ -64,25 +74,25 @@ class Proxy:
         self._process.stdin.write(f"{factor}\n")
         self._process.stdin.flush()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
         self._process.wait()
 
 
 @contextmanager
-def slowed(target: int) -> Iterator[Proxy]:
+def run_proxy(target: int) -> Iterator[Proxy]:
     proxy = Proxy(target)
     try:
         yield proxy
     finally:
-        proxy.end()
+        proxy.stop()
 
 
-def bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
+def draw_bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
     return [batch_body(batch) for batch in draw_batches(rows, seed=seed, count=count, size=_POSTS)]
 
 
-async def capacity(port: int, made: list[bytes], seconds: float) -> float:
+async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
     """Return the posts a second that are answered if posters never wait to send."""
     counted = 0
     begun = time.perf_counter()
@@ -155,7 +165,7 @@ class OpenLoad:
         return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
 
 
-def lines(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str | float]]:
+def table_rows(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str | float]]:
     for index in sorted(load.bins):
         found, at_s = load.bins[index], index * _BIN_S
         phase = [name for since_s, name in phases.items() if at_s >= since_s][-1]
@@ -167,9 +177,9 @@ def lines(load: OpenLoad, phases: Mapping[float, str]) -> Iterator[list[str | fl
         ]  # fmt: skip
 
 
-async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar]:
-    await create(port, BOARD, board_spec([COLUMN]))
-    made = bodies(options.rows, seed=1, count=_BODIES)
+async def measure_service(options: Options, port: int, proxy: Proxy) -> list[report.Bar]:
+    await create_board(port, BOARD, board_spec([COLUMN]))
+    made = draw_bodies(options.rows, seed=1, count=_BODIES)
     await send_batches(
         port,
         BOARD,
@@ -178,18 +188,18 @@ async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar
             for start in range(0, options.rows, BATCH)
         ),
     )
-    whole = await capacity(port, made, options.seconds / 4)
+    whole = await measure_capacity(port, made, options.seconds / 4)
     proxy.stretch(2)
-    halved = await capacity(port, made, options.seconds / 4)
+    halved = await measure_capacity(port, made, options.seconds / 4)
     proxy.stretch(1)
-    await capacity(port, made, _BIN_S)
+    await measure_capacity(port, made, _BIN_S)
     print(f"   capacity {whole:,.0f} posts/s, with statements that take twice as long {halved:,.0f}", flush=True)
     load = OpenLoad(port, made, whole * _OFFERED_RATIO, proxy)
     slow_s, again_s = _BEFORE_S, _BEFORE_S + max(_BIN_S * round(options.seconds / _BIN_S), _SLOW_S_MIN)
     end_s = again_s + _AFTER_S
     await load.run({slow_s: 2.0, again_s: 1.0}, end_s)
     columns = ("", "good posts/s", "refused/s", "p50 ms", "p99 ms", "limit")
-    report.print_table(columns, lines(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
+    report.print_table(columns, table_rows(load, {0.0: "before", slow_s: "halved", again_s: "again"}))
     carried = min(halved, whole * _OFFERED_RATIO)
     before = load.good_per_s(_BIN_S, slow_s)
     return [
@@ -212,10 +222,10 @@ async def measured(options: Options, port: int, proxy: Proxy) -> list[report.Bar
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(DURABLE) as database, slowed(database.port) as proxy:
+    with postgres(DURABLE) as database, run_proxy(database.port) as proxy:
         store = database.url().replace(f":{database.port}/", f":{proxy.port}/")
-        with service_on(store, folder, jobs="none") as server:
-            return asyncio.run(measured(options, server.port, proxy))
+        with serve_store(store, folder, jobs="none") as server:
+            return asyncio.run(measure_service(options, server.port, proxy))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from benchmarks import load, report
 from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from tests.servers import postgres
 
 POSTERS = 500
@@ -50,7 +50,7 @@ class Round:
         return load.Figure(self.posts / self.seconds, p50_ms, p99_ms)
 
 
-async def conflicts(servers: Sequence[Server]) -> int:
+async def count_conflicts(servers: Sequence[Server]) -> int:
     """Return the lost races of all processes."""
     total = 0.0
     for server in servers:
@@ -61,7 +61,7 @@ async def conflicts(servers: Sequence[Server]) -> int:
     return round(total)
 
 
-async def clan_xp(server: Server) -> int:
+async def read_clan_xp(server: Server) -> int:
     """Return the sum as the service has it now."""
     connection = Connection(server.port)
     status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
@@ -69,9 +69,9 @@ async def clan_xp(server: Server) -> int:
     return int(json.loads(body)["stats"]["xp"]) if status == 200 else 0
 
 
-async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
+async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
     """Have everyone post for that long, then wait until the clan has all of it. Return the figures."""
-    before, lost = await clan_xp(servers[0]), await conflicts(servers)
+    before, lost = await read_clan_xp(servers[0]), await count_conflicts(servers)
     path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
     latencies_s: list[float] = []
     begun_s = time.monotonic()
@@ -97,34 +97,34 @@ async def one_round(servers: Sequence[Server], name: str, seconds: float, *, mod
             group.create_task(poster(number))
     xp, until_s = before, time.monotonic() + _APPLIED_S_MAX
     while xp < before + len(latencies_s) and time.monotonic() < until_s:
-        xp = await clan_xp(servers[0])
+        xp = await read_clan_xp(servers[0])
     took_s = time.monotonic() - begun_s
     if xp != before + len(latencies_s):
         raise BadAnswerError(f"the clan has {xp - before} points for {len(latencies_s)} posts")
-    return Round(len(latencies_s), took_s, await conflicts(servers) - lost, latencies_s)
+    return Round(len(latencies_s), took_s, await count_conflicts(servers) - lost, latencies_s)
 
 
-def contestant(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
+def run_rounds(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
     """Run rounds on a server of their own and return them."""
     with postgres(SERVER) as cluster, ExitStack() as stack:
         url = cluster.url()
-        front_ends = [service_on(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
+        front_ends = [serve_store(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
         servers = [stack.enter_context(server) for server in front_ends]
         connection = Connection(servers[0].port)
-        asyncio.run(connection.must("PUT", f"/v1/leaderboards/{_BOARD}", _SPEC))
+        asyncio.run(connection.call_ok("PUT", f"/v1/leaderboards/{_BOARD}", _SPEC))
         with contextlib.suppress(RuntimeError):  # its event loop is closed
             connection.close()
         return [
-            asyncio.run(one_round(servers, f"round-{number}", options.seconds, mode=mode))
+            asyncio.run(run_round(servers, f"round-{number}", options.seconds, mode=mode))
             for number in range(options.rounds)
         ]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     rounds = {
-        "direct": contestant(folder, options, "direct", {}),
-        "queued": contestant(folder, options, "queued", {}),
-        "direct, a transaction a post": contestant(folder, options, "direct", {"RANKCURVE_GROUPING": "false"}),
+        "direct": run_rounds(folder, options, "direct", {}),
+        "queued": run_rounds(folder, options, "queued", {}),
+        "direct, a transaction a post": run_rounds(folder, options, "direct", {"RANKCURVE_GROUPING": "false"}),
     }
     figures = {name: [each.figure() for each in found] for name, found in rounds.items()}
     per_post = {

@@ -24,7 +24,7 @@ from benchmarks import report
 from benchmarks.boards import COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection, call_once
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from tests.servers import DURABLE, postgres
 
 PROCESSES = 3
@@ -72,10 +72,10 @@ class Observer:
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
 
-    async def now_us(self) -> int:
+    async def read_clock_us(self) -> int:
         return int(await self._connection.fetchval(_NOW))
 
-    async def refreshed(self, after_us: int) -> dict[int, int]:
+    async def wait_for_refreshes(self, after_us: int) -> dict[int, int]:
         """Return, by board, when its first curve after that time was stored. Wait until there is one for each board."""
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
@@ -92,7 +92,7 @@ class Observer:
         while time.monotonic() < until:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
-                at_us = await self.now_us()
+                at_us = await self.read_clock_us()
                 await asyncio.sleep(0.1)  # by then a commit that was under way has ended, or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
@@ -100,13 +100,13 @@ class Observer:
                 server.send_signal(signal.SIGCONT)
         raise TimeoutError("the process refreshes nothing")
 
-    async def wrong_stores(self) -> int:
+    async def count_wrong_stores(self) -> int:
         """Return the curves stored under an expired number, or under one older than that of the curve they replaced."""
         rows = await self._connection.fetch("SELECT board_key, as_of, fence FROM stored ORDER BY board_key, version")
         pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
         return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
 
-    async def stores(self) -> int:
+    async def count_stores(self) -> int:
         return int(await self._connection.fetchval("SELECT count(*) FROM stored"))
 
 
@@ -116,15 +116,15 @@ async def keep_changing(port: int) -> None:
     while True:
         for board in BOARDS:
             posts = [{"owner": owner_at(rng.randrange(1000)), "stats": {COLUMN: rng.randint(1, 9)}} for _ in range(5)]
-            await connection.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
+            await connection.call_ok("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         await asyncio.sleep(_POST_EVERY_S)
 
 
-async def kill(observer: Observer, server: Server, figures: Figures) -> None:
+async def kill_owner(observer: Observer, server: Server, figures: Figures) -> None:
     """End an owner in the middle of a refresh, see what becomes of its curves, and start it again."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGKILL)
     await asyncio.to_thread(server.stop, signal.SIGKILL)
-    stored_at = await observer.refreshed(at_us)
+    stored_at = await observer.wait_for_refreshes(at_us)
     after_s = {key: (stored - at_us) / 1e6 for key, stored in stored_at.items()}
     figures.refreshed_after_s += after_s.values()
     figures.killed_while_refreshing += bool(held)
@@ -137,18 +137,18 @@ async def kill(observer: Observer, server: Server, figures: Figures) -> None:
     await asyncio.to_thread(server.wait_ready)
 
 
-async def stop(observer: Observer, server: Server, figures: Figures) -> None:
+async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
     """Freeze an owner in the middle of a refresh, until another process has done its work, and let it go on."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
-        await observer.refreshed(at_us)
+        await observer.wait_for_refreshes(at_us)
     finally:
         server.send_signal(signal.SIGCONT)
-    await observer.refreshed(await observer.now_us())
+    await observer.wait_for_refreshes(await observer.read_clock_us())
 
 
-def fenced(servers: Iterable[Server]) -> int:
+def count_fenced(servers: Iterable[Server]) -> int:
     """Return how many curves the living processes were not allowed to store."""
     found = 0
     for server in servers:
@@ -158,7 +158,7 @@ def fenced(servers: Iterable[Server]) -> int:
     return found
 
 
-async def run(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
+async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
     """Kill one process and stop another one in each round. Return figures, curves stored wrongly, curves stored."""
     body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
     owners = [owner_at(index) for index in range(options.rows)]
@@ -170,12 +170,12 @@ async def run(front_end: Server, jobs: list[Server], url: str, options: Options)
     observer, figures = Observer(connection), Figures()
     changing = asyncio.create_task(keep_changing(front_end.port))
     try:
-        await observer.refreshed(await observer.now_us())
+        await observer.wait_for_refreshes(await observer.read_clock_us())
         for turn in range(options.rounds):
-            await kill(observer, jobs[turn % PROCESSES], figures)
-            await stop(observer, jobs[(turn + 1) % PROCESSES], figures)
-            figures.fenced += await asyncio.to_thread(fenced, [jobs[(turn + 1) % PROCESSES]])
-        return figures, await observer.wrong_stores(), await observer.stores()
+            await kill_owner(observer, jobs[turn % PROCESSES], figures)
+            await freeze_owner(observer, jobs[(turn + 1) % PROCESSES], figures)
+            figures.fenced += await asyncio.to_thread(count_fenced, [jobs[(turn + 1) % PROCESSES]])
+        return figures, await observer.count_wrong_stores(), await observer.count_stores()
     finally:
         changing.cancel()
         await asyncio.gather(changing, return_exceptions=True)
@@ -191,10 +191,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("owners")
-        front_end = stack.enter_context(service_on(url, folder, jobs="none", environment=environment))
+        front_end = stack.enter_context(serve_store(url, folder, jobs="none", environment=environment))
         server.run_sql(*_RECORD, database="owners")
-        jobs = [stack.enter_context(service_on(url, folder, environment=environment)) for _ in range(PROCESSES)]
-        figures, wrong, stores = asyncio.run(run(front_end, jobs, url, options))
+        jobs = [stack.enter_context(serve_store(url, folder, environment=environment)) for _ in range(PROCESSES)]
+        figures, wrong, stores = asyncio.run(run_rounds(front_end, jobs, url, options))
     print(f"   {stores:,} curves stored; after a kill every curve within s: {_plain(figures.refreshed_after_s)}")
     print(f"   the victim's own past its lease's end: {_plain(figures.past_expiry_s)} s")
     return [

@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from tests.servers import DURABLE, postgres
 
 FRONT_ENDS = 2
@@ -49,7 +49,7 @@ class Seen:
         """Forget all answers before the last one."""
         self.as_of = {last}
 
-    async def moved_on(self, known: str) -> float:
+    async def wait_for_younger(self, known: str) -> float:
         """Return the seconds until an answer comes from a younger curve."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
@@ -59,7 +59,7 @@ class Seen:
         return time.monotonic() - begun
 
 
-async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
+async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
     """Ask for the ranks of random owners, and go to the next front end if one refuses the connection."""
     connections, rng = [Connection(server.port) for server in front_ends], random.Random(seed)
     turn = seed
@@ -83,18 +83,20 @@ async def read(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> No
         connection.close()
 
 
-async def change(port: int) -> None:
+async def post_change(port: int) -> None:
     """Send one more post, so that the curve is old."""
     connection = Connection(port)
     try:
-        await connection.must(
+        await connection.call_ok(
             "POST", f"/v1/leaderboards/{BOARD}/posts", {"posts": [{"owner": owner_at(0), "stats": {COLUMN: 1}}]}
         )
     finally:
         connection.close()
 
 
-async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds: float) -> tuple[int, float]:
+async def restart_everything(
+    front_ends: list[Server], jobs: list[Server], seen: Seen, seconds: float
+) -> tuple[int, float]:
     """Kill the jobs, restart the front ends one after the other, start the jobs.
 
     Return the number of `as_of` times seen meanwhile, and the seconds until answers moved on.
@@ -103,7 +105,7 @@ async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds:
         await asyncio.to_thread(job.stop, signal.SIGKILL)
     await asyncio.sleep(_POLLED_S)
     seen.forget_times(max(seen.as_of))
-    await change(front_ends[0].port)
+    await post_change(front_ends[0].port)
     for server in front_ends:
         await asyncio.sleep(seconds / (FRONT_ENDS + 1))
         await asyncio.to_thread(server.stop, signal.SIGTERM)
@@ -115,21 +117,25 @@ async def act(front_ends: list[Server], jobs: list[Server], seen: Seen, seconds:
         job.spawn()
     for job in jobs:
         await asyncio.to_thread(job.wait_ready)
-    return times, await seen.moved_on(last)
+    return times, await seen.wait_for_younger(last)
 
 
-async def run(front_ends: list[Server], jobs: list[Server], options: Options) -> tuple[Seen, list[int], list[float]]:
+async def run_rounds(
+    front_ends: list[Server], jobs: list[Server], options: Options
+) -> tuple[Seen, list[int], list[float]]:
     body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
     owners = [owner_at(index) for index in range(options.rows)]
     await fill_board(front_ends[0].port, BOARD, owners=owners, named={COLUMN: draw_values(options.rows)}, body=body)
     seen, times, moved_s = Seen(), [], []
     async with asyncio.TaskGroup() as group:
-        readers = [group.create_task(read(front_ends, options.rows, seen, seed)) for seed in range(_READERS)]
-        await seen.moved_on("")
+        readers = [
+            group.create_task(ask_until_stopped(front_ends, options.rows, seen, seed)) for seed in range(_READERS)
+        ]
+        await seen.wait_for_younger("")
         await asyncio.sleep(_POLLED_S)
         seen.methods.clear()
         for _ in range(options.rounds):
-            found, seconds = await act(front_ends, jobs, seen, options.seconds)
+            found, seconds = await restart_everything(front_ends, jobs, seen, options.seconds)
             times.append(found)
             moved_s.append(seconds)
         seen.stop = True
@@ -141,9 +147,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("away")
-        front_ends = [stack.enter_context(service_on(url, folder, jobs="none")) for _ in range(FRONT_ENDS)]
-        jobs = [stack.enter_context(service_on(url, folder)) for _ in range(JOB_PROCESSES)]
-        seen, times, moved_s = asyncio.run(run(front_ends, jobs, options))
+        front_ends = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(FRONT_ENDS)]
+        jobs = [stack.enter_context(serve_store(url, folder)) for _ in range(JOB_PROCESSES)]
+        seen, times, moved_s = asyncio.run(run_rounds(front_ends, jobs, options))
     print(f"   {sum(seen.statuses.values()):,} answers {dict(seen.statuses)}, by {dict(seen.methods)},", end=" ")
     print(f"{seen.unreachable:,} connections not taken; as_of moved on after {[round(one, 1) for one in moved_s]} s")
     failed = sum(count for status, count in seen.statuses.items() if status != 200)

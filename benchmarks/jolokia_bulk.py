@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, create, refresh
+from benchmarks.boards import BOARD, COLUMN, board_spec, create_board, refresh_columns
 from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve, service
+from benchmarks.servers import Server, free_port, rankcurve_command, serve_file
 from tests.servers import FAST, postgres
 
 _READS = 100
@@ -36,7 +36,7 @@ _MBEANS: tuple[tuple[str, str | None], ...] = (
 )
 
 
-def bulk() -> bytes:
+def bulk_body() -> bytes:
     """Return the body of the bulk."""
     requests = [
         {"type": "read", "mbean": mbean, **({"attribute": attribute} if attribute else {})}
@@ -45,12 +45,12 @@ def bulk() -> bytes:
     return json.dumps(requests).encode()
 
 
-async def times_ms(port: int, bulks: int) -> list[float]:
+async def time_bulks(port: int, bulks: int) -> list[float]:
     """Return how long each bulk took, in ms. Raises BadAnswerError if a read was not answered."""
-    await create(port, BOARD, board_spec([COLUMN]))
-    connection, body, found = Connection(port), bulk(), []
-    await connection.must("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})
-    await refresh(port, BOARD, [COLUMN])
+    await create_board(port, BOARD, board_spec([COLUMN]))
+    connection, body, found = Connection(port), bulk_body(), []
+    await connection.call_ok("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})
+    await refresh_columns(port, BOARD, [COLUMN])
     for number in range(bulks + _WARM_UP):
         begun = time.perf_counter()
         status, answer = await connection.call("POST", "/jolokia/read", body)
@@ -66,14 +66,14 @@ async def times_ms(port: int, bulks: int) -> list[float]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     bulks = max(100, options.rows)
-    with service(folder / "board.db") as server:
-        alone = asyncio.run(times_ms(server.port, bulks))
+    with serve_file(folder / "board.db") as server:
+        alone = asyncio.run(time_bulks(server.port, bulks))
     port = free_port()
     with postgres(FAST) as database:
-        command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--workers", "2"]
+        command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--workers", "2"]
         command += ["--store", database.create_database("bulk")]
         with Server(command, folder, port=port, ready_path="/readyz") as node:
-            shared = asyncio.run(times_ms(node.port, bulks))
+            shared = asyncio.run(time_bulks(node.port, bulks))
     named = {"one process, SQLite": alone, "two workers, PostgreSQL": shared}
     p99_ms = {name: quantiles(found, n=100)[98] for name, found in named.items()}
     report.print_table(

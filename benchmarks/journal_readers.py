@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from tests.servers import DURABLE, postgres
 
 _READERS = 20
@@ -57,7 +57,7 @@ async def _ask(port: int, paths: list[str], ended: asyncio.Event, seed: int) -> 
     try:
         while not ended.is_set():
             begun = time.perf_counter()
-            await connection.must("GET", rng.choice(paths))
+            await connection.call_ok("GET", rng.choice(paths))
             took.append(1000 * (time.perf_counter() - begun))
     finally:
         connection.close()
@@ -78,12 +78,12 @@ async def _round(port: int, options: Options, seed: int, *, readers: int) -> _Ro
 async def _filled(port: int, rows: int) -> None:
     owners = [owner_at(index) for index in range(rows)]
     await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
-    await refresh(port, BOARD, [COLUMN])
+    await refresh_columns(port, BOARD, [COLUMN])
 
 
 def _measured(name: str, url: str, folder: Path, options: Options) -> tuple[list[list[str | float]], list[report.Bar]]:
     rounds: list[tuple[_Round, _Round]] = []
-    with service_on(url, folder) as server:
+    with serve_store(url, folder) as server:
         asyncio.run(_filled(server.port, options.rows))
         for number in range(options.rounds + 1):
             quiet, busy = (asyncio.run(_round(server.port, options, number, readers=each)) for each in (0, _READERS))

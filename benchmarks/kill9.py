@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import board_spec, create
+from benchmarks.boards import board_spec, create_board
 from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service
+from benchmarks.servers import Server, serve_file
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
@@ -52,10 +52,10 @@ async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
     return seen
 
 
-async def run(server: Server, kills: int) -> tuple[Ledger, Counter[str], Kills]:
+async def run_kills(server: Server, kills: int) -> tuple[Ledger, Counter[str], Kills]:
     ledger = Ledger()
     for board in BOARDS:
-        await create(server.port, board, board_spec(COLUMNS))
+        await create_board(server.port, board, board_spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
         for number in range(_CLIENTS):
             group.create_task(post_until_stopped([server.port], f"client-{number}", _OWNERS, ledger))
@@ -66,8 +66,8 @@ async def run(server: Server, kills: int) -> tuple[Ledger, Counter[str], Kills]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     store = folder / "kill.db"
-    with service(store) as server:
-        ledger, faults, seen = asyncio.run(run(server, options.kills))
+    with serve_file(store) as server:
+        ledger, faults, seen = asyncio.run(run_kills(server, options.kills))
     with sqlite3.connect(store) as connection:
         sound = connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     connection.close()

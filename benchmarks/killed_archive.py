@@ -24,7 +24,7 @@ from benchmarks.boards import owner_at
 from benchmarks.client import Connection
 from benchmarks.cold_queue import job_process
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from config import Settings
 from tests.servers import DURABLE, postgres
 
@@ -42,23 +42,23 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
     (SELECT stage FROM boards WHERE id = $1)"""
 
 
-def season(ends_at: datetime) -> dict[str, Any]:
+def season_spec(ends_at: datetime) -> dict[str, Any]:
     """Return a board that gives up its rows when it is closed."""
     columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
     return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
 
 
-async def fill(port: int, rows: int) -> None:
+async def fill_season(port: int, rows: int) -> None:
     """Fill a season that has just ended."""
     connection, rng = Connection(port), random.Random(15)
-    await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(days=1)))
+    await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
         numbers = range(begin, min(rows, begin + _BATCH))
         posts = [
             {"owner": owner_at(each), "stats": {name: rng.randrange(10**6) for name in _COLUMNS}} for each in numbers
         ]
-        await connection.must("POST", f"{_PATH}/posts", {"posts": posts})
-    await connection.must("PUT", _PATH, season(datetime.now(UTC) + timedelta(seconds=1)))
+        await connection.call_ok("POST", f"{_PATH}/posts", {"posts": posts})
+    await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(seconds=1)))
     connection.close()
 
 
@@ -77,14 +77,14 @@ class Season:
     def __init__(self, database: Any, jobs: list[Server]) -> None:
         self._database, self._jobs = database, jobs
 
-    async def closer(self) -> Server | None:
+    async def find_closer(self) -> Server | None:
         """Return the process that has the lease on closing."""
         holder = await self._database.fetchval(_CLOSER)
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 
     async def is_fitted(self) -> bool:
         """Return whether the closer is at a final curve."""
-        closer, holder = await self.closer(), await self._database.fetchval(_FITTER, BOARD)
+        closer, holder = await self.find_closer(), await self._database.fetchval(_FITTER, BOARD)
         return closer is not None and holder is not None and f"/{closer.pid}/" in holder
 
     async def is_written(self) -> bool:
@@ -92,9 +92,9 @@ class Season:
         _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
         return bool(blocks) and stage < 3
 
-    async def resumed_after_s(self) -> float:
+    async def kill_closer(self) -> float:
         """Kill the closer. Return the seconds until the board moves on under another one."""
-        victim = await self.closer()
+        victim = await self.find_closer()
         assert victim is not None
         victim.send_signal(signal.SIGKILL)
         begun_s = time.monotonic()
@@ -102,7 +102,7 @@ class Season:
 
         async def moved() -> bool:
             nonlocal before
-            closer = await self.closer()
+            closer = await self.find_closer()
             now = await self._database.fetchrow(_MOVED, BOARD)
             if closer is None or closer is victim:
                 before = now  # the survivor refreshes curves meanwhile, as it always does
@@ -117,15 +117,15 @@ class Season:
         return took_s
 
 
-async def run(url: str, jobs: list[Server]) -> tuple[float, float]:
+async def kill_closers(url: str, jobs: list[Server]) -> tuple[float, float]:
     """Return the seconds from each kill until closing, and archiving, went on."""
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)
         await wait_until("a final curve", board.is_fitted)
-        fitting_s = await board.resumed_after_s()
+        fitting_s = await board.kill_closer()
         await wait_until("a part of the archive", board.is_written)
-        return fitting_s, await board.resumed_after_s()
+        return fitting_s, await board.kill_closer()
     finally:
         await database.close()
 
@@ -134,10 +134,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     bound_s = Settings().lease_s + _LATE_S
     with ExitStack() as stack:
         url = stack.enter_context(postgres(DURABLE)).url()
-        front = stack.enter_context(service_on(url, folder, jobs="none"))
-        asyncio.run(fill(front.port, options.rows))
+        front = stack.enter_context(serve_store(url, folder, jobs="none"))
+        asyncio.run(fill_season(front.port, options.rows))
         jobs = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
-        fitting_s, archiving_s = asyncio.run(run(url, jobs))
+        fitting_s, archiving_s = asyncio.run(kill_closers(url, jobs))
     return [
         report.Bar("closing goes on after a kill at a final curve", fitting_s, bound_s, " s", at_most=True),
         report.Bar("archiving goes on after a kill at the archive", archiving_s, bound_s, " s", at_most=True),

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, owner_at
-from benchmarks.bulk import bulk_store
+from benchmarks.bulk import prepare_bulk_store
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from service.stores import SQLITE_PREFIX
 
 _CACHE_MIB = 40  # for each of the four connections
@@ -31,15 +31,15 @@ _BUSY_S = 600.0
 _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
 
 
-async def refreshed_s(port: int, method: str) -> float:
+async def time_refresh(port: int, method: str) -> float:
     """Return the seconds that a refresh by this method takes, as it reports them. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         board = f"/v1/leaderboards/{BOARD}"
-        body = await connection.must("GET", board)
+        body = await connection.call_ok("GET", board)
         spec = {"columns": body["columns"], "predictor": {**body["predictor"], "method": method}}
-        await connection.must("PUT", board, spec)
-        answer = await connection.must("POST", f"{board}/rankings/{COLUMN}/refresh")
+        await connection.call_ok("PUT", board, spec)
+        answer = await connection.call_ok("POST", f"{board}/rankings/{COLUMN}/refresh")
         print(f"   {method}: {answer['seconds']:.2f} s, certificate {answer['certificate']}", flush=True)
         return float(answer["seconds"])
     finally:
@@ -96,11 +96,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     figures: dict[int, list[load.Figure]] = {}
     bars: list[report.Bar] = []
     for rows in (min(_SMALL_ROWS, options.rows), options.rows):
-        store = bulk_store(options, folder, rows=rows)
+        store = prepare_bulk_store(options, folder, rows=rows)
         print(f"   {rows:,} rows: file {store.stat().st_size / 2**20:,.0f} MiB", flush=True)
-        with service_on(f"{SQLITE_PREFIX}{store}", folder, environment=_SETTINGS) as server:
+        with serve_store(f"{SQLITE_PREFIX}{store}", folder, environment=_SETTINGS) as server:
             for method, limit_s in (("scan", None), ("skip", 2.0), ("auto", None)):
-                took_s = asyncio.run(refreshed_s(server.port, method))
+                took_s = asyncio.run(time_refresh(server.port, method))
                 bars.append(report.Bar(f"{rows:,} rows: refresh by {method}", took_s, limit_s, " s", at_most=True))
             figures[rows] = _positions(server, rows, options.seconds, options.rounds)
             if rows == options.rows:

@@ -29,12 +29,12 @@ _FREE_SINCE_US = 1_760_000_000_000_000
 _RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
 
 
-def key(number: int) -> str:
+def key_at(number: int) -> str:
     """Return the key that has the resource of that number."""
     return f"key-{number}"
 
 
-def fill(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
+def fill_pools(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
     """Create pools of that many resources in an empty store, every second one leased, and print how long it took.
 
     `run_sql` is a way into the same store.
@@ -75,7 +75,7 @@ def _rows(pool_key: int, size: int) -> str:
         "resource": f"'+49' || {digits}",
         "region": f"'{REGION}'",
         "partition": f"(i / 2) % {PARTITIONS}",
-        "holder": f"CASE i % 2 WHEN 0 THEN '{key(0)[:-1]}' || CAST(i AS text) END",
+        "holder": f"CASE i % 2 WHEN 0 THEN '{key_at(0)[:-1]}' || CAST(i AS text) END",
         "version": "1 - i % 2",
         "expires_at": f"CASE i % 2 WHEN 0 THEN {FAR_US} ELSE 0 END",
         "free_since": f"CASE i % 2 WHEN 1 THEN {_FREE_SINCE_US} + i END",

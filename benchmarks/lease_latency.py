@@ -17,10 +17,10 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.lease_fill import CLIENT, PARTITIONS, REGION, fill, key
+from benchmarks.lease_fill import CLIENT, PARTITIONS, REGION, fill_pools, key_at
 from benchmarks.options import Options, parse_options
-from benchmarks.paced import Ask, Paced, post, run
-from benchmarks.servers import service_on
+from benchmarks.paced import Ask, PacedClient, build_post, run_punctually
+from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
@@ -40,7 +40,7 @@ _ALL = 15_500_000
 _SMALL = 1_000  # a pool of that size lasts for one round of acquisitions
 
 
-def pools_of(size: int, rounds: int) -> list[str]:
+def pool_ids(size: int, rounds: int) -> list[str]:
     """Return the pools with that many resources a sub-partition: enough for that many rounds."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
@@ -50,7 +50,7 @@ class Asker:
 
     def __init__(self, size: int, rounds: int, rng: random.Random) -> None:
         self.free = size * PARTITIONS // 2 // (1 if size <= _SMALL else rounds + 1)  # resources that a round may take
-        self._pools, self._keys, self._rng = pools_of(size, rounds), size * PARTITIONS // 2, rng
+        self._pools, self._keys, self._rng = pool_ids(size, rounds), size * PARTITIONS // 2, rng
         self._pool_id = self._pools[0]
 
     def turn(self, number: int) -> None:
@@ -59,7 +59,7 @@ class Asker:
 
     def get(self) -> bytes:
         """Ask for the lease of a key that has one for longer than it asks."""
-        return self._body(key(self._rng.randrange(self._keys) * 2), lease_seconds=1)
+        return self._body(key_at(self._rng.randrange(self._keys) * 2), lease_seconds=1)
 
     def acquire(self) -> bytes:
         """Ask for the lease of a key that has none."""
@@ -67,7 +67,7 @@ class Asker:
 
     def _body(self, name: str, **lasts: object) -> bytes:
         asked = {"client_id": CLIENT, "pool_id": self._pool_id, "key": name, "region": REGION, **lasts}
-        return post("/v1/leases", json.dumps(asked).encode())
+        return build_post("/v1/leases", json.dumps(asked).encode())
 
 
 Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 by what and size
@@ -78,7 +78,7 @@ async def measure_service(port: int, sizes: list[int], options: Options) -> tupl
     askers = {size: Asker(size, options.rounds, rng) for size in sizes}
     rates: dict[str, float] = {}
     rounds: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    async with Paced(port) as paced:
+    async with PacedClient(port) as paced:
         for what in ("get", "acquire"):
             asks: dict[int, Ask] = {size: getattr(asker, what) for size, asker in askers.items()}
             await paced.saturating(asks[sizes[-1]], seconds=_WARM_S)
@@ -101,8 +101,8 @@ async def measure_service(port: int, sizes: list[int], options: Options) -> tupl
 
 
 def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Options) -> list[report.Bar]:
-    with service_on(url, folder) as server:
-        figures, rates = run(measure_service(server.port, sizes, options))
+    with serve_store(url, folder) as server:
+        figures, rates = run_punctually(measure_service(server.port, sizes, options))
     print(f"   {name}: saturated at {rates['get']:,.0f} gets/s, {rates['acquire']:,.0f} acquisitions/s")
     report.print_table(
         [name, "resources a sub-partition", "p50 ms", "p99 ms"],
@@ -121,12 +121,12 @@ def measure_on(name: str, url: str, folder: Path, sizes: list[int], options: Opt
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= options.rows]
-    pools = {name: size * PARTITIONS for size in sizes for name in pools_of(size, options.rounds)}
+    pools = {name: size * PARTITIONS for size in sizes for name in pool_ids(size, options.rounds)}
     bars = _on_sqlite(folder / "leases.db", pools, sizes, options)
     if sizes[-1] == 1_000_000:
         pools["rest"] = _ALL - sum(pools.values())
     with postgres(_SERVER) as cluster:
-        fill(cluster.url(), cluster.run_sql, pools)
+        fill_pools(cluster.url(), cluster.run_sql, pools)
         cluster.run_sql("VACUUM (FREEZE, ANALYZE)", "CHECKPOINT")
         os.sync()
         return bars + measure_on("PostgreSQL", cluster.url(), folder, sizes, options)
@@ -137,7 +137,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
         with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute(text)
 
-    fill(f"{SQLITE_PREFIX}{store}", run_sql, pools)
+    fill_pools(f"{SQLITE_PREFIX}{store}", run_sql, pools)
     os.sync()  # otherwise the system would write gigabytes in the middle of the rounds
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()

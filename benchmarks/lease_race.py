@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, service_on
+from benchmarks.servers import Server, free_port, serve_store
 from tests.servers import DURABLE, postgres
 
 CLIENTS, RESOURCES, KEYS_A_CLIENT = 64, 1_000, 40
@@ -117,7 +117,7 @@ class Client:
         self._race.seen[f"given back {status}"] += 1
 
 
-def overlaps(holdings: list[Holding]) -> tuple[int, int]:
+def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
     """Return pairs of holdings that overlap on a resource, and later holdings whose number is not greater."""
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
@@ -144,12 +144,12 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
         await asyncio.to_thread(server.wait_ready)
 
 
-async def run(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
+async def run_race(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
     """Run the race. Return what the pool says once everything was liberated, and which resources are not free."""
     connection = Connection(servers[-1].port)
-    await connection.must("PUT", POOL, {})
+    await connection.call_ok("PUT", POOL, {})
     names = [f"r{number}" for number in range(RESOURCES)]
-    await connection.must("POST", POOL + "/resources", {"region": "eu", "resources": names})
+    await connection.call_ok("POST", POOL + "/resources", {"region": "eu", "resources": names})
     race = Race()
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
@@ -162,11 +162,11 @@ async def run(servers: list[Server], seconds: float) -> tuple[Race, dict[str, An
     listed: list[dict[str, Any]] = []
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
-        listed = (await connection.must("GET", f"{POOL}/resources?limit=1000"))["resources"]
+        listed = (await connection.call_ok("GET", f"{POOL}/resources?limit=1000"))["resources"]
         if not any(each["key"] for each in listed):
             break
         await asyncio.sleep(0.2)
-    pool = await connection.must("GET", POOL)
+    pool = await connection.call_ok("GET", POOL)
     connection.close()
     left = [each["resource"] for each in listed if each["key"]]
     left += sorted(set(names) - {each["resource"] for each in listed})
@@ -179,12 +179,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         port = free_port()
         command = [sys.executable, "-m", "benchmarks.stepped_clock", str(_STEP_S), "serve", "--host", HOST]
         command += ["--port", str(port), "--store", url, "--jobs", "none"]
-        settled = stack.enter_context(service_on(url, folder, environment=_ENVIRONMENT))
+        settled = stack.enter_context(serve_store(url, folder, environment=_ENVIRONMENT))
         stepped = Server(command, folder, port=port, ready_path="/readyz", environment=_ENVIRONMENT)
-        front_end = service_on(url, folder, jobs="none", environment=_ENVIRONMENT)
+        front_end = serve_store(url, folder, jobs="none", environment=_ENVIRONMENT)
         servers = [stack.enter_context(server) for server in (stepped, front_end)]
-        race, pool, left = asyncio.run(run([*servers, settled], options.seconds))
-    overlapping, backwards = overlaps(race.holdings)
+        race, pool, left = asyncio.run(run_race([*servers, settled], options.seconds))
+    overlapping, backwards = count_overlaps(race.holdings)
     print(f"   {len(race.holdings):,} holdings, {dict(race.seen)}")
     print(f"   afterwards: {pool}")
     return [

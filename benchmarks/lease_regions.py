@@ -57,7 +57,7 @@ class World:
     acquired: dict[str, list[str]] = field(default_factory=dict)  # regions that gave a key something, by key
     counted: Counter[str] = field(default_factory=Counter)
 
-    async def open(self, folder: Path, stack: AsyncExitStack, keys: int) -> None:
+    async def open_stores(self, folder: Path, stack: AsyncExitStack, keys: int) -> None:
         for index, name in enumerate(REGIONS):
             store = await open_store(load({"store": f"{SQLITE_PREFIX}{folder}/{name}.db"}, {}))
             stack.push_async_callback(store.close)
@@ -75,7 +75,7 @@ class World:
             await store.write(lambda store=store, name=name: _fill(store, name, keys))  # type: ignore[misc]
             self.regions.append(Region(name, store, groups, exchange))
 
-    async def ask(self, region: Region, keys: list[str]) -> None:
+    async def ask_region(self, region: Region, keys: list[str]) -> None:
         asked = [LeaseRequest(_CLIENT, _POOL, key, region.name, None, _LEASE_US) for key in keys]
         for key, outcome in zip(
             keys, await region.store.write(lambda: region.groups.serve_requests(asked)), strict=True
@@ -85,7 +85,7 @@ class World:
             elif outcome.acquired:
                 self.acquired.setdefault(key, []).append(region.name)
 
-    async def exchange(self) -> None:
+    async def exchange_journals(self) -> None:
         """Have each store read what the others wrote more than the delay ago."""
         for reader in self.regions:
             for peer in self.regions:
@@ -108,7 +108,7 @@ class World:
             if len(page) < _PAGE:
                 return
 
-    async def held_twice(self) -> int:
+    async def count_held_twice(self) -> int:
         """Return the keys that currently have more than one resource."""
         holders: Counter[str] = Counter()
         for region in self.regions:
@@ -133,7 +133,7 @@ def _fill(store: Store, region: str, keys: int) -> Program[None]:
     yield from pools.add_resources(pool, region, names, now_us=_START_US, rng=random.Random(1))
 
 
-async def run(folder: Path, keys: int) -> tuple[World, int]:
+async def run_regions(folder: Path, keys: int) -> tuple[World, int]:
     rng = random.Random(2026)
     ticks: dict[int, list[tuple[int, str]]] = {}
     for number in range(keys):
@@ -141,26 +141,26 @@ async def run(folder: Path, keys: int) -> tuple[World, int]:
             ticks.setdefault(int(rng.uniform(0, _SPAN_S) / _TICK_S), []).append((index, f"key-{number}"))
     world = World()
     async with AsyncExitStack() as stack:
-        await world.open(folder, stack, keys)
+        await world.open_stores(folder, stack, keys)
         exchanged_us = world.now_us
         for tick in sorted(ticks):
             world.now_us = _START_US + round(tick * _TICK_S * 1e6)
             while exchanged_us + DELAY_S * 1e6 / 2 <= world.now_us:
                 at_us, world.now_us = world.now_us, exchanged_us + round(DELAY_S * 1e6 / 2)
-                await world.exchange()
+                await world.exchange_journals()
                 exchanged_us, world.now_us = world.now_us, at_us
             for index in range(len(REGIONS)):
                 asking = [key for each, key in ticks[tick] if each == index]
                 if asking:
-                    await world.ask(world.regions[index], asking)
+                    await world.ask_region(world.regions[index], asking)
         for _ in range(10):
             world.now_us += round(DELAY_S * 1e6)
-            await world.exchange()
-        return world, await world.held_twice()
+            await world.exchange_journals()
+        return world, await world.count_held_twice()
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    world, held_twice = asyncio.run(run(folder, options.rows))
+    world, held_twice = asyncio.run(run_regions(folder, options.rows))
     twice = sum(len(regions) > 1 for regions in world.acquired.values())
     extra = sum(len(regions) - 1 for regions in world.acquired.values())
     print(

@@ -29,8 +29,8 @@ from benchmarks.lease_world import (
     REGIONS,
     RESOURCES,
     Arrival,
-    arrivals,
     demand_per_minute,
+    draw_arrivals,
 )
 from benchmarks.options import Options, parse_options
 from config import Settings, limits_of, load
@@ -122,7 +122,7 @@ class World:
     async def run(self) -> Story:
         """Run all minutes and return what happened."""
         pool = await self._create()
-        for minute, coming in enumerate(arrivals()):
+        for minute, coming in enumerate(draw_arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US
             await self._end_what_is_over()
             await self._operate(pool, minute)
@@ -199,7 +199,7 @@ class World:
             self.story.used[region].append(counts[pool.key, region].held)
 
 
-async def simulate(folder: Path, *, balanced: bool) -> Story:
+async def run_world(folder: Path, *, balanced: bool) -> Story:
     settings = load({"store": f"{SQLITE_PREFIX}{folder}/{'balanced' if balanced else 'static'}.db"}, {})
     store = await open_store(settings)
     try:
@@ -209,7 +209,7 @@ async def simulate(folder: Path, *, balanced: bool) -> Story:
         await store.close()
 
 
-def draw(static: Story, balanced: Story, path: Path) -> None:
+def draw_picture(static: Story, balanced: Story, path: Path) -> None:
     """Draw the demand, the shares that follow it, and what was refused."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -239,8 +239,8 @@ def draw(static: Story, balanced: Story, path: Path) -> None:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    static = asyncio.run(simulate(folder, balanced=False))
-    balanced = asyncio.run(simulate(folder, balanced=True))
+    static = asyncio.run(run_world(folder, balanced=False))
+    balanced = asyncio.run(run_world(folder, balanced=True))
     report.print_table(
         ["", "asked", "refused", "moved"],
         [
@@ -249,7 +249,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ],
     )
     if options.data is not None:
-        draw(static, balanced, options.data / _PICTURE)
+        draw_picture(static, balanced, options.data / _PICTURE)
         print(f"   drawn: {options.data / _PICTURE}")
     return [
         report.Bar("refusals that balancing spares", 100 * (1 - balanced.refused / max(1, static.refused)), 90, " %"),

@@ -45,7 +45,7 @@ def demand_per_minute(region: str, minute: int) -> float:
     return usual
 
 
-def arrivals() -> Iterator[list[Arrival]]:
+def draw_arrivals() -> Iterator[list[Arrival]]:
     """Yield the arrivals of each minute."""
     rng = random.Random(2026)
     number = 0

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.client import BadAnswerError, Connection, quoted
+from benchmarks.client import BadAnswerError, Connection, percent_encode
 
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # posted to all the time
@@ -146,7 +146,7 @@ async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = Non
     faults: Counter[str] = Counter(lost=0, twice=0, forgotten=0)
     connection = Connection(port)
     for (board, name), (xp, posts) in ledger.sums().items():
-        stats = (await connection.must("GET", f"/v1/leaderboards/{board}/entries/{quoted(name)}"))["stats"]
+        stats = (await connection.call_ok("GET", f"/v1/leaderboards/{board}/entries/{percent_encode(name)}"))["stats"]
         if (stats["xp"], stats["posts"]) != (xp, posts):
             print(f"   {board} {name}: {stats}, told xp {xp}, posts {posts}")
         faults["lost"] += max(0, posts - stats["posts"]) or int(stats["xp"] < xp)
@@ -155,7 +155,7 @@ async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = Non
         posts_sent = settled[-resent_max:] if resent_max else settled
         for first in range(0, len(posts_sent), _AUDITED):
             wires = [_wire(post, named_boards=path == "/v1/posts") for post in posts_sent[first : first + _AUDITED]]
-            results = (await connection.must("POST", path, {"posts": wires}))["results"]
+            results = (await connection.call_ok("POST", path, {"posts": wires}))["results"]
             faults["forgotten"] += sum(
                 any(part["status"] != "duplicate" for part in one.get("boards", [one])) for one in results
             )

@@ -18,12 +18,20 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import report
-from benchmarks.boards import BATCH, COLUMN, RealBoard, fill_board, refresh, send_batches
-from benchmarks.boards import real_board as read_board
+from benchmarks.boards import BATCH, COLUMN, RealBoard, fill_board, refresh_columns, send_batches
+from benchmarks.boards import read_real_board as read_board
 from benchmarks.client import Connection
-from benchmarks.curve_boards import SEED, CurveBoard, Keys, distinct, fitted, made_up, real
+from benchmarks.curve_boards import (
+    SEED,
+    CurveBoard,
+    Keys,
+    count_entries_by_key,
+    fit_certified,
+    make_boards,
+    read_boards,
+)
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 from benchmarks.skip_quality import Answers
 from config import Settings
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
@@ -65,7 +73,7 @@ class Changed:
     move_us: float
 
 
-def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
+def change_board(board: CurveBoard, fit: Curve, part: float) -> Changed:
     """Redraw a random part of the entries, one move each, and return the board."""
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
@@ -77,7 +85,7 @@ def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
     begun = time.perf_counter()
     counts.count_moves(moves)
     move_us = (time.perf_counter() - begun) / len(moves) * 1e6
-    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), distinct(keys)
+    live, now = LiveCurve(fit, counts, as_of=AsOf(0)), count_entries_by_key(keys)
     return Changed(
         measure_quality(live, now, from_rank=FROM_RANK),
         measure_quality(ShortGapsCounted(live, np.sort(keys)), now, from_rank=FROM_RANK),
@@ -87,12 +95,12 @@ def changed(board: CurveBoard, fit: Curve, part: float) -> Changed:
     )
 
 
-def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
+def measure_redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
     bars, rows = [], []
     for board in boards:
-        fit = fitted(board.keys, KNOTS)
+        fit = fit_certified(board.keys, KNOTS)
         for part, bar in REDRAWN.items():
-            found = changed(board, fit, part)
+            found = change_board(board, fit, part)
             worst, broken = 100 * found.live.worst_error, found.live.broken_brackets
             broken += found.live.worst_error > found.bound
             auto, frozen = 100 * found.auto.worst_error, 100 * found.frozen.worst_error
@@ -106,11 +114,11 @@ def redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
     return bars
 
 
-async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
+async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
     """Post the difference of two days of a real board in random order, and compare the live answers with each step."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
     await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
-    await refresh(port, before.name, [COLUMN])
+    await refresh_columns(port, before.name, [COLUMN])
     now = dict(zip(before.owners, before.values, strict=True))
     target = dict(zip(after.owners, after.values, strict=True))
     posts = [(owner, value) for owner, value in target.items() if now.get(owner) != value]
@@ -127,8 +135,8 @@ async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.
         ]
         await send_batches(port, before.name, [body.encode() for body in bodies])
         now.update(step)
-        await folded(port, before.name, time.time())
-        found = await asked(port, before.name, sorted(-value for value in now.values()))
+        await wait_for_fold(port, before.name, time.time())
+        found = await ask_service(port, before.name, sorted(-value for value in now.values()))
         worst, broken = max(worst, found.worst_error), broken + found.broken_brackets
         rows.append((first + len(step), 100 * found.worst_error, 100 * found.widest_bracket, found.broken_brackets))
     report.print_table(("posts", "worst %", "widest bracket %", "broken"), rows)
@@ -140,12 +148,12 @@ async def replay(port: int, before: RealBoard, after: RealBoard) -> list[report.
     ]
 
 
-async def folded(port: int, board: str, posted_s: float) -> None:
+async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
     """Wait until the curve counts everything acknowledged by then."""
     connection = Connection(port)
     try:
         while True:
-            state = (await connection.must("GET", f"/v1/leaderboards/{board}"))["curves"][COLUMN]
+            state = (await connection.call_ok("GET", f"/v1/leaderboards/{board}"))["curves"][COLUMN]
             if datetime.fromisoformat(state["as_of"]).timestamp() >= posted_s:
                 return
             await asyncio.sleep(_LOOK_S)
@@ -153,7 +161,7 @@ async def folded(port: int, board: str, posted_s: float) -> None:
         connection.close()
 
 
-async def asked(port: int, board: str, keys: list[int]) -> Quality:
+async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
     """Ask the service to estimate every value and the point past it. Return how the answers compare with the truth."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
@@ -163,22 +171,22 @@ async def asked(port: int, board: str, keys: list[int]) -> Quality:
             chunk = wanted[first : first + _ASKED]
             values = ",".join(str(-key) for key in chunk)
             path = f"/v1/leaderboards/{board}/rankings/{COLUMN}/positions?rank=estimate&values={values}"
-            for key, position in zip(chunk, (await connection.must("GET", path))["positions"], strict=True):
+            for key, position in zip(chunk, (await connection.call_ok("GET", path))["positions"], strict=True):
                 answers.take(key, position)
     finally:
         connection.close()
     return measure_quality(answers, count_by_key(keys), from_rank=FROM_RANK)
 
 
-def run(options: Options, folder: Path) -> list[report.Bar]:
-    boards = made_up()
+def measure(options: Options, folder: Path) -> list[report.Bar]:
+    boards = make_boards()
     if options.data is not None:
-        boards += real(options.data)
-    bars = redrawn(boards)
+        boards += read_boards(options.data)
+    bars = measure_redrawn(boards)
     if options.data is not None:
-        with service(folder / "replay.db") as server:
+        with serve_file(folder / "replay.db") as server:
             before, after = read_board(options.data, BEFORE), read_board(options.data, AFTER)
-            bars += asyncio.run(replay(server.port, before, after))
+            bars += asyncio.run(replay_month(server.port, before, after))
     return bars
 
 
@@ -187,7 +195,7 @@ def main() -> int:
     title = f"live curves, {KNOTS:,} knots, after random changes"
     if options.data is None:
         title += "; no folder of real boards is given"
-    return report.run_benchmark(options, title, run)
+    return report.run_benchmark(options, title, measure)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers import needs_program
+from benchmarks.servers import require_program
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
 _WARM_UP_S = 1.0
@@ -56,7 +56,7 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
     """Run one round and return its figure. Raises LoadFailedError if any request failed."""
     whole_s = max(1, round(seconds))
     address = target.url + ("/" if target.rows else target.path)
-    command = [needs_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
+    command = [require_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
     command += ["-s", str(_SCRIPT), address, "--", *target.arguments(seed)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=whole_s + 60)
     figures = [line for line in ran.stdout.splitlines() if line.startswith("{")]

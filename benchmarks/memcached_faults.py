@@ -24,7 +24,7 @@ from benchmarks import load, report
 from benchmarks.boards import BOARD, COLUMN, batch_body, board_spec, column_names, draw_values, fill_board, owner_at
 from benchmarks.client import HOST, Connection, call_once
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, needs_program
+from benchmarks.servers import Server, free_port, require_program
 
 _CONNECTIONS = 16
 _COLUMNS = 6
@@ -42,13 +42,13 @@ _SETTINGS = {
 _BITES = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
 
 
-def memcached(folder: Path, port: int) -> Server:
+def serve_memcached(folder: Path, port: int) -> Server:
     """Return a memcached on a loopback port."""
-    command = [needs_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
+    command = [require_program("memcached", "memcached"), "-p", str(port), "-l", HOST, "-u", "nobody", "-U", "0"]
     return Server(command, folder, port=port, ready_path=None)
 
 
-def front_end(folder: Path, memcached_port: int) -> Server:
+def serve_front_end(folder: Path, memcached_port: int) -> Server:
     """Return the front end with its job side."""
     port = free_port()
     environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
@@ -58,7 +58,7 @@ def front_end(folder: Path, memcached_port: int) -> Server:
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
-def ask(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
+def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
     """Return memcached's answer to one command. Raises OSError."""
     with socket.create_connection((HOST, port), timeout=5) as connection:
         connection.sendall(command)
@@ -68,19 +68,19 @@ def ask(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
         return answer
 
 
-def spoil(port: int, rng: random.Random) -> None:
+def spoil_keys(port: int, rng: random.Random) -> None:
     """Put noise, what is left of a value, or another column's value under every key."""
-    dumped = ask(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
+    dumped = ask_memcached(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
     keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
     for key in keys:
-        head, _, rest = ask(port, f"get {rng.choice(keys)}\r\n".encode(), b"END\r\n").partition(b"\r\n")
+        head, _, rest = ask_memcached(port, f"get {rng.choice(keys)}\r\n".encode(), b"END\r\n").partition(b"\r\n")
         value = rest[: -len(b"\r\nEND\r\n")] if head.startswith(b"VALUE") else b""
         value = rng.choice((rng.randbytes(5_000), value[: rng.randrange(len(value) + 1)], value))
-        ask(port, f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n")
+        ask_memcached(port, f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n")
 
 
 @contextmanager
-def repeated(work: Callable[[], object], pause_s: float) -> Iterator[None]:
+def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[None]:
     """Do something again and again on a thread until the block is left."""
     over = threading.Event()
 
@@ -100,7 +100,7 @@ def repeated(work: Callable[[], object], pause_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def fault(name: str, cache: Server) -> Iterator[None]:
+def cause_fault(name: str, cache: Server) -> Iterator[None]:
     """Cause the fault, and undo it at the end."""
     if name == "killed":
         cache.stop(signal.SIGKILL)
@@ -116,17 +116,17 @@ def fault(name: str, cache: Server) -> Iterator[None]:
         finally:
             cache.send_signal(signal.SIGCONT)
     elif name == "flushed":
-        with repeated(lambda: ask(cache.port, b"flush_all\r\n"), 1.0):
+        with repeat_on_thread(lambda: ask_memcached(cache.port, b"flush_all\r\n"), 1.0):
             yield
     elif name == "garbage":
         rng = random.Random(5)
-        with repeated(lambda: spoil(cache.port, rng), _MEDDLE_PAUSE_S):
+        with repeat_on_thread(lambda: spoil_keys(cache.port, rng), _MEDDLE_PAUSE_S):
             yield
     else:
         yield
 
 
-def counts(port: int) -> dict[str, float]:
+def count_outcomes(port: int) -> dict[str, float]:
     """Return what the front end met in memcached so far, by outcome."""
     found = {}
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
@@ -162,9 +162,9 @@ class Faults:
         return {name: lambda number, name=name: self._round(name, number) for name in _BITES}  # type: ignore[misc]
 
     def _round(self, name: str, number: int) -> load.Figure:
-        seen, before = self.seen[name], counts(self._server.port)
+        seen, before = self.seen[name], count_outcomes(self._server.port)
         measured = load.by_wrk(self._target, connections=_CONNECTIONS, seconds=self._options.seconds)
-        with fault(name, self._cache), repeated(self._write, _WRITE_PAUSE_S):
+        with cause_fault(name, self._cache), repeat_on_thread(self._write, _WRITE_PAUSE_S):
             try:
                 figure = measured(number)
             except load.LoadFailedError as error:
@@ -178,24 +178,24 @@ class Faults:
     def _write(self) -> None:
         batch = [(owner_at(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
         with suppress(OSError):
-            asyncio.run(post(self._server.port, batch_body(batch)))
+            asyncio.run(post_batch(self._server.port, batch_body(batch)))
 
     def _look(self, seen: Seen, before: dict[str, float]) -> None:
-        for outcome, count in counts(self._server.port).items():
+        for outcome, count in count_outcomes(self._server.port).items():
             seen.met[outcome] = seen.met.get(outcome, 0) + count - before.get(outcome, 0)
         status, body = call_once(self._server.port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")
         curve = json.loads(body) if status == 200 else {"total": 0, "as_of": None}
         seen.wrong += curve["total"] != self._options.rows
-        seen.ages_s.append(age_s(self._server.port))
+        seen.ages_s.append(read_oldest_age_s(self._server.port))
 
 
-async def post(port: int, body: bytes) -> None:
+async def post_batch(port: int, body: bytes) -> None:
     connection = Connection(port)
     await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts", body)
     connection.close()
 
 
-def age_s(port: int) -> float:
+def read_oldest_age_s(port: int) -> float:
     """Return the age of the oldest serving curve."""
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         if line.startswith("rankcurve_curve_age_seconds_max "):
@@ -203,7 +203,7 @@ def age_s(port: int) -> float:
     return float("inf")
 
 
-async def prepare(port: int, rows: int) -> None:
+async def fill_refreshed_board(port: int, rows: int) -> None:
     """Create a board whose curves are replaced every second if it changes."""
     names = column_names(_COLUMNS)
     body = {**board_spec(names), "predictor": {"refresh_seconds": 1}}
@@ -222,8 +222,8 @@ def wait_for_curves(port: int) -> None:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     port = free_port()
-    with memcached(folder, port) as cache, front_end(folder, port) as server:
-        asyncio.run(prepare(server.port, options.rows))
+    with serve_memcached(folder, port) as cache, serve_front_end(folder, port) as server:
+        asyncio.run(fill_refreshed_board(server.port, options.rows))
         wait_for_curves(server.port)
         faults = Faults(server, cache, options)
         figures = load.alternate(faults.contestants(), rounds=options.rounds)

@@ -12,22 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, copy_store, filled_store
+from benchmarks.boards import BOARD, copy_store, prepare_store
 from benchmarks.client import call_once
 from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
-from benchmarks.servers import Server, service
+from benchmarks.servers import Server, serve_file
 
 _EVERY_S = 1.0
 _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
-def watched(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
+def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
     """Return the same contestant, while somebody watches."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()
-        watcher = threading.Thread(target=watch, args=(server, over))
+        watcher = threading.Thread(target=poll_monitoring, args=(server, over))
         watcher.start()
         try:
             return measured(number)
@@ -38,7 +38,7 @@ def watched(server: Server, measured: Callable[[int], load.Figure]) -> Callable[
     return contest
 
 
-def watch(server: Server, over: threading.Event) -> None:
+def poll_monitoring(server: Server, over: threading.Event) -> None:
     """Ask for everything, again and again."""
     while not over.wait(_EVERY_S):
         for path in _PATHS:
@@ -48,17 +48,17 @@ def watch(server: Server, over: threading.Event) -> None:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
+    store = prepare_store(options, folder, rows=options.rows)
     other = folder / "other" / "board.db"
     other.parent.mkdir()
     copy_store(store, other)
-    with service(store) as on, service(other, environment={"RANKCURVE_MANAGED_OBJECTS": "false"}) as off:
+    with serve_file(store) as on, serve_file(other, environment={"RANKCURVE_MANAGED_OBJECTS": "false"}) as off:
         targets = [
             load.Target(each.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
             for each in (on, off)
         ]
         ours, theirs = (load.by_wrk(target, connections=FEW, seconds=options.seconds) for target in targets)
-        figures = load.alternate({"watched": watched(on, ours), "unwatched": theirs}, rounds=options.rounds)
+        figures = load.alternate({"watched": while_polled(on, ours), "unwatched": theirs}, rounds=options.rounds)
     report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     return [report.Bar("positions watched / unwatched", load.ratio(figures["watched"], figures["unwatched"]), 0.95)]
 

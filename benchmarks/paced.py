@@ -23,13 +23,13 @@ T = TypeVar("T")
 Ask = Callable[[], bytes]  # a whole request
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_punctually(work: Coroutine[Any, Any, T]) -> T:
     """Run on an event loop that wakes on time. With epoll, as usual, it would be up to a millisecond late."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(work)
 
 
-def post(path: str, body: bytes) -> bytes:
+def build_post(path: str, body: bytes) -> bytes:
     """Return a POST of JSON."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -69,7 +69,7 @@ class _Connection(asyncio.Protocol):
         self._failed(f"the connection was lost: {exc}")
 
 
-class Paced:
+class PacedClient:
     """Connections to one port."""
 
     def __init__(self, port: int) -> None:
@@ -82,7 +82,7 @@ class Paced:
         self._progress = asyncio.Event()
         self._under_way = 0
 
-    async def __aenter__(self) -> Paced:
+    async def __aenter__(self) -> PacedClient:
         loop = asyncio.get_running_loop()
         for _ in range(CONNECTIONS):
             _, connection = await loop.create_connection(

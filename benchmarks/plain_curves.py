@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.curve_boards import fitted
+from benchmarks.curve_boards import fit_certified
 from predictor import Curve, Knot, KnotRanks, Landing, Skip, WorstEntry, walk
 from predictor.quality import count_by_key
 
@@ -68,7 +68,7 @@ class PlainBoard:
 
     def certified(self, knots_max: int) -> Curve:
         """Return knots as the scan fit chooses them, for the least worst error, which it measures."""
-        return fitted(np.array(self.sorted_keys, dtype=np.int64), knots_max)
+        return fit_certified(np.array(self.sorted_keys, dtype=np.int64), knots_max)
 
     def errors(self, curve: KnotRanks, step: int = 1) -> Iterator[tuple[int, float, bool]]:
         """Yield (true rank, relative error, whether the bracket missed it) for each key and the first one past it."""

@@ -41,13 +41,13 @@ class Line:
     broken: int
 
 
-def scores(path: Path) -> dict[str, int]:
+def read_scores(path: Path) -> dict[str, int]:
     """Return scores by id of a CSV file `id,score`."""
     with path.open(newline="") as file:
         return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 
 
-def line_of(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
+def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
     """Return the worst error in each bin of ranks. The worst of all is that of the ranks past one."""
     bins: dict[int, float] = {}
     worst, broken = 0.0, 0
@@ -61,17 +61,17 @@ def line_of(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int =
     return Line(label, ranks, [max(bins[number], FLOOR_PERCENT) for number in numbers], worst, broken)
 
 
-def spacings(board: PlainBoard) -> list[Line]:
+def spacing_lines(board: PlainBoard) -> list[Line]:
     """Return the same number of knots, placed in three ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
         "certified (scan)": board.certified(KNOTS),
     }
-    return [line_of(label, board, curve) for label, curve in curves.items()]
+    return [error_line(label, board, curve) for label, curve in curves.items()]
 
 
-def a_month_later(before: dict[str, int], after: dict[str, int]) -> list[Line]:
+def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Line]:
     """Return the errors of a curve of the board as it was, frozen and kept live, on the board as it is."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
@@ -81,10 +81,10 @@ def a_month_later(before: dict[str, int], after: dict[str, int]) -> list[Line]:
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     board = PlainBoard(sorted(-score for score in after.values()))
     curves: dict[str, KnotRanks] = {"frozen a month ago": fit, "kept live, no refit": live}
-    return [line_of(label, board, curve, past_rank=COUNTED_TOP) for label, curve in curves.items()]
+    return [error_line(label, board, curve, past_rank=COUNTED_TOP) for label, curve in curves.items()]
 
 
-def draw(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
+def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
     """Draw one picture: error by rank, both logarithmic. Ranks that are counted are shaded."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -108,7 +108,7 @@ def draw(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0)
     figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def show(lines: Iterable[Line], path: Path) -> None:
+def print_figures(lines: Iterable[Line], path: Path) -> None:
     """Print the figures of a picture, for whoever quotes it."""
     for line in lines:
         print(
@@ -121,17 +121,17 @@ def main() -> int:
     if options.data is None:
         print(f"usage: python -m benchmarks.plots DATA [--folder docs] (DATA with {BEFORE}.csv and {AFTER}.csv)")
         return 2
-    before, after = (scores(options.data / f"{name}.csv") for name in (BEFORE, AFTER))
+    before, after = (read_scores(options.data / f"{name}.csv") for name in (BEFORE, AFTER))
     board = PlainBoard(sorted(-score for score in after.values()))
     pictures = {
-        "error_by_rank.svg": (spacings(board), f"{len(after):,} entries ({ABOUT}), {KNOTS} knots"),
-        LIVE_PICTURE: (a_month_later(before, after), f"A month of changes ({ABOUT}), {LIVE_KNOTS} knots"),
+        "error_by_rank.svg": (spacing_lines(board), f"{len(after):,} entries ({ABOUT}), {KNOTS} knots"),
+        LIVE_PICTURE: (month_later_lines(before, after), f"A month of changes ({ABOUT}), {LIVE_KNOTS} knots"),
     }
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, (lines, title) in pictures.items():
         live = name == LIVE_PICTURE
-        draw(lines, title, options.folder / name, counted_top=COUNTED_TOP if live else 0)
-        show(lines, options.folder / name)
+        draw_picture(lines, title, options.folder / name, counted_top=COUNTED_TOP if live else 0)
+        print_figures(lines, options.folder / name)
     return 0
 
 

@@ -17,7 +17,7 @@ from benchmarks import report
 from benchmarks.boards import COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service_on
+from benchmarks.servers import Server, serve_store
 from tests.servers import DURABLE, postgres
 
 _QUIET, _NOISY = "season", "arena-1"
@@ -111,7 +111,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     bars: list[report.Bar] = []
     with postgres(_SERVER) as cluster:
         for name, pools in _POOLS.items():
-            with service_on(cluster.url(), folder, environment={**_SETTINGS, "RANKCURVE_POOLS": pools}) as server:
+            with serve_store(cluster.url(), folder, environment={**_SETTINGS, "RANKCURVE_POOLS": pools}) as server:
                 if not lines:
                     asyncio.run(_fill(server.port, options.rows))
                     cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")

@@ -12,16 +12,16 @@ from bisect import bisect_right
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, draw_values, filled_store, owner_at
+from benchmarks.boards import BOARD, COLUMN, draw_values, owner_at, prepare_store
 from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import hello, service
+from benchmarks.servers import serve_file, serve_hello
 
 _CHECKED = 500
 FEW, MANY = 32, 256
 
 
-async def check(port: int, rows: int) -> dict[str, int]:
+async def check_positions(port: int, rows: int) -> dict[str, int]:
     """Compare default answers for some owners with the truth.
 
     Return how many each method gave. Raises BadAnswerError.
@@ -31,7 +31,7 @@ async def check(port: int, rows: int) -> dict[str, int]:
     methods: dict[str, int] = {}
 
     async def one(connection: Connection, index: int) -> None:
-        answer = await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
+        answer = await connection.call_ok("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
         position = answer["positions"][0]
         rank = 1 + rows - bisect_right(ascending, numbers[index])
         if not (
@@ -47,9 +47,9 @@ async def check(port: int, rows: int) -> dict[str, int]:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
-    with service(store) as server, hello(folder) as baseline:
-        methods = asyncio.run(check(server.port, options.rows))
+    store = prepare_store(options, folder, rows=options.rows)
+    with serve_file(store) as server, serve_hello(folder) as baseline:
+        methods = asyncio.run(check_positions(server.port, options.rows))
         print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
         ours = load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
         theirs = load.Target(baseline.url, "/hello")

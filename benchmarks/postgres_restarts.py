@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks import report
-from benchmarks.boards import board_spec, create
+from benchmarks.boards import board_spec, create_board
 from benchmarks.ledger import BOARDS, COLUMNS, Ledger, audit_store, post_until_stopped
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service_on
+from benchmarks.servers import serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Le
         await asyncio.sleep(_TERMINATE_EVERY_S)
 
 
-async def restart(server: PostgresServer, attack: Attack, seconds: float) -> None:
+async def restart_repeatedly(server: PostgresServer, attack: Attack, seconds: float) -> None:
     """Restart five times, spread over that many seconds, as if the server had crashed."""
     for _ in range(_RESTARTS):
         await asyncio.sleep(seconds / (_RESTARTS + 1))
@@ -62,27 +62,29 @@ async def restart(server: PostgresServer, attack: Attack, seconds: float) -> Non
     await asyncio.sleep(max(_AFTER_S, seconds / (_RESTARTS + 1)))
 
 
-async def run(ports: list[int], server: PostgresServer, seconds: float) -> tuple[Ledger, Attack, Counter[str]]:
+async def run_restarts(ports: list[int], server: PostgresServer, seconds: float) -> tuple[Ledger, Attack, Counter[str]]:
     attack = Attack()
 
     async def attacked(ledger: Ledger) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(terminate_back_ends(server, attack, ledger))
-            await restart(server, attack, seconds)
+            await restart_repeatedly(server, attack, seconds)
             ledger.stop = True
 
-    ledger, _, faults = await under_load(ports, attacked)
+    ledger, _, faults = await attack_under_load(ports, attacked)
     return ledger, attack, faults
 
 
-async def under_load(ports: list[int], attack: Callable[[Ledger], Awaitable[T]]) -> tuple[Ledger, T, Counter[str]]:
+async def attack_under_load(
+    ports: list[int], attack: Callable[[Ledger], Awaitable[T]]
+) -> tuple[Ledger, T, Counter[str]]:
     """Run the posters while something is done to the store.
 
     Return what they were told, what that answered, and what is amiss.
     """
     ledger = Ledger()
     for board in BOARDS:
-        await create(ports[0], board, board_spec(COLUMNS))
+        await create_board(ports[0], board, board_spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
         for index in range(PROCESSES * POSTERS):
             first = index % PROCESSES
@@ -97,9 +99,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))
         url = server.create_database("restarts")
-        services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
+        services = [stack.enter_context(serve_store(url, folder)) for _ in range(PROCESSES)]
         ports = [service.port for service in services]
-        ledger, attack, faults = asyncio.run(run(ports, server, options.seconds))
+        ledger, attack, faults = asyncio.run(run_restarts(ports, server, options.seconds))
         deadlocks = server.log.count("deadlock detected")
     back_s = [[ledger.first_after_s(port, at) for port in ports] for at in attack.back_at]
     report.print_table(

@@ -25,10 +25,10 @@ import asyncpg
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BOARD, create, owner_at
+from benchmarks.boards import BOARD, create_board, owner_at
 from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve, service_on
+from benchmarks.servers import Server, free_port, rankcurve_command, serve_store
 from tests.servers import postgres
 
 PROCESSES = 4  # job processes, each with a worker of the queue
@@ -79,7 +79,7 @@ class Seen:
     kills: int = 0
 
 
-async def send(port: int, part: int, told: Told, until_s: float) -> None:
+async def send_posts(port: int, part: int, told: Told, until_s: float) -> None:
     """Post at an even pace, each owner by one connection only."""
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, told.rows, CONNECTIONS)
@@ -109,7 +109,7 @@ async def send(port: int, part: int, told: Told, until_s: float) -> None:
     connection.close()
 
 
-async def probe(port: int, seen: Seen, until_s: float) -> None:
+async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
     """Post small posts at an even pace and look when they show."""
     names = [f"probe-{number}" for number in range(PROBES)]
     sent: dict[str, deque[tuple[int, float]]] = {name: deque() for name in names}
@@ -133,7 +133,7 @@ async def probe(port: int, seen: Seen, until_s: float) -> None:
         connection = Connection(port)
         path, body = f"/v1/leaderboards/{BOARD}/entries/lookup", {"owners": names}
         while time.monotonic() < until_s + _DRAIN_S_MAX and (time.monotonic() < until_s or any(sent.values())):
-            answer = await connection.must("POST", path, body)
+            answer = await connection.call_ok("POST", path, body)
             now_s = time.monotonic()
             for entry in answer["entries"]:
                 name, number = entry["owner"], entry["stats"]["number"]
@@ -147,7 +147,7 @@ async def probe(port: int, seen: Seen, until_s: float) -> None:
     await asyncio.gather(post(), look())
 
 
-async def watch(database: Any, seen: Seen, until_s: float) -> None:
+async def record_applied(database: Any, seen: Seen, until_s: float) -> None:
     """Record how many posts were applied, second by second, as long as posts are sent."""
     before, at_s = await database.fetchval(_APPLIED), time.monotonic()
     while at_s + 1 <= until_s:
@@ -157,7 +157,7 @@ async def watch(database: Any, seen: Seen, until_s: float) -> None:
         before, at_s = applied, now_s
 
 
-async def kill(workers: list[Server], seen: Seen, until_s: float) -> None:
+async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> None:
     """Kill one worker after the other, and start it again as a supervisor would."""
     for worker in itertools.cycle(workers):
         await asyncio.sleep(KILL_EVERY_S)
@@ -173,25 +173,25 @@ def job_process(url: str, folder: Path) -> Server:
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, "RANKCURVE_LEASE_S": str(LEASE_S)}
     return Server(
-        [*rankcurve(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
+        [*rankcurve_command(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
     )
 
 
 async def run_attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
     """Run everything at once, then compare the books."""
     told, seen = Told(options.rows), Seen()
-    await create(port, BOARD, _SPEC)
+    await create_board(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
     begun_s = time.monotonic()
     until_s = begun_s + options.seconds
     async with asyncio.TaskGroup() as group:
         for part in range(CONNECTIONS):
-            group.create_task(send(port, part, told, until_s))
-        group.create_task(probe(port, seen, until_s))
-        group.create_task(watch(database, seen, until_s))
-        group.create_task(kill(workers, seen, until_s))
+            group.create_task(send_posts(port, part, told, until_s))
+        group.create_task(probe_latency(port, seen, until_s))
+        group.create_task(record_applied(database, seen, until_s))
+        group.create_task(kill_workers(workers, seen, until_s))
     await wait_until_empty(database)
-    faults = await audit(database, told)
+    faults = await audit_board(database, told)
     await database.close()
     return told, seen, faults
 
@@ -205,7 +205,7 @@ async def wait_until_empty(database: Any) -> None:
         await asyncio.sleep(0.1)
 
 
-async def audit(database: Any, told: Told) -> dict[str, int]:
+async def audit_board(database: Any, told: Told) -> dict[str, int]:
     """Compare the board with what callers were told, and return the differences.
 
     The board is read from its table, a million rows at once.
@@ -225,7 +225,7 @@ async def audit(database: Any, told: Told) -> dict[str, int]:
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster, ExitStack() as stack:
         url = cluster.url()
-        server = stack.enter_context(service_on(url, folder, jobs="none"))
+        server = stack.enter_context(serve_store(url, folder, jobs="none"))
         workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
         told, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
     steady = seen.per_s[2:] or seen.per_s  # the first seconds fill the pipe

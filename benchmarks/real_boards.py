@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, real_board
-from benchmarks.client import Connection, for_each, quoted
+from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real_board, read_real_board
+from benchmarks.client import Connection, for_each, percent_encode
 from benchmarks.options import parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 
 _CONNECTIONS = 8
 _PAGE = 997  # divides no board's size, so that the last page is a short one
@@ -42,13 +42,13 @@ async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, 
     methods: dict[str, int] = {}
 
     async def one(connection: Connection, index: int) -> None:
-        path = f"/v1/leaderboards/{board.name}/entries/{quoted(board.owners[index])}/positions"
+        path = f"/v1/leaderboards/{board.name}/entries/{percent_encode(board.owners[index])}/positions"
         value, rank, total = board.values[index], 1 + better[board.values[index]], len(board.values)
-        exact = (await connection.must("GET", path + "?rank=exact"))["positions"][0]
+        exact = (await connection.call_ok("GET", path + "?rank=exact"))["positions"][0]
         said = {name: exact[name] for name in ("value", "rank", "low", "high", "exact", "total")}
         if said != {"value": value, "rank": rank, "low": rank, "high": rank, "exact": True, "total": total}:
             faults.note("exact", f"{board.owners[index]}: {exact}, truth {rank}")
-        default = (await connection.must("GET", path))["positions"][0]
+        default = (await connection.call_ok("GET", path))["positions"][0]
         low, high = default["low"], default["high"]
         honest = default["exact"] == (low == high) and low <= default["rank"] <= high
         if not (low <= rank <= high and honest and default["value"] == value and default["total"] == total):
@@ -68,13 +68,13 @@ async def check_walk(port: int, board: RealBoard, faults: Faults) -> None:
     path = f"/v1/leaderboards/{board.name}/rankings/{COLUMN}?limit={_PAGE}"
     connection, got, next_cursor = Connection(port), [], ""
     for _ in range(len(want) // _PAGE + 2):
-        page = await connection.must("GET", path + next_cursor)
+        page = await connection.call_ok("GET", path + next_cursor)
         got += [
             (entry["owner"], entry["value"], entry["rank"] if entry["exact"] else None) for entry in page["entries"]
         ]
         if page["next"] is None:
             break
-        next_cursor = f"&cursor={quoted(page['next'])}"
+        next_cursor = f"&cursor={percent_encode(page['next'])}"
     connection.close()
     for place, (one, other) in enumerate(zip(got, want, strict=False), 1):
         if one != other:
@@ -85,7 +85,7 @@ async def check_walk(port: int, board: RealBoard, faults: Faults) -> None:
 
 async def check_board(port: int, board: RealBoard) -> Faults:
     faults = Faults()
-    filled_s = await import_real(port, board)
+    filled_s = await import_real_board(port, board)
     begun = time.perf_counter()
     methods = await check_ranks(port, board, faults)
     await check_walk(port, board, faults)
@@ -100,9 +100,9 @@ async def check_board(port: int, board: RealBoard) -> Faults:
 
 def measure(data: Path, folder: Path) -> list[report.Bar]:
     bars = []
-    with service(folder / "real.db") as server:
+    with serve_file(folder / "real.db") as server:
         for name in REAL_BOARDS:
-            faults = asyncio.run(check_board(server.port, real_board(data, name)))
+            faults = asyncio.run(check_board(server.port, read_real_board(data, name)))
             bars += [
                 report.Bar(f"{name}: exact ranks unlike competition ranking", faults.exact, 0, at_most=True),
                 report.Bar(f"{name}: default answers whose bracket misses the truth", faults.bracket, 0, at_most=True),

@@ -19,9 +19,9 @@ import asyncpg
 
 from benchmarks import report
 from benchmarks.batch_posts_postgres import SERVER
-from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create, draw_batches, send_batches
+from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create_board, draw_batches, send_batches
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, rankcurve, service, service_on
+from benchmarks.servers import Server, rankcurve_command, serve_file, serve_store
 from tests.servers import postgres
 
 _OWNERS_RATIO = 0.25  # owners per post: each posts four times on average
@@ -48,9 +48,11 @@ def _on_postgres(url: str) -> Execute:
     return lambda sql: asyncio.run(execute(sql))
 
 
-def _rebuilt(name: str, store: str, server: Server, bodies: Sequence[bytes], execute: Execute) -> list[report.Bar]:
+def _measure_store(
+    name: str, store: str, server: Server, bodies: Sequence[bytes], execute: Execute
+) -> list[report.Bar]:
     with server:
-        asyncio.run(create(server.port, BOARD, board_spec([COLUMN])))
+        asyncio.run(create_board(server.port, BOARD, board_spec([COLUMN])))
         asyncio.run(send_batches(server.port, BOARD, bodies, size=BATCH))
     tables = (
         "sqlite_master WHERE type = 'table' AND name" if store.startswith("sqlite") else "pg_tables WHERE tablename"
@@ -62,7 +64,7 @@ def _rebuilt(name: str, store: str, server: Server, bodies: Sequence[bytes], exe
     posts, lost = len(bodies) * BATCH, len(before) - len(execute(f"SELECT * FROM {table}"))
     print(f"   {name}: {posts:,} posts, {len(before):,} rows, {lost:,} of them taken away")
     begun = time.perf_counter()
-    command = [*rankcurve(), "rebuild", BOARD, "--store", store]
+    command = [*rankcurve_command(), "rebuild", BOARD, "--store", store]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds = time.perf_counter() - begun
     print("   " + done.stdout.strip().replace("\n", "\n   "))
@@ -78,10 +80,10 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     owners = max(BATCH, round(options.rows * _OWNERS_RATIO))
     bodies = [batch_body(batch) for batch in draw_batches(owners, seed=1, count=options.rows // BATCH)]
     path = folder / "board.db"
-    bars = _rebuilt("SQLite", f"sqlite:///{path}", service(path), bodies, _on_sqlite(path))
+    bars = _measure_store("SQLite", f"sqlite:///{path}", serve_file(path), bodies, _on_sqlite(path))
     with postgres(SERVER) as cluster:
         url = cluster.url()
-        bars += _rebuilt("PostgreSQL", url, service_on(url, folder), bodies, _on_postgres(url))
+        bars += _measure_store("PostgreSQL", url, serve_store(url, folder), bodies, _on_postgres(url))
     return bars
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, board_spec
-from benchmarks.bulk import bulk_board, bulk_store
+from benchmarks.bulk import load_bulk_board, prepare_bulk_store
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service, service_on
+from benchmarks.servers import serve_file, serve_store
 from tests.servers import DURABLE, postgres
 
 _METHODS = ("scan", "skip")
@@ -25,31 +25,31 @@ _BARS_S = {("SQLite", "scan"): 4.0, ("PostgreSQL", "scan"): 8.0, ("SQLite", "ski
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
-async def rebuilds(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
+async def refresh_by_methods(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
     """Return what the refreshes answered, by method."""
     answers: dict[str, list[dict[str, Any]]] = {}
     connection = Connection(port)
     for method in _METHODS:
-        await connection.must(
+        await connection.call_ok(
             "PUT",
             f"/v1/leaderboards/{BOARD}",
             {**board_spec([COLUMN]), "predictor": {"method": method, "refresh_seconds": 86_400}},
         )
         path = f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/refresh"
-        answers[method] = [await connection.must("POST", path) for _ in range(rounds + 1)][1:]
+        answers[method] = [await connection.call_ok("POST", path) for _ in range(rounds + 1)][1:]
     connection.close()
     return answers
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    with service(bulk_store(options, folder, rows=options.rows)) as server:
-        found["SQLite"] = asyncio.run(rebuilds(server.port, options.rounds))
+    with serve_file(prepare_bulk_store(options, folder, rows=options.rows)) as server:
+        found["SQLite"] = asyncio.run(refresh_by_methods(server.port, options.rounds))
     with postgres(_SERVER) as cluster:
-        bulk_board(cluster.url(), folder, options.rows)
+        load_bulk_board(cluster.url(), folder, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-        with service_on(cluster.url(), folder) as server:
-            found["PostgreSQL"] = asyncio.run(rebuilds(server.port, options.rounds))
+        with serve_store(cluster.url(), folder) as server:
+            found["PostgreSQL"] = asyncio.run(refresh_by_methods(server.port, options.rounds))
     rows, bars = [], []
     for store, by_method in found.items():
         for method, answers in by_method.items():

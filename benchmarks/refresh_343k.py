@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, board_spec, column_names, filled_store
+from benchmarks.boards import BOARD, board_spec, column_names, prepare_store
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 
 _COLUMNS = 6
 
 
-async def refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Return (seconds reported, seconds of the round trip) by column and round, after one round that is thrown away."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
@@ -28,11 +28,11 @@ async def refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float
         **board_spec(column_names(_COLUMNS)),
         "predictor": {"method": "skip"},
     }  # `auto` would scan a board at rest
-    await connection.must("PUT", f"/v1/leaderboards/{BOARD}", sampled)
+    await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", sampled)
     for number in range(rounds + 1):
         for name, figures in took.items():
             begun = time.perf_counter()
-            answer = await connection.must("POST", f"/v1/leaderboards/{BOARD}/rankings/{name}/refresh")
+            answer = await connection.call_ok("POST", f"/v1/leaderboards/{BOARD}/rankings/{name}/refresh")
             if number:
                 figures.append((answer["seconds"], time.perf_counter() - begun))
     connection.close()
@@ -40,9 +40,9 @@ async def refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows, columns=_COLUMNS)
-    with service(store) as server:
-        took = asyncio.run(refreshes(server.port, options.rounds))
+    store = prepare_store(options, folder, rows=options.rows, columns=_COLUMNS)
+    with serve_file(store) as server:
+        took = asyncio.run(time_refreshes(server.port, options.rounds))
     rows = []
     for name, figures in took.items():
         seconds = [1000 * inside for inside, _ in figures]

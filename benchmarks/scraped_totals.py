@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import BOARD, COLUMN, board_spec, create, owner_at
-from benchmarks.client import HOST, Connection, metrics_texts
+from benchmarks.boards import BOARD, COLUMN, board_spec, create_board, owner_at
+from benchmarks.client import HOST, Connection, read_metrics
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve
+from benchmarks.servers import Server, free_port, rankcurve_command
 from tests.servers import DURABLE, postgres
 
 _WORKERS = 2
@@ -39,7 +39,7 @@ class Told:
     stop: bool = False
 
 
-async def post_on(port: int, seed: int, told: Told) -> None:
+async def post_until_stopped(port: int, seed: int, told: Told) -> None:
     """Post until told to stop. A connection that breaks is opened again, and what it had sent is not sent again."""
     connection, rng, number = Connection(port), random.Random(seed), 0
     while not told.stop:
@@ -60,10 +60,10 @@ async def post_on(port: int, seed: int, told: Told) -> None:
     connection.close()
 
 
-async def counted(port: int) -> set[tuple[int, int]]:
+async def read_counters(port: int) -> set[tuple[int, int]]:
     """Return requests and posts as the workers tell them, each asked on a connection of its own."""
     found = set()
-    async for text in metrics_texts(port, _ASKED):
+    async for text in read_metrics(port, _ASKED):
         lines = _LINE.findall(text)
         requests = sum(
             float(value)
@@ -97,19 +97,19 @@ async def kill_workers(server: Server, options: Options) -> None:
             await asyncio.sleep(0.05)
 
 
-async def run(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
+async def run_load(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
     """Load for a while. Return what the clients know, and what the metrics have more than before."""
-    [before] = await counted(server.port)
+    [before] = await read_counters(server.port)
     told = Told()
     async with asyncio.TaskGroup() as group:
         for seed in range(_CLIENTS):
-            group.create_task(post_on(server.port, seed + 100 * kills, told))
+            group.create_task(post_until_stopped(server.port, seed + 100 * kills, told))
         if kills:
             await kill_workers(server, options)
         else:
             await asyncio.sleep(options.seconds)
         told.stop = True
-    after = await counted(server.port)
+    after = await read_counters(server.port)
     if len(after) != 1:
         raise AssertionError(f"workers tell different totals: {after}")
     [(requests, posts)] = after
@@ -119,12 +119,12 @@ async def run(server: Server, options: Options, *, kills: bool) -> tuple[Told, t
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     port = free_port()
     with postgres(DURABLE) as database:
-        command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--workers", str(_WORKERS)]
+        command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--workers", str(_WORKERS)]
         command += ["--store", database.create_database("totals"), "--set", "worker_backoff_base_s=0.01"]
         with Server(command, folder, port=port, ready_path="/readyz") as server:
-            asyncio.run(create(port, BOARD, board_spec([COLUMN])))
-            calm, calm_counted = asyncio.run(run(server, options, kills=False))
-            told, (requests, posts) = asyncio.run(run(server, options, kills=True))
+            asyncio.run(create_board(port, BOARD, board_spec([COLUMN])))
+            calm, calm_counted = asyncio.run(run_load(server, options, kills=False))
+            told, (requests, posts) = asyncio.run(run_load(server, options, kills=True))
     print(f"   nothing killed: {calm.answered:,} of {calm.sent:,} requests answered, {calm_counted} counted")
     print(f"   {_KILLS} kills: {told.answered:,} <= {requests:,} <= {told.sent:,} requests,", end=" ")
     print(f"{told.answered * _POSTS:,} <= {posts:,} <= {told.sent * _POSTS:,} posts")

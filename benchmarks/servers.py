@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def needs_program(program: str, package: str) -> str:
+def require_program(program: str, package: str) -> str:
     """Return the path of `program`; install Debian's `package` if it is missing. Raises ServerFailedError."""
     found = shutil.which(program)
     if found is None:
@@ -176,15 +176,15 @@ class Server:
         self.stop(signal.SIGKILL if kind else signal.SIGTERM)
 
 
-def service(
+def serve_file(
     store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None, port: int | None = None
 ) -> Server:
     """Return `rankcurve serve` on the SQLite file `store`."""
     url, folder = f"sqlite:///{store.resolve()}", store.resolve().parent
-    return service_on(url, folder, jobs=jobs, environment=environment, port=port)
+    return serve_store(url, folder, jobs=jobs, environment=environment, port=port)
 
 
-def service_on(
+def serve_store(
     url: str,
     folder: Path,
     *,
@@ -194,36 +194,36 @@ def service_on(
 ) -> Server:
     """Return `rankcurve serve` on the store of a URL; `folder` takes its log."""
     port = port or free_port()
-    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
+    command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
-def rankcurve() -> list[str]:
+def rankcurve_command() -> list[str]:
     """Return the command line of this environment: the console script, or its entry point if that is not installed."""
     script = Path(sys.executable).with_name("rankcurve")
     return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
 
 
-def hello(folder: Path) -> Server:
+def serve_hello(folder: Path) -> Server:
     """Return the hello-world route of the same aiohttp and uvloop: the most that the shell alone can do."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
-def redis_shell(folder: Path, redis_port: int) -> Server:
+def serve_redis_shell(folder: Path, redis_port: int) -> Server:
     """Return the same routes as the service's over a Redis sorted set."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")
 
 
-def redis(folder: Path) -> Server:
+def serve_redis(folder: Path) -> Server:
     """Return a redis-server that is as durable as the service.
 
     It syncs its append only file before each answer and makes no snapshots.
     """
     port = free_port()
-    program = needs_program("redis-server", "redis-server")
+    program = require_program("redis-server", "redis-server")
     # Off, in Redis' favour: rewriting the file would fork a process of a gigabyte in the middle of a run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}

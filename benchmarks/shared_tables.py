@@ -19,7 +19,7 @@ from benchmarks import report
 from benchmarks.boards import board_spec, column_names, draw_values, owner_at
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 from config import load
 from service.stores import open_store
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
@@ -46,7 +46,7 @@ async def _put_large(port: int) -> None:
     for table, names in _LARGE.items():
         for name in names:
             body = {**board_spec(column_names(_COLUMNS)), "table": table, "predictor": {"method": "skip"}}
-            await connection.must("PUT", f"/v1/leaderboards/{name}", body)
+            await connection.call_ok("PUT", f"/v1/leaderboards/{name}", body)
     connection.close()
 
 
@@ -84,7 +84,7 @@ async def _refreshes(port: int, rounds: int) -> dict[str, list[float]]:
     for number in range(rounds + 1):
         for table in list(_LARGE) if number % 2 else list(_LARGE)[::-1]:
             path = f"/v1/leaderboards/{_LARGE[table][0]}/rankings"
-            found = [await connection.must("POST", f"{path}/{name}/refresh") for name in column_names(_COLUMNS)]
+            found = [await connection.call_ok("POST", f"{path}/{name}/refresh") for name in column_names(_COLUMNS)]
             if number:
                 took[table].append(sum(answer["seconds"] for answer in found))
     connection.close()
@@ -93,7 +93,7 @@ async def _refreshes(port: int, rounds: int) -> dict[str, list[float]]:
 
 async def _fill_small(port: int, first: int, past: int) -> None:
     connection = Connection(port)
-    await connection.must("PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
+    await connection.call_ok("PUT", f"/v1/families/{_FAMILY}", _FAMILY_SPEC)
     chosen = random.Random(first)
     posts = [
         {"owner": owner_at(index), "stats": {"xp": chosen.randrange(1_000)}, "facets": {"org": str(org)}}
@@ -101,7 +101,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
         for index in range(_OWNERS)
     ]
     for start in range(0, len(posts), 5_000):
-        await connection.must("POST", f"/v1/families/{_FAMILY}/posts", {"posts": posts[start : start + 5_000]})
+        await connection.call_ok("POST", f"/v1/families/{_FAMILY}/posts", {"posts": posts[start : start + 5_000]})
     connection.close()
 
 
@@ -113,14 +113,14 @@ async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
     for _ in range(_VIEWS):
         for name, path in paths.items():
             begun = time.perf_counter()
-            await connection.must("GET", f"/v1/leaderboards/{_FAMILY}:all:org={chosen.randrange(boards)}{path}")
+            await connection.call_ok("GET", f"/v1/leaderboards/{_FAMILY}:all:org={chosen.randrange(boards)}{path}")
             took[name].append(1000 * (time.perf_counter() - begun))
     connection.close()
     return {name: statistics.median(each) for name, each in took.items()}
 
 
 def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float]], list[dict[str, float]], float]:
-    with service(folder / "few.db") as few, service(folder / "many.db") as many:
+    with serve_file(folder / "few.db") as few, serve_file(folder / "many.db") as many:
         asyncio.run(_fill_small(few.port, 0, _FEW))
         for start in range(0, _MANY, 1_000):
             asyncio.run(_fill_small(many.port, start, start + 1_000))
@@ -139,12 +139,12 @@ def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     path = folder / "large.db"
-    with service(path) as server:
+    with serve_file(path) as server:
         asyncio.run(_put_large(server.port))
     begun = time.perf_counter()
     asyncio.run(_load_large(path, options.rows))
     print(f"   4 x {options.rows:,} rows x {_COLUMNS} in {time.perf_counter() - begun:.0f} s", flush=True)
-    with service(path) as server:
+    with serve_file(path) as server:
         took = asyncio.run(_refreshes(server.port, options.rounds))
     report.print_table(
         ("all six columns", "ms", "lowest", "highest"),

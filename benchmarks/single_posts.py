@@ -10,19 +10,19 @@ import sys
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, copy_store, filled_store
+from benchmarks.boards import BOARD, COLUMN, copy_store, prepare_store
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import hello, service
+from benchmarks.servers import serve_file, serve_hello
 
 CLIENTS = 64
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    store = filled_store(options, folder, rows=options.rows)
+    store = prepare_store(options, folder, rows=options.rows)
     twin = folder / "ungrouped.db"
     copy_store(store, twin)
     ungrouped = {"RANKCURVE_GROUPING": "false"}
-    with service(store) as server, service(twin, environment=ungrouped) as plain, hello(folder) as baseline:
+    with serve_file(store) as server, serve_file(twin, environment=ungrouped) as plain, serve_hello(folder) as baseline:
         path = f"/v1/leaderboards/{BOARD}/posts"
         targets = {
             "posts, grouped": load.Target(server.url, path, column=COLUMN, rows=options.rows),

@@ -23,15 +23,15 @@ from benchmarks.boards import (
     batch_body,
     board_spec,
     column_names,
-    create,
+    create_board,
     draw_batches,
     draw_values,
     owner_at,
-    refresh,
+    refresh_columns,
     send_batches,
 )
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 from querybuilder import col, select
 from storage.schema.steps import CURVES
 from tests.schemas import fresh_schema
@@ -101,17 +101,17 @@ async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
 
 def _memory_mib(rows: int, folder: Path) -> list[Any]:
     """Return the memory of one process on a SQLite file: started, after posts, after a scan of every row."""
-    with service(folder / "memory.db") as server:
+    with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
         body = board_spec(column_names(1))
         asyncio.run(_fill(server.port, rows, body))
         filled = server.resident_mib()
-        asyncio.run(refresh(server.port, BOARD, column_names(1)))
+        asyncio.run(refresh_columns(server.port, BOARD, column_names(1)))
         return [started, filled, server.resident_mib(), server.most_resident_mib()]
 
 
 async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
-    await create(port, BOARD, body)
+    await create_board(port, BOARD, body)
     made = draw_batches(rows, seed=1, count=rows // BATCH)
     await send_batches(port, BOARD, map(batch_body, made))
 

@@ -20,7 +20,7 @@ import numpy
 import numpy.typing as npt
 
 from benchmarks import report
-from benchmarks.curve_boards import fitted
+from benchmarks.curve_boards import fit_certified
 from benchmarks.options import Options, parse_options
 from predictor import AsOf, LiveCounts, LiveCurve
 
@@ -131,7 +131,7 @@ def lossy_ranks(board: Changed, asked: Values) -> Values:
 
 def live_ranks(board: Changed, asked: Values) -> Values:
     """Return ranks from a fit of the board before, and counts of what moved since."""
-    fit = fitted(-board.before, KNOTS)
+    fit = fit_certified(-board.before, KNOTS)
     counts = LiveCounts(fit)
     counts.count_moves((-before, -after) for before, after in board.changes)
     curve = LiveCurve(fit, counts, as_of=AsOf(0))

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real, owner_at, real_board
-from benchmarks.bulk import drawn
+from benchmarks.boards import COLUMN, REAL_BOARDS, RealBoard, import_real_board, owner_at, read_real_board
+from benchmarks.bulk import draw_scores
 from benchmarks.client import Connection, for_each
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import service
+from benchmarks.servers import serve_file
 from predictor import Bracket, quality
 from predictor.quality import Quality
 
@@ -54,9 +54,9 @@ class BoardQuality:
     knots: int
 
 
-def lognormal(rows: int) -> RealBoard:
+def draw_lognormal_board(rows: int) -> RealBoard:
     """Return the made-up board of the bars: rounded lognormal integers, high is better."""
-    numbers: list[int] = drawn(rows).tolist()
+    numbers: list[int] = draw_scores(rows).tolist()
     return RealBoard(
         f"lognormal-{rows}",
         "high",
@@ -66,7 +66,7 @@ def lognormal(rows: int) -> RealBoard:
     )
 
 
-async def ask(port: int, board: RealBoard) -> BoardQuality:
+async def ask_board(port: int, board: RealBoard) -> BoardQuality:
     """Ask for all values, and for the first possible one past each. Return what the answers are worth."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
@@ -75,7 +75,7 @@ async def ask(port: int, board: RealBoard) -> BoardQuality:
 
     async def chunk(connection: Connection, asked: list[int]) -> None:
         values = ",".join(str(sign * key) for key in asked)
-        answer = await connection.must("GET", f"{path}/positions?rank=estimate&values={values}")
+        answer = await connection.call_ok("GET", f"{path}/positions?rank=estimate&values={values}")
         for key, position in zip(asked, answer["positions"], strict=True):
             answers.take(key, position)
 
@@ -83,23 +83,23 @@ async def ask(port: int, board: RealBoard) -> BoardQuality:
     chunks = [wanted[first : first + _ASKED] for first in range(0, len(wanted), _ASKED)]
     await for_each(port, chunks, chunk, connections=_CONNECTIONS)
     connection = Connection(port)
-    knots = len((await connection.must("GET", f"{path}/curve"))["knots"])
+    knots = len((await connection.call_ok("GET", f"{path}/curve"))["knots"])
     connection.close()
     return BoardQuality(quality.measure_quality(answers, quality.count_by_key(keys)), answers.contradictions, knots)
 
 
 async def check_board(port: int, board: RealBoard) -> BoardQuality:
-    await import_real(port, board)
-    return await ask(port, board)
+    await import_real_board(port, board)
+    return await ask_board(port, board)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     found: dict[str, BoardQuality] = {}
-    with service(folder / "quality.db") as server:
+    with serve_file(folder / "quality.db") as server:
         if options.data is not None:
             for name in REAL_BOARDS:
-                found[name] = asyncio.run(check_board(server.port, real_board(options.data, name)))
-        made_up = lognormal(options.rows)
+                found[name] = asyncio.run(check_board(server.port, read_real_board(options.data, name)))
+        made_up = draw_lognormal_board(options.rows)
         found[made_up.name] = asyncio.run(check_board(server.port, made_up))
     bars, rows = [], []
     for name, one in found.items():

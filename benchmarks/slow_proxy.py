@@ -59,7 +59,7 @@ async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         await writer.drain()
 
 
-async def serve(port: int, target: int, stretch: Stretch) -> asyncio.Server:
+async def start_proxy(port: int, target: int, stretch: Stretch) -> asyncio.Server:
     """Accept connections for the database at port `target`."""
 
     async def connected(client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
@@ -82,7 +82,7 @@ async def serve(port: int, target: int, stretch: Stretch) -> asyncio.Server:
 
 async def _main(port: int, target: int) -> None:
     stretch = Stretch()
-    server = await serve(port, target, stretch)
+    server = await start_proxy(port, target, stretch)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async with server:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.options import Options, parse_options
-from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, print_ledger, under_load
-from benchmarks.servers import service_on
+from benchmarks.postgres_restarts import OWNERS, POSTERS, PROCESSES, attack_under_load, print_ledger
+from benchmarks.servers import serve_store
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
 _DATABASE = "promoted"
@@ -28,7 +28,7 @@ _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'syn
 
 
 @contextmanager
-def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
     """Yield a primary that acknowledges nothing before its standby has it, and the standby."""
     with ExitStack() as stack:
         primary = PostgresServer(DURABLE)
@@ -38,7 +38,7 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
         standby = PostgresServer(DURABLE, standby_of=primary)
         stack.callback(standby.remove)
         standby.start()
-        wait_for_name(primary, "*")
+        set_synchronous_standbys(primary, "*")
         until = time.monotonic() + READY_S
         while primary.run_sql(_SYNCHRONOUS) != "1":
             if time.monotonic() > until:
@@ -47,7 +47,7 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
         yield primary, standby
 
 
-def wait_for_name(server: PostgresServer, names: str) -> None:
+def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
     """Have a server wait for the standbys of these names; for none if empty."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
@@ -58,7 +58,7 @@ def store_url(*servers: PostgresServer) -> str:
     return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
 
 
-async def promote(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
+async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
     """Kill the primary after that many seconds, promote the standby a little later. Return when it took writes.
 
     Before that the standby stands still: commits wait, and their sessions are ended. Such a transaction is in the
@@ -74,18 +74,18 @@ async def promote(primary: PostgresServer, standby: PostgresServer, seconds: flo
     await asyncio.sleep(_DOWN_S)
     await asyncio.to_thread(standby.promote)
     promoted_at = time.monotonic()
-    await asyncio.to_thread(wait_for_name, standby, "")
+    await asyncio.to_thread(set_synchronous_standbys, standby, "")
     await asyncio.sleep(_AFTER_S)
     return promoted_at
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with pair() as (primary, standby), ExitStack() as stack:
+    with run_pair() as (primary, standby), ExitStack() as stack:
         url = store_url(primary, standby)
-        services = [stack.enter_context(service_on(url, folder)) for _ in range(PROCESSES)]
+        services = [stack.enter_context(serve_store(url, folder)) for _ in range(PROCESSES)]
         ports = [service.port for service in services]
         ledger, promoted_at, faults = asyncio.run(
-            under_load(ports, lambda _: promote(primary, standby, options.seconds))
+            attack_under_load(ports, lambda _: fail_over(primary, standby, options.seconds))
         )
     back_s = [ledger.first_after_s(port, promoted_at) for port in ports]
     before = sum(at < promoted_at for times in ledger.acknowledged.values() for at in times)

@@ -18,7 +18,7 @@ from benchmarks import report
 from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service
+from benchmarks.servers import Server, serve_file
 
 _CLIENTS = 8
 _CURVE_BEFORE = "curve from before"
@@ -37,7 +37,7 @@ class Seen:
     methods: dict[str, int] = field(default_factory=dict)
 
 
-async def client(
+async def ask_until(
     server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
 ) -> None:
     """Ask for random owners' positions until a time. A connection refused before the first answer is no failure."""
@@ -55,11 +55,11 @@ async def client(
         if status != 200:
             seen.failed += 1
             continue
-        count(found[1], 1 + len(numbers) - bisect_right(ascending, numbers[index]), seen)
+        count_answer(found[1], 1 + len(numbers) - bisect_right(ascending, numbers[index]), seen)
     connection.close()
 
 
-def count(answer: bytes, rank: int, seen: Seen) -> None:
+def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
     """Add one answer to what was seen."""
     position = json.loads(answer)["positions"][0]
     seen.methods[position["method"]] = seen.methods.get(position["method"], 0) + 1
@@ -70,26 +70,26 @@ def count(answer: bytes, rank: int, seen: Seen) -> None:
         seen.estimated += 1
 
 
-async def refresh(server: Server) -> None:
+async def refresh_curve(server: Server) -> None:
     """Have a curve fitted and stored."""
     connection = Connection(server.port)
-    await connection.must("POST", f"{_KEY}/rankings/{COLUMN}/refresh")
+    await connection.call_ok("POST", f"{_KEY}/rankings/{COLUMN}/refresh")
     connection.close()
 
 
-async def hammer(server: Server, numbers: list[int], seconds: float) -> Seen:
+async def start_and_ask(server: Server, numbers: list[int], seconds: float) -> Seen:
     seen, ascending = Seen(), sorted(numbers)
     server.spawn()
     until = time.perf_counter() + seconds
     async with asyncio.TaskGroup() as group:
         for seed in range(_CLIENTS):
-            group.create_task(client(server, numbers, ascending, seen, seed=seed, until=until))
+            group.create_task(ask_until(server, numbers, ascending, seen, seed=seed, until=until))
     return seen
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     store, numbers = folder / "start.db", draw_values(options.rows)
-    with service(store, jobs="none") as server:
+    with serve_file(store, jobs="none") as server:
         owners = [owner_at(index) for index in range(options.rows)]
         asyncio.run(fill_board(server.port, BOARD, owners=owners, named={COLUMN: numbers}, body=board_spec([COLUMN])))
     runs: dict[str, Seen] = {}
@@ -99,11 +99,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         (_CURVE_BEFORE, "embedded"),
     ):
         if name == _CURVE_BEFORE:
-            with service(store, jobs="embedded") as server:
-                asyncio.run(refresh(server))
-        server = service(store, jobs=jobs)
+            with serve_file(store, jobs="embedded") as server:
+                asyncio.run(refresh_curve(server))
+        server = serve_file(store, jobs=jobs)
         try:
-            runs[name] = asyncio.run(hammer(server, numbers, options.seconds))
+            runs[name] = asyncio.run(start_and_ask(server, numbers, options.seconds))
         finally:
             server.stop()
     rows = [

@@ -11,7 +11,7 @@ import time
 _HOUR_NS = 3_600 * 10**9
 
 
-def step(every_s: float) -> None:
+def step_clock(every_s: float) -> None:
     """Make the time of day right, then an hour ahead, then an hour behind, for that long each."""
     true_ns, begun_s = time.time_ns, time.monotonic()
 
@@ -24,7 +24,7 @@ def step(every_s: float) -> None:
 
 
 def main() -> None:
-    step(float(sys.argv.pop(1)))
+    step_clock(float(sys.argv.pop(1)))
     from service.cli import main as rankcurve
 
     rankcurve()

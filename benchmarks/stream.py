@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.boards import COLUMN, board_spec, create, draw_values, fill_board, owner_at, refresh
+from benchmarks.boards import COLUMN, board_spec, create_board, draw_values, fill_board, owner_at, refresh_columns
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, service, service_on
+from benchmarks.servers import Server, serve_file, serve_store
 from tests.servers import DURABLE, postgres
 
 _BOARDS = 10
@@ -103,11 +103,11 @@ async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dic
     readers = Connection(port), Connection(port)
 
     async def row_seen(path: str, value: int, answered_s: float) -> None:
-        row = await readers[0].must("GET", path + "/entries/probe")
+        row = await readers[0].call_ok("GET", path + "/entries/probe")
         seen["row"].append(time.perf_counter() - answered_s if row["stats"][COLUMN] == value else 60.0)
 
     async def top_seen(path: str, value: int, answered_s: float) -> None:
-        page = await readers[1].must("GET", f"{path}/rankings/{COLUMN}?limit={_TOP}")
+        page = await readers[1].call_ok("GET", f"{path}/rankings/{COLUMN}?limit={_TOP}")
         seen["top"].append(time.perf_counter() - answered_s if page["entries"][0]["value"] == value else 60.0)
 
     begun = time.perf_counter()
@@ -115,7 +115,7 @@ async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dic
         await asyncio.sleep(max(0.0, begun + number / _PROBES_PER_S - time.perf_counter()))
         board, value = number % _BOARDS, _FIRST + number
         path = f"/v1/leaderboards/{_board(board)}"
-        await connection.must("POST", path + "/posts", {"owner": "probe", "set": {COLUMN: value}})
+        await connection.call_ok("POST", path + "/posts", {"owner": "probe", "set": {COLUMN: value}})
         answered_s = time.perf_counter()
         probes[value] = board, answered_s
         await asyncio.gather(row_seen(path, value, answered_s), top_seen(path, value, answered_s))
@@ -133,8 +133,8 @@ async def _fill(port: int, rows: int) -> None:
     posts = [{"owner": owner_at(index), "stats": {COLUMN: index + 1}} for index in range(_TOP)]
     connection = Connection(port)
     for number in range(1, _BOARDS):
-        await create(port, _board(number), board_spec([COLUMN]))
-        await connection.must("POST", f"/v1/leaderboards/{_board(number)}/posts", {"posts": posts})
+        await create_board(port, _board(number), board_spec([COLUMN]))
+        await connection.call_ok("POST", f"/v1/leaderboards/{_board(number)}/posts", {"posts": posts})
     connection.close()
 
 
@@ -165,7 +165,7 @@ async def _memory(server: Server) -> float:
 async def _run(server: Server, options: Options, store: str) -> list[report.Bar]:
     port, rows, seconds = server.port, options.rows, options.seconds * options.rounds
     await _fill(port, rows)
-    await refresh(port, _board(0), [COLUMN])
+    await refresh_columns(port, _board(0), [COLUMN])
     saturating = await _post_all(port, rows, options.seconds, per_s=None)
     clients, listening = await _follow(port, rows)
     seen: dict[str, list[float]] = {"row": [], "top": []}
@@ -225,7 +225,7 @@ async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"
-        [position] = (await connection.must("GET", path))["positions"]
+        [position] = (await connection.call_ok("GET", path))["positions"]
         wrong += client.heard[-1][1] != position["rank"]
     connection.close()
     return wrong
@@ -237,11 +237,11 @@ def _at(took_s: list[float], part: float) -> float:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with service(folder / "idle.db") as server:
+    with serve_file(folder / "idle.db") as server:
         memory_kib = asyncio.run(_memory(server))
-    with service(folder / "board.db") as server:
+    with serve_file(folder / "board.db") as server:
         bars = asyncio.run(_run(server, options, "SQLite"))
-    with postgres(_SERVER) as cluster, service_on(cluster.create_database("streams"), folder) as server:
+    with postgres(_SERVER) as cluster, serve_store(cluster.create_database("streams"), folder) as server:
         bars += asyncio.run(_run(server, options, "PostgreSQL"))
     return [*bars, report.Bar("memory of the process for a client", memory_kib, None, " KiB")]
 

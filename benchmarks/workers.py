@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh
-from benchmarks.client import HOST, Connection, for_each, metrics_texts
+from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
+from benchmarks.client import HOST, Connection, for_each, read_metrics
 from benchmarks.options import Options, parse_options
-from benchmarks.positions import FEW, check
-from benchmarks.servers import Server, free_port, rankcurve
+from benchmarks.positions import FEW, check_positions
+from benchmarks.servers import Server, free_port, rankcurve_command
 from tests.servers import DURABLE, postgres
 
 _COUNTED = 20_000  # requests whose count is compared
@@ -28,7 +28,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoin
 
 def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server:
     port = free_port()
-    command = [*rankcurve(), "serve", "--host", HOST, "--port", str(port), "--store", url]
+    command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url]
     command += ["--workers", str(workers), "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz")
 
@@ -37,7 +37,7 @@ async def _counted(port: int) -> set[float]:
     """Return how many positions were answered, as told on connections of their own."""
     return {
         sum(float(line.removeprefix(_SAMPLE)) for line in text.splitlines() if _SAMPLE in line)
-        async for text in metrics_texts(port, _ASKED)
+        async for text in read_metrics(port, _ASKED)
     }
 
 
@@ -47,7 +47,7 @@ async def _count_exactly(port: int, rows: int) -> int:
     [before] = await _counted(port)
 
     async def one(connection: Connection, index: int) -> None:
-        await connection.must("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
+        await connection.call_ok("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
 
     await for_each(port, [rng.randrange(rows) for _ in range(_COUNTED)], one, connections=FEW)
     after = await _counted(port)
@@ -60,7 +60,7 @@ def _fill(url: str, folder: Path, rows: int) -> None:
         took_s = asyncio.run(
             fill_board(server.port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
         )
-        asyncio.run(refresh(server.port, BOARD, [COLUMN]))
+        asyncio.run(refresh_columns(server.port, BOARD, [COLUMN]))
         print(f"   filled {rows:,} rows over HTTP in {took_s:.0f} s, {rows / took_s:,.0f} rows/s", flush=True)
 
 
@@ -70,7 +70,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         _fill(url, folder, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
         with _node(url, folder, workers=1) as one, _node(url, folder, workers=2) as two:
-            methods = asyncio.run(check(two.port, options.rows))
+            methods = asyncio.run(check_positions(two.port, options.rows))
             print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
             contestants = {
                 name: load.by_wrk(

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.bucket_study import study
+from benchmarks.bucket_study import take_study
 from config import Settings
 from service.api import ROUTES
 from service.cli import app
@@ -109,7 +109,7 @@ def test_the_study_of_buckets_is_quoted_as_it_comes_out() -> None:
     assert {row[0] for row in rows} == {"10,000", "100"}
     found = {}
     for players, buckets in ((10_000, 5), (100, 10)):
-        for name, errors in study(players, buckets).items():
+        for name, errors in take_study(players, buckets).items():
             found[f"{players:,}", frozenset(re.findall(r"\w+", name))] = errors
     for players, name, *percents in rows:
         errors = found[players, frozenset(re.findall(r"\w+", name))]
