@@ -113,11 +113,11 @@ class World:
         holders: Counter[str] = Counter()
         for region in self.regions:
             pools = lease_pools(region.store.dialect)
-            pool = await region.store.read(lambda pools=pools: pools.existing(_CLIENT, _POOL))  # type: ignore[misc]
+            pool = await region.store.read(lambda pools=pools: pools.read_pool(_CLIENT, _POOL))  # type: ignore[misc]
             after = ""
             while True:
                 rows = await region.store.read(
-                    lambda pools=pools, pool=pool, after=after: pools.resources(pool, after=after, limit=10_000)  # type: ignore[misc]
+                    lambda pools=pools, pool=pool, after=after: pools.list_resources(pool, after=after, limit=10_000)  # type: ignore[misc]
                 )
                 holders.update(row.holder for row in rows if not row.is_free and row.holder is not None)
                 if len(rows) < 10_000:
