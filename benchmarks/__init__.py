@@ -1,1 +1,11 @@
-"""The benchmarks. Each measures one promise of the project and its baseline in the same run, and prints both."""
+"""The benchmarks. Each measures one promise of the project and its baseline in the same run, and prints both.
+
+benchmarks/README.md says how to run them and what each one promises. A module is a benchmark if `python -m benchmarks`
+lists it under `--only`. The other modules are their tools:
+
+- starting what is measured: `servers`, `front_end`, `hello`, `redis_shell`, `slow_proxy`, `stepped_clock`;
+- sending requests: `client` (few, with logic), `load` (many, by wrk), `paced` (at a rate), `ledger` (with retries);
+- filling: `boards` (over HTTP), `bulk` and `lease_fill` (millions of rows, past HTTP), `curve_boards`, `lease_world`;
+- baselines: `bare_loop` with `bare_sqlite` and `bare_asyncpg`, `plain_curves`;
+- the command line and what is printed: `options`, `report`, and `plots` for the pictures of docs/curve.md.
+"""

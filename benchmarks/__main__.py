@@ -1,6 +1,8 @@
-"""Run all benchmarks, one after the other: `python -m benchmarks [DATA] [--quick] [--boards FOLDER]`.
+"""Run all benchmarks, one after the other.
 
-Each benchmark is the same program that also runs alone. This one only starts them and counts how they ended.
+    python -m benchmarks [DATA] [--quick] [--boards FOLDER] [--only NAME ...]
+
+Each benchmark is a program of its own and also runs alone. This one starts them and prints how each of them ended.
 """
 
 from __future__ import annotations

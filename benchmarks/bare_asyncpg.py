@@ -1,8 +1,8 @@
 """The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
 
-The loop is honest and fast: it has the table and index of the service's board, and one transaction a batch. It reads
-with locks, merges, writes on condition, and does nothing else. The SQL is written out here, because the loop must be
-free of the project's own layers.
+`batch_posts_postgres` starts it. The loop has the table and index of the service's board and one transaction a batch.
+It reads with locks, merges, writes on condition of the version read, and does nothing else. The SQL is written out
+here, because the loop must be free of the project's own layers.
 """
 
 from __future__ import annotations

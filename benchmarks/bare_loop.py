@@ -1,6 +1,6 @@
-"""A bare loop over a database driver, in a process of its own: the baseline for batch posts.
+"""A process with a bare loop over a database driver: the baseline for batch posts.
 
-It runs a round at a time. An order arrives as a line of JSON, and the seconds that it took leave as a line.
+The process runs one round at a time. It reads an order as a line of JSON and writes the seconds that the round took.
 """
 
 from __future__ import annotations

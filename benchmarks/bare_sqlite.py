@@ -1,7 +1,8 @@
-"""The baseline of batch posts: the same batches in a bare sqlite3 loop, in a process of its own.
+"""The baseline of batch posts on SQLite: the same batches in a bare sqlite3 loop, in a process of its own.
 
-The loop is honest and fast: it has the table, index and pragmas of the service's board, one transaction a batch, and
-does nothing else. The SQL is written out here, because the loop must be free of the project's own layers.
+`batch_posts` starts it. The loop has the table, index and pragmas of the service's board and one transaction a batch.
+It reads, merges, writes on condition of the version read, and does nothing else. The SQL is written out here, because
+the loop must be free of the project's own layers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""Durable posts in batches of 1,000 over HTTP to a 1 M board, against the same batches in a bare sqlite3 loop.
+"""The rate of durable posts in batches of 1,000 over HTTP, against the same batches in a bare sqlite3 loop.
 
-Both apply the same batches, made before the clock starts, to boards with the same content, one round after the other.
+    python -m benchmarks.batch_posts [--rows N] [--seconds S] [--rounds N]
+
+Both apply the same batches, which are made before the clock starts, to boards of 1 M rows with the same content. Rounds
+take turns. Neither side keeps post ids; what post ids cost is reported.
+
+Bar: at least 60 % of the bare loop's rate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The boards that are measured: owners, values and posts made from seeds, filled through the HTTP batch route.
+"""The boards that are measured: owners, values and posts drawn from seeds, posted through the HTTP batch route.
 
-A board of a given size is the same in every run and for every rival. So the truth about it can be computed from the
-seed.
+A board of a given size is the same in every run and for every contestant, so the truth about it can be computed from
+the seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""The study that people quote (a rank from a few buckets is 1 % off), with its mean, its 99th percentile and its worst.
+"""The errors of ranks interpolated from a few buckets (mean, 99th percentile, worst), beside curves of this project.
 
-Every entry is asked about, errors are relative to the true rank, and each row says which figure it is. Curves of this
-project with the same number of counted places stand beside the buckets.
+    python -m benchmarks.bucket_study
+
+People quote such a study as "1 % off", which is its mean. Here every entry is asked about, errors are relative to the
+true rank, and each figure says which one it is. The curves have the same number of counted places as the buckets.
+
+Bar: a curve with 50 knots is at worst 2 % off. The rest is reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Boards of many million rows, written through the store itself: by HTTP they would take an hour.
+"""Boards of many million rows, written through the store itself, because over HTTP they would take an hour.
 
 The rows, totals and indexes are those that the same posts would have left. The ranking index is made after the rows, as
-any bulk load does. No post was logged, so no curve may be older than the load.
+any bulk load does. No post is logged, so no curve may be older than the load.
 """
 
 from __future__ import annotations

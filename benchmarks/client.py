@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client for the places that need logic, which wrk lacks.
+"""A small HTTP/1.1 client for the benchmarks that need logic, which wrk lacks.
 
 It sends one request at a time on a connection and always declares the length of the body. It understands only what the
 servers here answer.

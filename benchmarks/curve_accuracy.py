@@ -1,8 +1,14 @@
-"""How far off certified curves are at worst: eight boards, 1,000 and 300 knots, every value and the point past it.
+"""The worst error of certified curves of eight boards, with 1,000 and 300 knots.
 
-Nothing is taken from the curve's own certificate. Every value and the first lattice point past it is asked for and
-compared with the rank counted here, and the certificate is checked like everything else. The time of a fit is the
-lowest of three, to leave out what else the machine did.
+    python -m benchmarks.curve_accuracy [DATA]
+
+Every value and the first lattice point past it is asked for and compared with the rank counted here. Nothing is taken
+from the curve's own certificate, which is checked like everything else. The time of a fit is the lowest of three, to
+leave out what else the machine did.
+
+Bars: the worst relative error of each board is in `_BARS`. With 1,000 knots a bracket is at most 5 % wide, or one tie
+step. Brackets, order, whole numbers and certificates are never violated. A fit takes at most 0.5 s for 343,000 rows and
+1 s for 1,000,000.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The boards that curves are compared with, made from one seed or read from files, as keys: smaller is better.
+"""The boards that curves are compared with, drawn from one seed or read from files, as keys: smaller is better.
 
 A board is the same in every run, and so are the values that are drawn for it later.
 """

@@ -1,7 +1,11 @@
-"""Ten million ranks of random boards, fitted and live, each compared with a count: not one may break a promise.
+"""Ten million ranks of random boards, fitted and live: how many answers break a promise of the curve.
 
-The truth is counted from the entries as they are at that moment. Keys are asked in ascending order: values, their
-neighbours, and keys in between. So a rank that falls back would show.
+    python -m benchmarks.curve_queries [--rows N]
+
+Each rank is compared with a count of the entries as they are at that moment. Keys are asked in ascending order: values,
+their neighbours, and keys in between. So a rank that falls back would show.
+
+Bar: none is outside its bracket, past its certificate, below the one before, or no whole number in [1, n + 1].
 """
 
 from __future__ import annotations

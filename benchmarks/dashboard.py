@@ -1,6 +1,11 @@
-"""The dashboard in a real browser: how soon it paints, when a view is complete, and how many bytes that took.
+"""The dashboard in headless Chromium: when it first paints, when a view is complete, and how many bytes it loads.
 
-Every load is the first one of a new profile, so nothing is cached. Everything that a view asks for is counted.
+    python -m benchmarks.dashboard [--rows N]
+
+Each of four views is loaded ten times, each time in a new profile, so nothing is cached. Everything that a view
+requests is counted.
+
+Bars for each view: first paint at most 200 ms (median), bytes sent with headers at most 150 kB.
 """
 
 from __future__ import annotations

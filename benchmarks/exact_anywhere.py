@@ -1,7 +1,13 @@
-"""An exact rank in the middle of a board against one near the top, over HTTP and in the store, and a full count.
+"""The time of an exact rank in the middle of a board against one at rank 1,000, on both stores.
 
-Near and far owners are asked in turn. They are known to stand there, and every answer is compared with the values that
-the board was made of. Posts go on being logged meanwhile; some of them are folded and some are not.
+    python -m benchmarks.exact_anywhere [--rows N]
+
+It is taken over HTTP and in the store, where a full count is timed, too. Near and far owners are asked in turn. Every
+answer is compared with the values that the board was made of. Posts are logged before, of which some are folded and
+some are not.
+
+Bars: over HTTP at most 2 times the time at rank 1,000. In the store at most 1 ms on SQLite and 3 ms on PostgreSQL. A
+full count takes at least 20 times as long.
 """
 
 from __future__ import annotations

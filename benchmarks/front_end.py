@@ -1,8 +1,10 @@
-"""A front end and a job process in one: `python -m benchmarks.front_end PORT`, everything else by RANKCURVE_ variables.
+"""A front end and a job process in one process, for measurements on SQLite.
 
-The two share the store. Curves travel only through the table and memcached, and each side has a book and connections of
-its own. A SQLite file belongs to one process, so this is how a front end of several processes can be measured on
-SQLite.
+    python -m benchmarks.front_end PORT     (every other setting by RANKCURVE_ variables)
+
+A SQLite file belongs to one process, so this is how a front end can be measured apart from its jobs there. The two
+sides share the store. Each has a book of curves and connections of its own, so curves travel only through the table and
+memcached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A hello-world route on the same aiohttp and uvloop: what the HTTP shell alone can do on this machine.
 
-It leaves out nothing that an ordinary aiohttp application has and adds nothing: one route, a prebuilt body, no access
-log.
+It is an ordinary aiohttp application with one route, a prebuilt body and no access log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""500 posters to one clan: every post is to the same row, by two processes on PostgreSQL, direct and queued.
+"""Conflicts and rates while 500 posters post to one clan by two processes on PostgreSQL, direct and queued.
 
-Every post carries an id and comes from a caller of its own, who waits for the answer. The clan's sum must equal what
-the callers were told. A round ends when everything accepted is applied.
+    python -m benchmarks.hot_owner [--seconds S] [--rounds N]
+
+Every post changes the same row, carries an id, and comes from a caller of its own, who waits for the answer. A round
+ends when everything accepted is applied. The clan's sum must then equal what the callers were told. The rate with a
+transaction for each post is reported, too.
+
+Bar: at most 0.05 conflicts per accepted post. The rates are reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""All job processes killed, front ends restarted: ranks keep coming from the last curves, and move on with new jobs.
+"""Ranks while all job processes are killed and two front ends restart one after the other, on PostgreSQL.
+
+    python -m benchmarks.jobs_away [--rows N] [--seconds S] [--rounds N]
 
 Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
 other one.
+
+Bars: every answer is a rank. `as_of` stands still without jobs, and moves on within 10 s once they are started again.
 """
 
 from __future__ import annotations

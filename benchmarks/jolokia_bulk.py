@@ -1,6 +1,11 @@
-"""A bulk of 100 Jolokia reads, again and again on one connection: of a process on a file, of a node on PostgreSQL.
+"""The time of a bulk of 100 Jolokia reads, on one process with SQLite and on a node of two workers with PostgreSQL.
 
-The reads are of all kinds of objects, and every read of every bulk must be answered.
+    python -m benchmarks.jolokia_bulk [--rows N]     (as many bulks as rows, and at least 100)
+
+The bulks are sent one after the other on one connection. The reads are of all kinds of objects, and every read of every
+bulk must be answered.
+
+Bar: p99 at most 20 ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""What an owner's positions and `/readyz` notice of 20 clients that read the journal in pages of 1,000, on both stores.
+"""How much owners' positions and `/readyz` slow down while 20 clients read the journal, on both stores.
 
-Both are asked one request after the other, on connections of their own, with and without the readers in turn. The ratio
-is the median of the ratios of single rounds.
+    python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
+
+The journal is read in pages of 1,000. Both kinds of requests are sent one after the other, on connections of their own,
+with and without the readers in turn. The ratio is the median of the ratios of single rounds. The benchmark needs both
+cores: beside other work start it by `chrt -r 1`.
+
+Bars: p50 of positions at most 5 times the quiet one, p99 of `/readyz` at most 50 ms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""100 times `kill -9` under load: no accepted post may be lost, none applied twice.
+"""Whether 100 times `kill -9` under load loses an accepted post, applies one twice, or forgets a post id.
 
-Clients retry with the same post_id until a post is settled, and do nothing else. The truth is what they were told.
+    python -m benchmarks.kill9 [--kills N]
+
+Clients retry with the same post_id until a post is settled, and do nothing else. What they were told is the truth
+(`ledger`).
+
+Bars: nothing lost, nothing applied twice, no id forgotten, the file sound. At least 90 % of the kills meet a request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pools of millions of resources, written by the database itself: by HTTP they would take an hour.
+"""Pools of millions of resources, written by the database itself, because over HTTP they would take an hour.
 
 The rows and counts are those that the same requests would have left. The indexes are made after the rows, as any bulk
 load does.

@@ -1,8 +1,12 @@
-"""How long a lease takes through HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
+"""The time of a lease over HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
 
-Sizes take turns within one run, all in one store, at half of the rate that saturates the service. The time of a request
-counts from when it was due, not from when the client sent it. Each round has a p50 and a p99 of its own, of thousands
-of requests; a figure is the median of its rounds.
+    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]     (rows: most resources a sub-partition)
+
+Sizes take turns within one run, all in one store, at half of the rate that saturates the service. PostgreSQL then holds
+15.5 M resources in all. The time of a request counts from when it was due, not from when the client sent it. Each round
+has a p50 and a p99 of its own, of thousands of requests; a figure is the median of its rounds.
+
+Bars: p50 and p99 at 1,000,000 at most 1.5 times those at 1,000. On PostgreSQL p99 at most 3 ms got and 7 ms acquired.
 """
 
 from __future__ import annotations

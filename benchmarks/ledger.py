@@ -1,6 +1,7 @@
 """What the clients of a store under attack were told, and whether the store holds exactly that.
 
-Clients retry with the same post_id until a post is settled, and do nothing else. The truth is what they were told.
+Clients retry with the same post_id until a post is settled, and do nothing else. What they were told is the truth: sums
+and counts by owner and board. In the end posts are sent once more, and each of them has to be a `duplicate`.
 """
 
 from __future__ import annotations

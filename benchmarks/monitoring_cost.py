@@ -1,7 +1,11 @@
-"""What monitoring costs `positions`: scraped and read by Jolokia all the time, against managed objects off, no scrape.
+"""What monitoring costs `positions`: their rate while everything is read all the time, against nobody watching.
 
-Both services serve the same board at the same time and take turns. The watched one is asked far more often than anybody
-would: /metrics and all objects of the tree, each once a second.
+    python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
+
+Two services serve copies of one board at the same time and take turns. Of the watched one, /metrics and all managed
+objects are read once a second, far more often than anybody would. The other one has managed objects switched off.
+
+Bar: at least 95 % of the unwatched rate.
 """
 
 from __future__ import annotations

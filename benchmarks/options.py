@@ -1,6 +1,6 @@
 """The command line that the benchmarks share: how large, how long, where.
 
-The defaults measure the bar itself. Every quicker run is asked for by an option and says its size in the heading.
+The defaults measure the bar itself. A smaller run is asked for by an option, and its heading says its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Curves of boards that are plain lists of keys, by every way of choosing knots that is compared.
+"""Curves of boards that are plain lists of keys, with knots chosen in every way that is compared.
 
 Each way gets the same list and the same number of knots; only the places of the knots differ.
 """

@@ -1,9 +1,9 @@
-"""The pictures of docs/curve.md, drawn from real boards: error by rank for three ways to choose knots, frozen and live.
+"""Draw the pictures of docs/curve.md from real boards: error by rank, for three ways to choose knots, frozen and live.
+
+    python -m benchmarks.plots DATA [--folder docs]
 
 Every value of the board is asked about, and the first one past each. A point shows the worst error of its ranks, never
 a mean.
-
-    python -m benchmarks.plots DATA [--folder docs]
 """
 
 from __future__ import annotations

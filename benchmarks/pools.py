@@ -1,7 +1,12 @@
-"""One set of boards keeps its pool busy with exact counts: what the reads and posts of another set notice of it.
+"""How much reads and posts of one board slow down while counts of another keep a connection pool busy.
 
-Requests to the quiet set come at the same times with and without the noise, and their latency counts from when they
-were due. Rounds with and without the noise take turns.
+    python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
+
+Sixteen clients count exact ranks on the noisy board. Requests to the quiet board come 100 times a second, at the same
+times with and without the noise, and their latency counts from when they were due. Rounds with and without the noise
+take turns, with a connection pool of the noisy board's own and with one for all.
+
+Bar: with a pool of its own, p99 at most 2 times its quiet value. With one pool it is reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""`positions` for random owners of a 1 M board, 32 and 256 connections, against a hello-world route.
+"""The rate of `positions` for random owners of a 1 M board, with 32 and 256 connections, against a hello-world route.
+
+    python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
 Before anything is timed, answers are compared with ranks that are computed apart from the service.
+
+Bars: at least 50 % of hello-world with 32 connections. With 256 at least 90 % of the rate with 32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
-"""PostgreSQL restarted at once, its back-ends ended, under four processes that add to the same owners.
+"""Whether restarts of PostgreSQL lose or repeat a post, and how soon each of four processes posts again.
 
-The server is a real one with fsync on. What the benchmark does to it is what operators and crashes do.
+    python -m benchmarks.postgres_restarts [--seconds S]
+
+The server is a real one with fsync on. It is restarted five times as if it had crashed, and a random session is ended
+every 2 s. That is what operators and crashes do. Four processes with 16 posters each add to the same 1,000 owners.
+Clients retry until they are answered with 200 (`ledger`).
+
+Bars: nothing lost, nothing applied twice, no id forgotten, no client told of a deadlock. Every process acknowledges a
+post at most 5 s after the server takes connections.
 """
 
 from __future__ import annotations

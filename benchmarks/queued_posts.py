@@ -1,7 +1,13 @@
-"""Queued posts on PostgreSQL, sustained, while a worker of the queue is killed every 10 seconds.
+"""The sustained rate of queued posts on PostgreSQL, while a worker of the queue is killed every 10 seconds.
 
-The truth is what callers were told. Every accepted post adds one to its owner's count and says its number. So the board
-itself tells what was lost, what was applied twice, and whether an owner's posts kept their order.
+    python -m benchmarks.queued_posts [--rows N] [--seconds S]     (QUEUED_POSTS_PER_S: the rate that is posted)
+
+By default 15,300 posts a second go to 100,000 owners for 30 minutes. Four job processes with short leases apply them.
+Every accepted post adds one to its owner's count and says its number. So the board itself tells what was lost, what was
+applied twice, and whether an owner's posts kept their order. What callers were told is the truth.
+
+Bars: at least 15,000 posts/s applied, no second below half of the mean, accepted to visible p99 at most 5 s. Nothing is
+lost, applied twice, or out of order.
 """
 
 from __future__ import annotations

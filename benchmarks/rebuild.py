@@ -1,7 +1,11 @@
-"""A board made anew from a journal of as many posts as rows are asked for, compared row for row, on both stores.
+"""The rate at which `rankcurve rebuild` makes a board anew from its journal, on both stores, and whether rows differ.
 
-The whole table is compared, read by the driver before and after. The command is the one that operators use, and its
-start counts as part of the time.
+    python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
+
+Rows are deleted before. The driver reads the whole table before and after, and all rows are compared. The command is
+the one that operators use, and its start counts as part of the time.
+
+Bar: no row differs. The rate in posts/s is reported.
 """
 
 from __future__ import annotations

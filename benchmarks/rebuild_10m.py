@@ -1,7 +1,12 @@
-"""Rebuilding the curve of a board of 10 million players from nothing; 8 min 34 s in the report of a large cloud.
+"""The time of a refresh of a board of 10 million players, by scan and by skip sampling, on both stores.
 
-The seconds are those that the refresh itself reports: snapshot, reading, fit and storing. The service's log tells how
-much of a scan was reading and how much fitting. One round of each is thrown away.
+    python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
+
+A report from a large cloud gives 8 min 34 s for the same. The seconds here are those that the refresh itself reports:
+snapshot, reading, fit and storing. The service's log tells how much of a scan was reading and how much fitting. One
+round of each is thrown away.
+
+Bars: scan at most 4 s on SQLite and 8 s on PostgreSQL, skip sampling at most 0.7 s on both.
 """
 
 from __future__ import annotations

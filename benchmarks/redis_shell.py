@@ -1,4 +1,4 @@
-"""The rival: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
+"""The rival of `against_redis`: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
 
 It is as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request in one
 pipeline, msgspec for JSON. It does less than the service: no brackets, no versions, no post ids, no cursors, and ranks

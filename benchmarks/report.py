@@ -1,4 +1,4 @@
-"""What every benchmark prints: the machine, the figures and whether the bars are met, in one form.
+"""What every benchmark prints, in one form: the machine, the figures and whether the bars are met.
 
 A figure never stands without the machine, the size and the baseline that it was measured with.
 """

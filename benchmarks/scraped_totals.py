@@ -1,6 +1,11 @@
-"""What /metrics counted after ten workers were killed under load: at least what was answered, at most what was sent.
+"""Whether /metrics counts right after ten workers of a node were killed under load of 8 clients.
 
-The clients' own numbers are the truth. Without a kill the three numbers are equal, to the post and to the request.
+    python -m benchmarks.scraped_totals [--seconds S]
+
+The clients' own numbers of requests and posts are compared with the metrics of any worker, once with kills and once
+without.
+
+Bars: answered <= counted <= sent. Without a kill the three numbers are equal, to the post and to the request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The processes that are measured, as context managers: the service, the hello-world route, the rivals.
+"""The processes that are measured, as context managers: the service, the hello-world route, Redis and its shell.
 
 Each process has a loopback port and a process group of its own. Whatever was started is ended when its block is left.
 """

@@ -1,7 +1,12 @@
-"""Boards in a table that they share against boards in tables of their own, and 10,000 small boards against ten.
+"""Boards that share a table against boards with tables of their own, and 10,000 small boards against ten.
 
-Both layouts hold the same rows and get the same requests, one after the other. The large board shares its table with
-another one of the same size.
+    python -m benchmarks.shared_tables [--rows N] [--rounds N]
+
+Both layouts hold the same rows and get the same requests, one after the other. The large board (343,000 rows of 6
+columns) shares its table with another one of the same size.
+
+Bars: refresh in a shared table at most 1.3 times that in its own. Views of 10,000 small boards at most 1.3 times those
+of ten. Idle with 10,000 boards at most 1 % of a core.
 """
 
 from __future__ import annotations

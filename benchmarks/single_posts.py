@@ -1,7 +1,11 @@
-"""Single posts from 64 concurrent clients: with posts grouped, with one transaction a post, and a hello-world route.
+"""The rate of single posts from 64 clients, grouped, with one transaction for each post, and of a hello-world route.
+
+    python -m benchmarks.single_posts [--rows N] [--seconds S] [--rounds N]
 
 Every post changes a random owner's value and is durable when it is answered. Both services start from copies of one
-store.
+store of 1 M rows.
+
+Bars: at least 3 times the rate with `RANKCURVE_GROUPING=false`, and 20 % of hello-world.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""What a store and a process need: bytes an entry, a post in the log and a post id take, and memory of the service.
+"""The bytes that an entry, a post in the log, a post id and a curve take, on both stores, and the service's memory.
 
-Bytes are those of whole tables with their indexes, as the database tells them, divided by the number of rows.
+    python -m benchmarks.sizes [--rows N]
+
+Entries have 1 and 6 ranked columns, and each is posted twice, once with a post id. Bytes are those of whole tables with
+their indexes, as the database tells them, divided by the number of rows.
+
+Everything is reported; there is no bar.
 """
 
 from __future__ import annotations

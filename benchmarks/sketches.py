@@ -1,4 +1,6 @@
-"""Whether streaming sketches add anything beside live curves: ranks from frugal streaming and from lossy counting.
+"""The errors of ranks from two streaming sketches, frugal streaming and lossy counting, beside a live curve.
+
+    python -m benchmarks.sketches [--rows N]
 
 Every contestant sees the same entries and then the same changes, one at a time, and keeps about as many numbers as the
 curve. All are measured over every value past rank 1,000 of the board as it is in the end.
@@ -7,6 +9,8 @@ Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Q
 with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
 Frequency Counts over Data Streams" (2002), with an error of 1/K. A changed entry needs a value to be taken back, which
 neither can do.
+
+Everything is reported; there is no bar.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""How far off the skip-sampled curve is: the worst relative rank error over all entries of a board, asked over HTTP.
+"""The worst relative rank error of skip-sampled curves over all entries of a board, asked over HTTP.
 
-Every distinct value is asked for with `rank=estimate`, and the truth is counted from the board itself. The mean is
-never quoted for the worst.
+    python -m benchmarks.skip_quality [DATA] [--rows N]
+
+Every distinct value and the first possible one past it is asked for with `rank=estimate`. The truth is counted from the
+board itself. The mean is never quoted for the worst.
+
+Bars: worst relative error over all entries at most 0.9 %, no broken bracket, at most 1,000 knots.
 """
 
 from __future__ import annotations

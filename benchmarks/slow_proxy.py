@@ -1,4 +1,6 @@
-"""A TCP proxy before a database that stretches the time of every answer: `python -m benchmarks.slow_proxy PORT TARGET`.
+"""A TCP proxy in front of a database that stretches the time of every answer.
+
+    python -m benchmarks.slow_proxy PORT TARGET
 
 If the answer to a question came after a time t, the proxy passes it on after t times the factor. At factor 1 it holds
 nothing back. A number on a line of standard input is the factor from then on. The end of the input ends the proxy.

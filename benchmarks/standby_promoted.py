@@ -1,6 +1,12 @@
-"""The primary killed under load and its synchronous standby promoted: whatever was acknowledged is on the standby.
+"""Whether a post is lost when PostgreSQL's primary is killed under load and its synchronous standby promoted.
 
+    python -m benchmarks.standby_promoted [--seconds S]
+
+The load is that of `postgres_restarts`. Sessions are ended while they wait for the standby, then the primary is killed.
 The service is told of both servers at its start and of nothing later.
+
+Bars: nothing lost, nothing applied twice, no id forgotten. Every process acknowledges a post at most 10 s after the
+promotion.
 """
 
 from __future__ import annotations

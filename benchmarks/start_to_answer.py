@@ -1,6 +1,10 @@
-"""From the start of the process to the first answers while no curve exists: never a 5xx, never a rank 0, exact ranks.
+"""The answers from the moment the process starts, with no curve stored and with one: errors, wrong ranks, time.
+
+    python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 
 Requests begin before the service is ready, and every answer is compared with the truth.
+
+Bars: no failed answer, no rank 0, and exact ranks while there is no curve.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`rankcurve` in a process whose clock of the day is stepped an hour forth and back: `… N serve …`.
+"""Run `rankcurve` in a process whose time of day is stepped an hour forth and back.
+
+    python -m benchmarks.stepped_clock SECONDS serve ...
 
 Only Python's answers for the time of day are changed; the monotonic clock and the store's are not.
 """

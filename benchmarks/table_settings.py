@@ -1,7 +1,11 @@
-"""How PostgreSQL should store entries: fillfactor and autovacuum, by posts/s, size, and counts after the posts.
+"""Posts/s, size and counts of PostgreSQL tables with five settings of fillfactor and autovacuum.
+
+    python -m benchmarks.table_settings [--rows N]
 
 Every layout starts from the same rows and takes the same batches, layouts in turn. What autovacuum does during a run is
 part of the measurement.
+
+Everything is reported; there is no bar.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""`positions` on a 1 M board in PostgreSQL by two worker processes against one, and whether their metrics add up.
+"""The rate of `positions` with two worker processes and with one on PostgreSQL, and whether their metrics add up.
 
-Both nodes serve one database at the same time, neither runs jobs, and rounds take turns. Exactness is shown with a
-known number of requests, because `wrk` breaks off its last requests at the end of a round.
+    python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
+
+Both nodes serve one database with a board of 1 M rows at the same time. Neither runs jobs, and rounds take turns. The
+metrics are compared after a known number of requests, because `wrk` breaks off its last requests at the end of a round.
+
+Bar: any worker's metrics are exactly the requests sent. The ratio of the rates is reported.
 """
 
 from __future__ import annotations
