@@ -77,20 +77,26 @@ def main() -> int:
     )
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards")
     parser.add_argument(
-        "--quick", action="store_true", help="small boards and short rounds: shows that all runs, not the bars"
+        "--quick",
+        action="store_true",
+        help="small boards and short rounds: shows that everything runs, says nothing about the bars",
     )
     parser.add_argument(
-        "--boards", type=Path, help="keep filled boards in this folder (made for this run and removed otherwise)"
+        "--boards", type=Path, help="keep filled boards in this folder; without it they are deleted at the end"
     )
-    parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, help="just these")
+    parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, help="run only these")
     given = parser.parse_args()
     if given.data is not None and not given.data.is_dir():
-        parser.error(f"no folder {given.data}; one benchmark alone is run by --only NAME")
+        parser.error(f"there is no folder {given.data}; to run one benchmark alone: --only NAME")
     with tempfile.TemporaryDirectory(prefix="rankcurve-boards-") as own:
         arguments = ["--boards", str(given.boards or own), *(_QUICK if given.quick else [])]
         if given.data is not None:
             arguments.insert(0, str(given.data))
-        ended = {name: run(name, arguments) for name in given.only if given.data is not None or name != _NEEDS_DATA}
+        ended = {
+            name: start_benchmark(name, arguments)
+            for name in given.only
+            if given.data is not None or name != _NEEDS_DATA
+        }
     print()
     for name, status in ended.items():
         print(f"{'met       ' if status == 0 else 'FELL SHORT' if status == 1 else 'failed    '}  {name}")
@@ -99,7 +105,7 @@ def main() -> int:
     return int(any(ended.values()))
 
 
-def run(name: str, arguments: list[str]) -> int:
+def start_benchmark(name: str, arguments: list[str]) -> int:
     """Run one benchmark and return its exit status: 0 met, 1 fell short, anything else failed."""
     try:
         return subprocess.run(

@@ -47,8 +47,8 @@ def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.
     posts = load.Target(url, f"{board}/posts", column=COLUMN, rows=options.rows)
     batches = max(1, round(options.seconds * _POSTS_PER_S / BATCH))
     return {
-        "positions": load.by_wrk(positions, connections=FEW, seconds=options.seconds),
-        "single posts": load.by_wrk(posts, connections=CLIENTS, seconds=options.seconds),
+        "positions": load.wrk_contestant(positions, connections=FEW, seconds=options.seconds),
+        "single posts": load.wrk_contestant(posts, connections=CLIENTS, seconds=options.seconds),
         f"batches of {BATCH:,}": through_http(port, options.rows, batches),
     }
 
@@ -66,9 +66,9 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
     rows, bars = [], []
     # One path after the other, because folding after a round of posts would disturb the rounds of another path.
     for path in sides[_OURS]:
-        figures = load.alternate({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
+        figures = load.run_alternately({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
         rows += [load.table_row(f"{store}, {path}, {side}", found) for side, found in figures.items()]
-        ratio = load.ratio(figures[_OURS], figures[options.commit])
+        ratio = load.median_ratio(figures[_OURS], figures[options.commit])
         bars.append(report.Bar(f"{store}: {path}, this tree / {options.commit}", ratio, _LEAST_RATIO))
     report.print_table(load.COLUMNS, rows)
     return bars

@@ -46,7 +46,7 @@ class Rivals(NamedTuple):
 
 
 def fill_redis(port: int, rows: int) -> None:
-    """Store the board of `boards.values` as a sorted set.
+    """Store the board of `boards.draw_values` as a sorted set.
 
     The library is imported here, because only this benchmark needs it.
     """
@@ -111,7 +111,9 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
     for name in wrk_targets("", options.rows):
         for side, server in sides.items():
             target = wrk_targets(server.url, options.rows)[name]
-            contestants[f"{name}, {side}"] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
+            contestants[f"{name}, {side}"] = load.wrk_contestant(
+                target, connections=_CONNECTIONS, seconds=options.seconds
+            )
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
     # These have no bar: the rival without the times of entries, and `around` as a script on the Redis server.
@@ -124,8 +126,8 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
         _SCRIPTED: replace(found["around"], after=f"{after}&bare=1&script=1"),
     }
     for name, target in aside.items():
-        contestants[name] = load.by_wrk(target, connections=_CONNECTIONS, seconds=options.seconds)
-    return load.alternate(contestants, rounds=options.rounds)
+        contestants[name] = load.wrk_contestant(target, connections=_CONNECTIONS, seconds=options.seconds)
+    return load.run_alternately(contestants, rounds=options.rounds)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -151,12 +153,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             report.Bar("redis-server, a member and column", member_bytes, None, " bytes"),
         ]
     report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
-    ratios = {name: load.ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
+    ratios = {name: load.median_ratio(figures[f"{name}, service"], figures[f"{name}, redis"]) for name in _BARS}
     bars = [report.Bar(f"{name}, service / Redis", ratios[name], target) for name, target in _BARS.items()]
     aside = {**_BARE, "around by script": _SCRIPTED}
     beside = [
         report.Bar(
-            f"{name}, service / Redis of scores alone", load.ratio(figures[f"{of}, service"], figures[line]), None
+            f"{name}, service / Redis of scores alone",
+            load.median_ratio(figures[f"{of}, service"], figures[line]),
+            None,
         )
         for name, line in aside.items()
         for of in (name.removesuffix(" by script"),)

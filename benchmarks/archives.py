@@ -44,7 +44,7 @@ def _owner(rng: random.Random) -> str:
     return str(rng.randrange(10**18, 10**19))
 
 
-async def _load(service: Service, rows: int, rng: random.Random) -> list[str]:
+async def _fill_season(service: Service, rows: int, rng: random.Random) -> list[str]:
     body = {**board_spec(column_names(_COLUMNS)), "closes_at": _END.isoformat(), "grace_seconds": 0, "keep_seconds": 60}
     await service.must("PUT", "/v1/leaderboards/season", body)
     owners = [_owner(rng) for _ in range(rows)]
@@ -57,7 +57,7 @@ async def _load(service: Service, rows: int, rng: random.Random) -> list[str]:
     return owners
 
 
-async def _positions_ms(service: Service, owners: list[str], rng: random.Random) -> float:
+async def _time_positions(service: Service, owners: list[str], rng: random.Random) -> float:
     took = []
     for owner in rng.choices(owners, k=_READS):
         begun = time.perf_counter()
@@ -76,21 +76,21 @@ async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
     return owners / rows, sum(len(document) for _, document in found) / rows - owners / rows
 
 
-async def _large(service: Service, rows: int) -> list[float]:
+async def _measure_season(service: Service, rows: int) -> list[float]:
     rng = random.Random(1)
-    owners = await _load(service, rows, rng)
+    owners = await _fill_season(service, rows, rng)
     begun = time.perf_counter()
     await close_as_of(service, _END)
     closed_s = time.perf_counter() - begun
-    before_ms = await _positions_ms(service, owners, rng)
+    before_ms = await _time_positions(service, owners, rng)
     begun = time.perf_counter()
     await close_as_of(service, _END + timedelta(seconds=60))
     archived_s = time.perf_counter() - begun
-    after_ms = await _positions_ms(service, owners, rng)
+    after_ms = await _time_positions(service, owners, rng)
     return [rows, closed_s, rows / archived_s, *(await _bytes_an_owner(service, rows)), before_ms, after_ms]
 
 
-async def _small(service: Service, boards: int) -> list[float]:
+async def _measure_small(service: Service, boards: int) -> list[float]:
     """Return how many boards were closed, and how many archived, a second."""
     family: dict[str, Any] = {**board_spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
     await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
@@ -110,7 +110,7 @@ async def _small(service: Service, boards: int) -> list[float]:
     return rates
 
 
-async def _run(options: Options, folder: Path, url: str) -> tuple[list[list[Any]], list[list[Any]]]:
+async def _measure_stores(options: Options, folder: Path, url: str) -> tuple[list[list[Any]], list[list[Any]]]:
     large, small = [], []
     boards = max(10, min(_SMALL, options.rows // _OWNERS))
     async with fresh_schema(url) as place:
@@ -118,8 +118,8 @@ async def _run(options: Options, folder: Path, url: str) -> tuple[list[list[Any]
             service = Service(folder, store=store, jobs="none", log_sample_ratio=0, sqlite_cache_mib=256)
             await service.start()
             try:
-                large.append([name, *(await _large(service, options.rows))])
-                small.append([name, boards, *(await _small(service, boards))])
+                large.append([name, *(await _measure_season(service, options.rows))])
+                small.append([name, boards, *(await _measure_small(service, boards))])
             finally:
                 await service.stop()
     return large, small
@@ -127,7 +127,7 @@ async def _run(options: Options, folder: Path, url: str) -> tuple[list[list[Any]
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
-        large, small = asyncio.run(_run(options, folder, cluster.url()))
+        large, small = asyncio.run(_measure_stores(options, folder, cluster.url()))
     report.print_table(
         ("", "owners", "closed s", "archived/s", "bytes/owner", "bytes/owner ranks", "rows ms", "archive ms"), large
     )

@@ -57,7 +57,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
     return status, sent
 
 
-async def _sent(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
+async def _send_all(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
     """Return how often each status was answered, and the most bytes that a refused sender had sent."""
     senders = [_send(port, seconds, chunked=chunked) for _ in range(_SENDERS)]
     answers = await asyncio.gather(*senders)
@@ -84,7 +84,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         with serve_file(home / "board.db", jobs="none") as server:
             asyncio.run(_small_post(server.port))
             before_mib = server.resident_mib()
-            statuses, refused_bytes = asyncio.run(_sent(server.port, options.seconds, chunked=chunked))
+            statuses, refused_bytes = asyncio.run(_send_all(server.port, options.seconds, chunked=chunked))
             growth_mib = server.most_resident_mib() - before_mib
         lines.append([name, statuses[200], statuses[503], refused_bytes / 2**20, before_mib, growth_mib])
         bars.append(report.Bar(f"memory for {_SENDERS} slow bodies {name}", growth_mib, _GROWTH_MIB_MAX, " MiB", True))

@@ -31,7 +31,7 @@ _UPDATE = (
 
 
 async def make_board(connection: asyncpg.Connection, rows: int) -> None:
-    """Create the board of `boards.values` in a table of its own, with index and statistics as after filling."""
+    """Create the board of `boards.draw_values` in a table of its own, with index and statistics as after filling."""
     await connection.execute("DROP TABLE IF EXISTS bare")
     await connection.execute(_TABLE)
     await connection.execute(_INDEX)
@@ -58,7 +58,7 @@ async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int
 async def serve(url: str, rows: int) -> None:
     """Serve rounds until the input ends.
 
-    An order {"seed", "count", "size", "connections"} comes in on a line, the seconds go out on a line.
+    Each line of the input is an order {"seed", "count", "size", "connections"}; its answer is a line with the seconds.
     """
     first = await asyncpg.connect(url)
     await make_board(first, rows)

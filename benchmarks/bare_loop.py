@@ -33,7 +33,7 @@ class BareLoop:
         return line
 
     def run_round(self, *, seed: int, count: int, **more: int) -> load.Figure:
-        """Run one round of that many batches and return its figure. `more` goes into the order."""
+        """Run one round of `count` batches and return its figure. `more` goes into the order."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH, **more}) + "\n")
         self._process.stdin.flush()

@@ -35,7 +35,7 @@ _UPSERT = (
 
 
 def make_board(path: str, rows: int) -> sqlite3.Connection:
-    """Create the board of `boards.values` in a file of its own, with index and statistics as after filling."""
+    """Create the board of `boards.draw_values` in a file of its own, with index and statistics as after filling."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
@@ -66,7 +66,7 @@ def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) ->
 def main(path: str, rows: int) -> None:
     """Serve rounds until the input ends.
 
-    An order {"seed", "count", "size"} comes in on a line, the seconds go out on a line.
+    Each line of the input is an order {"seed", "count", "size"}; its answer is a line with the seconds.
     """
     connection = make_board(path, rows)
     print("ready", flush=True)

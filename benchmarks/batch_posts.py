@@ -54,13 +54,15 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             "bare sqlite3 loop": lambda number: bare.run_round(seed=number, count=count),
             "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
         }
-        figures = load.alternate(contestants, rounds=options.rounds)
+        figures = load.run_alternately(contestants, rounds=options.rounds)
     report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
     bare_figures = figures["bare sqlite3 loop"]
-    with_ids = load.ratio(figures["posts over HTTP, with post ids"], bare_figures)
+    with_ids = load.median_ratio(figures["posts over HTTP, with post ids"], bare_figures)
     return [
         report.Bar(
-            f"batches of {BATCH:,} / bare sqlite3 loop", load.ratio(figures["posts over HTTP"], bare_figures), 0.6
+            f"batches of {BATCH:,} / bare sqlite3 loop",
+            load.median_ratio(figures["posts over HTTP"], bare_figures),
+            0.6,
         ),
         report.Bar("with post ids / bare sqlite3 loop without", with_ids, None),
     ]

@@ -51,15 +51,19 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 ),
                 "posts over HTTP, with post ids": through_http(server.port, options.rows, count, with_ids=True),
             }
-            figures = load.alternate(contestants, rounds=options.rounds)
+            figures = load.run_alternately(contestants, rounds=options.rounds)
     report.print_table(load.COLUMNS[:4], [load.table_row(name, found)[:4] for name, found in figures.items()])
     bare_figures = figures["bare asyncpg, one connection"]
     many = figures["bare asyncpg, as many connections as HTTP"]
     http, with_ids = figures["posts over HTTP"], figures["posts over HTTP, with post ids"]
     return [
-        report.Bar(f"batches of {BATCH:,} / bare asyncpg, one connection", load.ratio(http, bare_figures), 0.5),
-        report.Bar(f"batches of {BATCH:,} / bare asyncpg, {_CONNECTIONS} connections", load.ratio(http, many), 0.5),
-        report.Bar("with post ids / bare asyncpg, one connection, without", load.ratio(with_ids, bare_figures), None),
+        report.Bar(f"batches of {BATCH:,} / bare asyncpg, one connection", load.median_ratio(http, bare_figures), 0.5),
+        report.Bar(
+            f"batches of {BATCH:,} / bare asyncpg, {_CONNECTIONS} connections", load.median_ratio(http, many), 0.5
+        ),
+        report.Bar(
+            "with post ids / bare asyncpg, one connection, without", load.median_ratio(with_ids, bare_figures), None
+        ),
     ]
 
 

@@ -71,7 +71,7 @@ def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") 
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies. With `size`, the posts in each, every post must have been applied. Raises BadAnswerError."""
+    """Post the bodies. With `size`, the number of posts in each, every post must be applied. Raises BadAnswerError."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
@@ -100,7 +100,7 @@ async def create_board(port: int, board: str, body: Mapping[str, object]) -> Non
 
 
 async def refresh_columns(port: int, board: str, columns: Iterable[str]) -> None:
-    """Have new curves of these columns fitted. Raises BadAnswerError."""
+    """Refresh the curves of these columns. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         for column in columns:
@@ -125,7 +125,7 @@ async def fill_board(
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
     """Return a store file in `folder` with BOARD filled and its curves fresh.
 
-    It is copied from the kept ones, or made (and kept).
+    It is copied from the kept stores, or filled, and then kept for the next run.
     """
     store = folder / "board.db"
     kept = kept_path(options, f"{rows}x{columns}")

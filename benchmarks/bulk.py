@@ -47,7 +47,7 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 
 
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
-    """Return a SQLite file in `folder` with such a board, copied from the kept ones, or made (and kept)."""
+    """Return a SQLite file in `folder` with such a board, copied from the kept ones, or loaded, and then kept."""
     store = folder / f"bulk-{rows}.db"
     kept = kept_path(options, f"bulk-{rows}x1")
     if kept is not None and kept.exists():
@@ -66,7 +66,7 @@ async def _load(store_url: str, rows: int) -> None:
         board = await store.read(lambda: find_board(store.dialect, BOARD))
         index = board.column_index[COLUMN]
         layout = layout_of(board)
-        await _run(store, drop_index(index_name(layout, layout.columns[index])))
+        await _run_statement(store, drop_index(index_name(layout, layout.columns[index])))
         entries, padding = Entries(store.dialect, board), Padding.for_column(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
@@ -75,20 +75,20 @@ async def _load(store_url: str, rows: int) -> None:
                 Entry(owner_at(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
                 for at, score in enumerate(chunk)
             ]
-            await store.write(partial(_added, store, entries, new))
-        await _run(store, ranking_index(layout, layout.columns[index]))
+            await store.write(partial(_add_entries, store, entries, new))
+        await _run_statement(store, ranking_index(layout, layout.columns[index]))
     finally:
         await store.close()
 
 
-def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+def _add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     board: Board = entries.board
     yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield build_totals_update(store.dialect, {board.key: counted})
 
 
-async def _run(store: Store, query: Query) -> None:
+async def _run_statement(store: Store, query: Query) -> None:
     def program() -> Program[None]:
         yield query.build(store.dialect)
 

@@ -112,14 +112,14 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                     f"{store}, {columns} ranked, {called}": _posting(port, options.rows, columns, count)
                     for called, port in ports.items()
                 }
-                found = load.alternate(contestants, rounds=options.rounds)
+                found = load.run_alternately(contestants, rounds=options.rounds)
             report.print_table(load.COLUMNS[:4], [load.table_row(name, figures)[:4] for name, figures in found.items()])
             both, alone, neither = found.values()
             name = f"{store}, {columns} ranked columns"
             bars += [
-                report.Bar(f"{name}: log and live curves / neither", load.ratio(both, neither), 1 - COST_MAX),
-                report.Bar(f"{name}: log alone / neither", load.ratio(alone, neither), None),
-                report.Bar(f"{name}: with / without live curves", load.ratio(both, alone), None),
+                report.Bar(f"{name}: log and live curves / neither", load.median_ratio(both, neither), 1 - COST_MAX),
+                report.Bar(f"{name}: log alone / neither", load.median_ratio(alone, neither), None),
+                report.Bar(f"{name}: with / without live curves", load.median_ratio(both, alone), None),
             ]
     return bars
 

@@ -69,7 +69,7 @@ class Connection:
 
 
 async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Yield what `/metrics` answers, each time on a connection of its own, so that every worker of a node is asked."""
+    """Yield the text of `/metrics`, each time over a new connection, so that every worker of a node is asked."""
     for _ in range(times):
         connection = Connection(port)
         try:
@@ -82,7 +82,7 @@ async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Give every item to one of that many connections at once. The first error ends all."""
+    """Work on all items by that many connections at the same time. The first error ends all of them."""
     left = iter(items)
 
     async def worker() -> None:

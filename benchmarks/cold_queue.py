@@ -27,7 +27,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, free_port, rankcurve_command, serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
-PROCESSES = 2  # front ends, and as many job processes
+PROCESSES = 2  # of front ends, and of job processes
 _FIRST_S_MAX = 2.0
 _WAIT_S = 60.0
 _BATCH = 200  # posts in a request
@@ -60,7 +60,7 @@ async def queue_posts(fronts: list[Server], rows: int) -> None:
 
 
 async def wait_for_first_applied(database: Any, begun_s: float) -> float:
-    """Return the seconds from now until a post has left the queue."""
+    """Wait until a post has left the queue. Return the seconds since `begun_s` (monotonic)."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
             raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")

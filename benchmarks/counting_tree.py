@@ -41,7 +41,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
-    """Return median and 99th percentile of a count, in ms, by the rows that it counts."""
+    """Time counts in a store. Return their median and 99th percentile, in ms, by the rows that they count."""
     store = await open_store(load({"store": store_url}, {}))
     try:
         board = await store.read(lambda: find_board(store.dialect, BOARD))
@@ -71,7 +71,7 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
 def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
     """Return the prices of that many cells.
 
-    They are microseconds a move, KiB of the document, and ms to write it and to build what answers from it.
+    They are microseconds a move, KiB of the document, and milliseconds to write it and to build the live curve.
     """
     numbers = draw_scores(rows)
     keys = list(count_by_key(sorted((-numbers).tolist())))

@@ -63,7 +63,7 @@ def make_boards() -> list[CurveBoard]:
 
 
 def read_boards(folder: Path) -> list[CurveBoard]:
-    """Return the boards of the files. More of their values are drawn from what they hold."""
+    """Read the boards of the files. Their `draw` picks among the values that the file holds."""
     boards = []
     for name in REAL:
         board = read_real_board(folder, name)

@@ -54,7 +54,7 @@ def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tu
 
 
 async def _time_requests(port: int, asked: Iterator[tuple[str, list[str]]]) -> list[float]:
-    """Return how long each took, in ms."""
+    """Send the requests one after the other. Return the milliseconds that each took."""
     took, connection = list[float](), Connection(port)
     try:
         for path, owners in asked:
@@ -77,7 +77,7 @@ async def _fill_small(port: int) -> None:
 
 
 def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], rounds: int) -> list[report.Bar]:
-    """Return medians in ms of each view, place and board."""
+    """Measure one store, print the medians in ms of each view, place and board, and return the bars."""
     took: dict[Place, list[float]] = {}
     with serve_store(url, folder) as server:
         asyncio.run(_fill_small(server.port))

@@ -51,7 +51,7 @@ _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
 
 class Board:
-    """What the rows were made of."""
+    """The rows that the board was made of."""
 
     def __init__(self, rows: int) -> None:
         import numpy
@@ -70,7 +70,7 @@ class Board:
 
 
 async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
-    """Return how long each took, in ms, and by which methods. Every rank that is said to be exact is checked."""
+    """Ask for each owner's position. Return the milliseconds of each and the methods. Every bracket is checked."""
     took, methods = list[float](), set[str]()
     connection = Connection(port)
     try:
@@ -89,7 +89,7 @@ async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) ->
 
 
 def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
-    """Return median ms by mode and place, asked in turn, and the methods."""
+    """Return, by mode and place, the median ms and the methods. Places and modes take turns."""
     places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
     took: dict[tuple[str, int], list[float]] = {}
     said: dict[tuple[str, int], set[str]] = {}

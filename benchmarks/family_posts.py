@@ -95,7 +95,7 @@ def _measure_one(name: str, port: int, options: Options) -> list[load.Figure]:
     made = options.rows * BOARDS
     print(f"   {name}: {made:,} rows of {options.rows:,} owners in {took_s:.0f} s, {made / took_s:,.0f}/s", flush=True)
     contestants = {name: _contestant(port, options.rows, options.seconds)}
-    return load.alternate(contestants, rounds=options.rounds)[name]
+    return load.run_alternately(contestants, rounds=options.rounds)[name]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -107,11 +107,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
     columns = ("", "board updates/s", "lowest", "highest", "posts/s")
     report.print_table(
-        columns, [[*load.table_row(name, found)[:4], load.per_s(found) / BOARDS] for name, found in figures.items()]
+        columns,
+        [[*load.table_row(name, found)[:4], load.median_per_s(found) / BOARDS] for name, found in figures.items()],
     )
     return [
-        report.Bar("board updates/s, SQLite", load.per_s(figures["SQLite"]), 10_000),
-        report.Bar("board updates/s, PostgreSQL", load.per_s(figures["PostgreSQL"]), 25_000),
+        report.Bar("board updates/s, SQLite", load.median_per_s(figures["SQLite"]), 10_000),
+        report.Bar("board updates/s, PostgreSQL", load.median_per_s(figures["PostgreSQL"]), 25_000),
     ]
 
 

@@ -42,7 +42,7 @@ _CONFLICTS = re.compile(rb"^rankcurve_(?:write|ingest)_conflicts_total (\S+)$", 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did."""
+    """The figures of one round."""
 
     posts: int
     seconds: float
@@ -56,7 +56,7 @@ class Round:
 
 
 async def count_conflicts(servers: Sequence[Server]) -> int:
-    """Return the lost races of all processes."""
+    """Return how many races all processes have lost."""
     total = 0.0
     for server in servers:
         connection = Connection(server.port)
@@ -67,7 +67,7 @@ async def count_conflicts(servers: Sequence[Server]) -> int:
 
 
 async def read_clan_xp(server: Server) -> int:
-    """Return the sum as the service has it now."""
+    """Return the clan's sum as the service has it now."""
     connection = Connection(server.port)
     status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
     connection.close()
@@ -75,7 +75,7 @@ async def read_clan_xp(server: Server) -> int:
 
 
 async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
-    """Have everyone post for that long, then wait until the clan has all of it. Return the figures."""
+    """Let all posters post for that long, then wait until every post is applied. Return the figures."""
     before, lost = await read_clan_xp(servers[0]), await count_conflicts(servers)
     path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
     latencies_s: list[float] = []
@@ -141,8 +141,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return [
         report.Bar("conflicts per accepted post, direct", per_post["direct"], CONFLICTS_MAX, at_most=True),
         report.Bar("conflicts per accepted post, queued", per_post["queued"], CONFLICTS_MAX, at_most=True),
-        report.Bar("posts/s, direct", load.per_s(figures["direct"]), None),
-        report.Bar("posts/s, queued", load.per_s(figures["queued"]), None),
+        report.Bar("posts/s, direct", load.median_per_s(figures["direct"]), None),
+        report.Bar("posts/s, queued", load.median_per_s(figures["queued"]), None),
     ]
 
 

@@ -58,13 +58,15 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """What happened to owners, and how long it took to make good."""
+    """What was done to owners, and how long their curves then waited for a refresh."""
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
     refreshed_after_s: list[float] = field(default_factory=list)  # every curve, from the kill
     past_expiry_s: list[float] = field(default_factory=list)  # the victim's own, from the end of its lease
-    bound_s: list[float] = field(default_factory=list)  # time left until the bar's limit, the worst of each kill
+    bound_s: list[float] = field(
+        default_factory=list
+    )  # time left until the bar's limit, of the last curve of each kill
     fenced: int = 0
 
 
@@ -83,7 +85,7 @@ class Observer:
         return int(await self._connection.fetchval(_NOW))
 
     async def wait_for_refreshes(self, after_us: int) -> dict[int, int]:
-        """Return, by board, when its first curve after that time was stored. Wait until there is one for each board."""
+        """Wait until every board has a curve of after that time. Return, by board, when the first one was stored."""
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
@@ -100,7 +102,7 @@ class Observer:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
                 at_us = await self.read_clock_us()
-                await asyncio.sleep(0.1)  # by then a commit that was under way has ended, or never will
+                await asyncio.sleep(0.1)  # a commit that was under way has ended by then, or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -128,7 +130,7 @@ async def keep_changing(port: int) -> None:
 
 
 async def kill_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """End an owner in the middle of a refresh, see what becomes of its curves, and start it again."""
+    """Kill an owner in the middle of a refresh, wait until every curve is refreshed, and start it again."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGKILL)
     await asyncio.to_thread(server.stop, signal.SIGKILL)
     stored_at = await observer.wait_for_refreshes(at_us)
@@ -193,7 +195,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     environment = {
         "RANKCURVE_LEASE_S": str(LEASE_S),
         "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S),
-        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve stays near enough to its fit by folding: the clock decides
+        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live by folding, so the clock alone makes it due
     }
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))
@@ -202,10 +204,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         server.run_sql(*_RECORD, database="owners")
         jobs = [stack.enter_context(serve_store(url, folder, environment=environment)) for _ in range(PROCESSES)]
         figures, wrong, stores = asyncio.run(run_rounds(front_end, jobs, url, options))
-    print(f"   {stores:,} curves stored; after a kill every curve within s: {_plain(figures.refreshed_after_s)}")
-    print(f"   the victim's own past its lease's end: {_plain(figures.past_expiry_s)} s")
+    print(
+        f"   {stores:,} curves stored, seconds after a kill (least, median, most): {_plain(figures.refreshed_after_s)}"
+    )
+    print(f"   curves of the killed owner, seconds past the end of its lease: {_plain(figures.past_expiry_s)}")
     return [
-        report.Bar("worst curve of a kill: left of lease expiry + 5 s", min(figures.bound_s), 0, " s"),
+        report.Bar("time left until lease expiry + 5 s, last curve of a kill", min(figures.bound_s), 0, " s"),
         report.Bar(
             "a killed owner's curve, past its lease's expiry",
             max(figures.past_expiry_s, default=0.0),

@@ -50,11 +50,11 @@ class Seen:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def forget_times(self, last: str) -> None:
-        """Forget all answers before the last one."""
+        """Forget every `as_of` but the last."""
         self.as_of = {last}
 
     async def wait_for_younger(self, known: str) -> float:
-        """Return the seconds until an answer comes from a younger curve."""
+        """Wait for an answer from a curve that is younger than `known`. Return the seconds."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
             while max(self.as_of, default="") <= known:
@@ -80,7 +80,7 @@ async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, see
         if status == 200:
             [position] = json.loads(answer)["positions"]
             seen.methods[position["method"]] += 1
-            if position["method"] != "count":  # of the moment that it was counted at
+            if position["method"] != "count":  # whose `as_of` is the time of the count
                 seen.as_of.add(position["as_of"])
                 seen.answered.set()
     for connection in connections:
@@ -155,13 +155,13 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         jobs = [stack.enter_context(serve_store(url, folder)) for _ in range(JOB_PROCESSES)]
         seen, times, moved_s = asyncio.run(run_rounds(front_ends, jobs, options))
     print(f"   {sum(seen.statuses.values()):,} answers {dict(seen.statuses)}, by {dict(seen.methods)},", end=" ")
-    print(f"{seen.unreachable:,} connections not taken; as_of moved on after {[round(one, 1) for one in moved_s]} s")
+    print(f"{seen.unreachable:,} connections refused; as_of moved on after {[round(one, 1) for one in moved_s]} s")
     failed = sum(count for status, count in seen.statuses.items() if status != 200)
     return [
         report.Bar("answers that are no rank", failed, 0, at_most=True),
         report.Bar("values of as_of while no job process lived", max(times), 1, at_most=True),
         report.Bar("as_of moved on after the jobs were up", max(moved_s), _MOVES_S_MAX, " s", at_most=True),
-        report.Bar("ranks counted for want of a curve", seen.methods["count"], 0, at_most=True),
+        report.Bar("ranks counted because there was no curve", seen.methods["count"], 0, at_most=True),
         report.Bar("ranks from a curve", seen.methods["curve"] + seen.methods["knot"], 1),
     ]
 

@@ -51,7 +51,7 @@ def bulk_body() -> bytes:
 
 
 async def time_bulks(port: int, bulks: int) -> list[float]:
-    """Return how long each bulk took, in ms. Raises BadAnswerError if a read was not answered."""
+    """Send bulks. Return the milliseconds that each took. Raises BadAnswerError if a read was not answered."""
     await create_board(port, BOARD, board_spec([COLUMN]))
     connection, body, found = Connection(port), bulk_body(), []
     await connection.call_ok("POST", f"/v1/leaderboards/{BOARD}/posts", {"owner": "ada", "stats": {COLUMN: 1}})

@@ -35,7 +35,7 @@ _SERVER = {**DURABLE, "shared_buffers": "256MB"}
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Milliseconds, sorted; pages of the journal a second."""
+    """Sorted milliseconds of both kinds of requests, and the pages of the journal that were read a second."""
 
     positions: list[float]
     ready: list[float]
@@ -57,7 +57,7 @@ async def _read_journal(port: int, ended: asyncio.Event) -> int:
     return pages
 
 
-async def _ask(port: int, paths: list[str], ended: asyncio.Event, seed: int) -> list[float]:
+async def _ask_until_ended(port: int, paths: list[str], ended: asyncio.Event, seed: int) -> list[float]:
     rng, connection, took = random.Random(seed), Connection(port), list[float]()
     try:
         while not ended.is_set():
@@ -69,29 +69,33 @@ async def _ask(port: int, paths: list[str], ended: asyncio.Event, seed: int) -> 
     return sorted(took)
 
 
-async def _round(port: int, options: Options, seed: int, *, readers: int) -> _Round:
+async def _run_round(port: int, options: Options, seed: int, *, readers: int) -> _Round:
     ended = asyncio.Event()
     owners = [f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions" for index in range(0, options.rows, 7)]
     reading = [asyncio.create_task(_read_journal(port, ended)) for _ in range(readers)]
-    asking = [asyncio.create_task(_ask(port, paths, ended, seed)) for paths in (owners, ["/readyz"])]
+    asking = [asyncio.create_task(_ask_until_ended(port, paths, ended, seed)) for paths in (owners, ["/readyz"])]
     await asyncio.wait([*reading, *asking], timeout=options.seconds, return_when=asyncio.FIRST_EXCEPTION)
     ended.set()
     positions, ready = await asyncio.gather(*asking)
     return _Round(positions, ready, sum(await asyncio.gather(*reading)) / options.seconds)
 
 
-async def _filled(port: int, rows: int) -> None:
+async def _fill(port: int, rows: int) -> None:
     owners = [owner_at(index) for index in range(rows)]
     await fill_board(port, BOARD, owners=owners, named={COLUMN: draw_values(rows)}, body=board_spec([COLUMN]))
     await refresh_columns(port, BOARD, [COLUMN])
 
 
-def _measured(name: str, url: str, folder: Path, options: Options) -> tuple[list[list[str | float]], list[report.Bar]]:
+def _measure_store(
+    name: str, url: str, folder: Path, options: Options
+) -> tuple[list[list[str | float]], list[report.Bar]]:
     rounds: list[tuple[_Round, _Round]] = []
     with serve_store(url, folder) as server:
-        asyncio.run(_filled(server.port, options.rows))
+        asyncio.run(_fill(server.port, options.rows))
         for number in range(options.rounds + 1):
-            quiet, busy = (asyncio.run(_round(server.port, options, number, readers=each)) for each in (0, _READERS))
+            quiet, busy = (
+                asyncio.run(_run_round(server.port, options, number, readers=each)) for each in (0, _READERS)
+            )
             if number:  # the first round warms up
                 rounds.append((quiet, busy))
     lines: list[list[str | float]] = []
@@ -116,9 +120,9 @@ def _percentile(ordered: list[float], percent: int) -> float:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    on_sqlite = _measured("SQLite", f"sqlite:///{folder.resolve() / 'board.db'}", folder, options)
+    on_sqlite = _measure_store("SQLite", f"sqlite:///{folder.resolve() / 'board.db'}", folder, options)
     with postgres(_SERVER) as cluster:
-        on_postgres = _measured("PostgreSQL", cluster.url(), folder, options)
+        on_postgres = _measure_store("PostgreSQL", cluster.url(), folder, options)
     columns = ("", "positions p50 ms", "p99 ms", "/readyz p50 ms", "p99 ms", "pages/s")
     report.print_table(columns, [*on_sqlite[0], *on_postgres[0]])
     return [*on_sqlite[1], *on_postgres[1]]

@@ -34,7 +34,7 @@ _PROGRESS_S = 30.0  # a started service settles some post within this, or the ru
 
 @dataclass(slots=True)
 class Kills:
-    """What the killing saw."""
+    """What was seen while the service was killed."""
 
     under_way: int = 0  # kills with requests under way
     start_ms: float = 0.0  # median from start to ready
@@ -86,7 +86,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
         report.Bar("post ids forgotten", faults["forgotten"], 0, at_most=True),
         report.Bar("damaged store files", int(not sound), 0, at_most=True),
-        report.Bar("posts whose answer a kill swallowed after the commit", ledger.statuses["duplicate"], None),
+        report.Bar("committed posts whose answer a kill lost", ledger.statuses["duplicate"], None),
         report.Bar("kills with requests under way", seen.under_way, options.kills * 0.9),
     ]
 

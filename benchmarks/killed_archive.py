@@ -48,13 +48,13 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
 
 
 def season_spec(ends_at: datetime) -> dict[str, Any]:
-    """Return a board that gives up its rows when it is closed."""
+    """Return the spec of a board that gives up its rows when it is closed."""
     columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
     return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
 
 
 async def fill_season(port: int, rows: int) -> None:
-    """Fill a season that has just ended."""
+    """Fill a season, and let it end a second later."""
     connection, rng = Connection(port), random.Random(15)
     await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
@@ -83,7 +83,7 @@ class Season:
         self._database, self._jobs = database, jobs
 
     async def find_closer(self) -> Server | None:
-        """Return the process that has the lease on closing."""
+        """Return the process that has the lease on closing, or None."""
         holder = await self._database.fetchval(_CLOSER)
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 

@@ -90,8 +90,8 @@ class BusyMinutes:
 
 def _positions(server: Server, rows: int, seconds: float, rounds: int) -> list[load.Figure]:
     target = load.Target(server.url, _ENTRIES, "/positions", rows=rows)
-    contestant = load.by_wrk(target, connections=_CONNECTIONS, seconds=seconds)
-    return load.alternate({"positions": contestant}, rounds=rounds)["positions"]
+    contestant = load.wrk_contestant(target, connections=_CONNECTIONS, seconds=seconds)
+    return load.run_alternately({"positions": contestant}, rounds=rounds)["positions"]
 
 
 def _p99(took: list[float]) -> float:

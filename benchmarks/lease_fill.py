@@ -52,7 +52,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
         await store.write(lambda: migrate(dialect))
         _, *indexes = create_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
-            await _run(store, drop_index(name))
+            await _run_statement(store, drop_index(name))
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(
@@ -62,7 +62,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
             await store.write(partial(lease_counts(dialect).add_counts, counts, random.Random(1)))
             await asyncio.to_thread(run_sql, _rows(pool.key, size))
         for index in indexes:
-            await _run(store, index)
+            await _run_statement(store, index)
     finally:
         await store.close()
 
@@ -86,7 +86,7 @@ def _rows(pool_key: int, size: int) -> str:
     return f"{into} {numbers} SELECT {', '.join(cells[name] for name in RESOURCE_COLUMNS)} FROM n"
 
 
-async def _run(store: Store, query: Query) -> None:
+async def _run_statement(store: Store, query: Query) -> None:
     def program() -> Program[None]:
         yield query.build(store.dialect)
 

@@ -57,7 +57,7 @@ class Asker:
         self._pools, self._keys, self._rng = pool_ids(size, rounds), size * PARTITIONS // 2, rng
         self._pool_id = self._pools[0]
 
-    def turn(self, number: int) -> None:
+    def begin_round(self, number: int) -> None:
         """Begin a round."""
         self._pool_id = self._pools[number % len(self._pools)]
 
@@ -74,7 +74,7 @@ class Asker:
         return build_post("/v1/leases", json.dumps(asked).encode())
 
 
-Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 by what and size
+Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 in ms, by kind of request and size
 
 
 async def measure_service(port: int, sizes: list[int], options: Options) -> tuple[Figures, dict[str, float]]:
@@ -85,15 +85,15 @@ async def measure_service(port: int, sizes: list[int], options: Options) -> tupl
     async with PacedClient(port) as paced:
         for what in ("get", "acquire"):
             asks: dict[int, Ask] = {size: getattr(asker, what) for size, asker in askers.items()}
-            await paced.saturating(asks[sizes[-1]], seconds=_WARM_S)
-            rates[what] = await paced.saturating(asks[sizes[-1]], seconds=options.seconds)
+            await paced.measure_saturation(asks[sizes[-1]], seconds=_WARM_S)
+            rates[what] = await paced.measure_saturation(asks[sizes[-1]], seconds=options.seconds)
             for number in range(options.rounds + 1):
                 for size in sizes if number % 2 else sizes[::-1]:
-                    askers[size].turn(number)
+                    askers[size].begin_round(number)
                     seconds = options.seconds if number else min(options.seconds, _WARM_S)
                     if what == "acquire":
                         seconds = min(seconds, 0.9 * askers[size].free / (rates[what] / 2))
-                    took = sorted(await paced.at_rate(asks[size], per_s=rates[what] / 2, seconds=seconds, rng=rng))
+                    took = sorted(await paced.send_at_rate(asks[size], per_s=rates[what] / 2, seconds=seconds, rng=rng))
                     if number:
                         quantiles = took[len(took) // 2], took[int(len(took) * 0.99)]
                         rounds.setdefault((what, size), []).append(quantiles)

@@ -76,7 +76,7 @@ class World:
             exchange = LeaseExchange(
                 store.dialect, clock, store_name=name, release_duplicates=True, attempts_max=8, rng=rng
             )
-            await store.write(lambda store=store, name=name: _fill(store, name, keys))  # type: ignore[misc]
+            await store.write(lambda store=store, name=name: _fill_pool(store, name, keys))  # type: ignore[misc]
             self.regions.append(Region(name, store, groups, exchange))
 
     async def ask_region(self, region: Region, keys: list[str]) -> None:
@@ -94,9 +94,9 @@ class World:
         for reader in self.regions:
             for peer in self.regions:
                 if peer is not reader:
-                    await self._read(reader, peer)
+                    await self._read_journal(reader, peer)
 
-    async def _read(self, reader: Region, peer: Region) -> None:
+    async def _read_journal(self, reader: Region, peer: Region) -> None:
         while True:
             after = await reader.store.read(lambda: reader.exchange.read_cursor(peer.name))
             page = await peer.store.read(partial(lease_journal(peer.store.dialect).read_page, after, limit=_PAGE))
@@ -130,7 +130,7 @@ class World:
         return sum(count > 1 for count in holders.values())
 
 
-def _fill(store: Store, region: str, keys: int) -> Program[None]:
+def _fill_pool(store: Store, region: str, keys: int) -> Program[None]:
     pools = lease_pools(store.dialect)
     pool, _ = yield from pools.save_pool(_CLIENT, _POOL, PoolSpec(10), now_us=_START_US, pools_max=10)
     names = [f"{region}-{number}" for number in range(keys)]

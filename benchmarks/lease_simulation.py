@@ -59,7 +59,7 @@ _EVERY_MINUTES = 20  # between two points of a line in the picture
 
 @dataclass(slots=True)
 class Story:
-    """What happened in one world."""
+    """What happened in one world, in counts of resources and leases."""
 
     asked: int = 0
     refused: int = 0
@@ -126,14 +126,14 @@ class World:
         pool = await self._create()
         for minute, coming in enumerate(draw_arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US
-            await self._end_what_is_over()
-            await self._operate(pool, minute)
+            await self._end_leases()
+            await self._drain_region(pool, minute)
             if minute % self._liberate_minutes == 0:
                 await self._liberator.liberate_expired()
             if self._balanced and minute % self._balance_minutes == 0:
                 await self._balancer.balance_pools()
-            await self._ask(coming)
-            await self._note(pool)
+            await self._ask_for_leases(coming)
+            await self._record_counts(pool)
         rows = await self._store.read(
             lambda: lease_pools(self._store.dialect).list_resources(pool, after="", limit=10 * RESOURCES)
         )
@@ -148,14 +148,14 @@ class World:
         share = RESOURCES // len(REGIONS)
         for index, region in enumerate(REGIONS):
             names = [f"r{number}" for number in range(index * share, (index + 1) * share)]
-            await self._add(pool, region, names)
+            await self._add_resources(pool, region, names)
         return pool
 
-    async def _add(self, pool: Pool, region: str, names: list[str]) -> None:
+    async def _add_resources(self, pool: Pool, region: str, names: list[str]) -> None:
         pools = lease_pools(self._store.dialect)
         await self._store.write(lambda: pools.add_resources(pool, region, names, now_us=self._now_us, rng=self._rng))
 
-    async def _end_what_is_over(self) -> None:
+    async def _end_leases(self) -> None:
         given_back: list[PoolRequest] = []
         while self._ends and self._ends[0][0] <= self._now_us:
             _, key, resource, returns = heapq.heappop(self._ends)
@@ -165,7 +165,7 @@ class World:
         if given_back:
             await self._store.write(lambda: self._groups.serve_requests(given_back))
 
-    async def _operate(self, pool: Pool, minute: int) -> None:
+    async def _drain_region(self, pool: Pool, minute: int) -> None:
         """Drain a region, as operators do."""
         pools = lease_pools(self._store.dialect)
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
@@ -173,9 +173,9 @@ class World:
         if DRAIN[0] <= minute < DRAIN[1]:
             await self._store.write(lambda: pools.remove_resources(pool, drained, now_us=self._now_us, rng=self._rng))
         if minute == DRAIN[1]:
-            await self._add(pool, DRAINED_REGION, drained)
+            await self._add_resources(pool, DRAINED_REGION, drained)
 
-    async def _ask(self, coming: list[Arrival]) -> None:
+    async def _ask_for_leases(self, coming: list[Arrival]) -> None:
         asked = [
             LeaseRequest(_CLIENT, _POOL, one.key, one.region, self._now_us + round(one.minutes * _MINUTE_US))
             for one in coming
@@ -188,12 +188,12 @@ class World:
                 continue
             self.story.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
-            # Given back a little before its end, because at the end the lease is over anyhow.
+            # Given back a little before its end, because at the end the lease is over anyway.
             heapq.heappush(
                 self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
             )
 
-    async def _note(self, pool: Pool) -> None:
+    async def _record_counts(self, pool: Pool) -> None:
         counts = await self._store.read(lambda: lease_counts(self._store.dialect).read_counts([pool.key]))
         self.story.refused_by_minute.append(self.story.refused)
         for region in REGIONS:
@@ -237,7 +237,9 @@ def draw_picture(static: Story, balanced: Story, path: Path) -> None:
         each.grid(alpha=0.3)
     figure.suptitle(f"{RESOURCES:,} resources in three regions; a spike in eu, operators drain {DRAINED_REGION} (red)")
     figure.savefig(path, format="svg", metadata={"Date": None})
-    path.write_text(re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8")  # a third less
+    path.write_text(
+        re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8"
+    )  # a third smaller
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

@@ -92,8 +92,9 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
 
 
 async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
-    """Post to the first port until told to stop. Send each request again, there or at another port, until it is
-    settled.
+    """Post to the first port until told to stop.
+
+    A request that is not settled is sent again, to a random one of the ports.
 
     Raises:
         BadAnswerError: any refusal that does not say to come again.
@@ -117,7 +118,7 @@ async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[s
 async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
-    """Return the results of a request, sent until it is answered with 200."""
+    """Send a request until it is answered with 200. Return its results."""
     connection = connections[0]
     while True:
         ledger.under_way += 1
@@ -140,7 +141,9 @@ async def _settle(
 
 
 async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
-    """Compare every owner's sums on every board, then send posts again (the last ones, or all): all must be known.
+    """Compare every owner's sums on every board, then send posts again, which must all be known.
+
+    `resent_max`: how many of the last posts of each path are sent again; None for all.
 
     Return the number of faults by kind.
     """

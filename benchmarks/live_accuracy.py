@@ -43,7 +43,7 @@ from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
 from predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
-REDRAWN = {0.1: 0.40, 0.5: 0.60}  # part of the entries: the bar, percent
+REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar, percent, by the part of the entries that is redrawn
 KNOTS = 1_000
 REPLAY_KNOTS = 500
 REPLAY_WORST = 0.7
@@ -79,7 +79,7 @@ class Changed:
 
 
 def change_board(board: CurveBoard, fit: Curve, part: float) -> Changed:
-    """Redraw a random part of the entries, one move each, and return the board."""
+    """Redraw a random part of the entries, one move each, and measure the curves of the changed board."""
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
     chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)
@@ -154,7 +154,7 @@ async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[r
 
 
 async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the curve counts everything acknowledged by then."""
+    """Wait until the curve counts everything that was acknowledged until `posted_s`."""
     connection = Connection(port)
     try:
         while True:
@@ -167,7 +167,7 @@ async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
 
 
 async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
-    """Ask the service to estimate every value and the point past it. Return how the answers compare with the truth."""
+    """Ask for an estimate of every value and of the point past it. Return how the answers compare with the truth."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
     connection = Connection(port)

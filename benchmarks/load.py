@@ -34,9 +34,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What wrk asks: `GET path` as it is, with a random owner between path and `after`, or posts of one owner.
+    """What wrk requests.
 
-    With `column`, posts add 1 to 1,000 to it. With `rows` 0, the path stays as it is.
+    With `rows` 0 it is `GET path`. With `rows` it is `GET path` with a random owner between path and `after`, or, with
+    `column`, a post that adds 1 to 1,000 to that column of a random owner.
     """
 
     url: str
@@ -69,17 +70,17 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
     return Figure(per_s, found["p50_us"] / 1000, found["p99_us"] / 1000)
 
 
-def by_wrk(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """Return a contestant for `alternate`. The round's number is its seed; 0 is the short warm-up."""
+def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
+    """Return a contestant for `run_alternately`. The round's number is its seed; 0 is the short warm-up."""
     return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
 
 
-def alternate(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
-    """Return the figures of each contestant by round.
+def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
+    """Run rounds in which contestants take turns, and return the figures of each one by round.
 
-    The order is turned round each time, and a round before them is thrown away.
+    The order is reversed each time. A first round warms up and is thrown away.
     """
     figures: dict[str, list[Figure]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
@@ -91,12 +92,12 @@ def alternate(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int
     return figures
 
 
-def per_s(figures: list[Figure]) -> float:
+def median_per_s(figures: list[Figure]) -> float:
     """Return the median rate of the rounds, per second."""
     return statistics.median(figure.per_s for figure in figures)
 
 
-def ratio(figures: list[Figure], baseline: list[Figure]) -> float:
+def median_ratio(figures: list[Figure], baseline: list[Figure]) -> float:
     """Return the median over the rounds of the rate divided by the baseline's in the same round."""
     return statistics.median(one.per_s / other.per_s for one, other in zip(figures, baseline, strict=True))
 
@@ -109,4 +110,4 @@ def table_row(name: str, figures: list[Figure]) -> list[str | float]:
     rates = [figure.per_s for figure in figures]
     p50_ms = statistics.median(figure.p50_ms for figure in figures)
     p99_ms = statistics.median(figure.p99_ms for figure in figures)
-    return [name, per_s(figures), min(rates), max(rates), p50_ms, p99_ms]
+    return [name, median_per_s(figures), min(rates), max(rates), p50_ms, p99_ms]

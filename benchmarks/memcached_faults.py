@@ -34,7 +34,7 @@ _CONNECTIONS = 16
 _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
 _POSTS = 20  # at a time: enough to have every curve replaced every second
-_MEDDLE_PAUSE_S = 0.02
+_SPOIL_PAUSE_S = 0.02
 _AGE_S_MAX = 10.0  # oldest allowed age of a curve that is replaced every second and polled every half second
 _SETTINGS = {
     "CURVE_POLL_S": "0.5",
@@ -43,7 +43,8 @@ _SETTINGS = {
     "LOG_LEVEL": "error",
     "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live: the clock decides, and each refresh is shared
 }
-_BITES = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
+# The outcome of a read of memcached that shows that the fault had an effect.
+_EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
 
 
 def serve_memcached(folder: Path, port: int) -> Server:
@@ -73,7 +74,7 @@ def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
 
 
 def spoil_keys(port: int, rng: random.Random) -> None:
-    """Put noise, what is left of a value, or another column's value under every key."""
+    """Store noise, a cut value, or another column's value under every key."""
     dumped = ask_memcached(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
     keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
     for key in keys:
@@ -85,7 +86,7 @@ def spoil_keys(port: int, rng: random.Random) -> None:
 
 @contextmanager
 def repeat_on_thread(work: Callable[[], object], pause_s: float) -> Iterator[None]:
-    """Do something again and again on a thread until the block is left."""
+    """Repeat `work` on a thread until the block is left."""
     over = threading.Event()
 
     def run() -> None:
@@ -124,7 +125,7 @@ def cause_fault(name: str, cache: Server) -> Iterator[None]:
             yield
     elif name == "garbage":
         rng = random.Random(5)
-        with repeat_on_thread(lambda: spoil_keys(cache.port, rng), _MEDDLE_PAUSE_S):
+        with repeat_on_thread(lambda: spoil_keys(cache.port, rng), _SPOIL_PAUSE_S):
             yield
     else:
         yield
@@ -153,22 +154,22 @@ class Seen:
 
 
 class Faults:
-    """Contestants for `load.alternate`: one round of read load under each fault."""
+    """Contestants for `load.run_alternately`: one round of read load under each fault."""
 
     def __init__(self, server: Server, cache: Server, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options
         self._rng = random.Random(3)
-        self.seen = {name: Seen() for name in _BITES}
+        self.seen = {name: Seen() for name in _EFFECTS}
         path = f"/v1/leaderboards/{BOARD}/entries/"
         self._target = load.Target(server.url, path, f"/positions?columns={COLUMN}", rows=options.rows)
 
     def contestants(self) -> dict[str, Callable[[int], load.Figure]]:
-        return {name: lambda number, name=name: self._round(name, number) for name in _BITES}  # type: ignore[misc]
+        return {name: lambda number, name=name: self._round(name, number) for name in _EFFECTS}  # type: ignore[misc]
 
     def _round(self, name: str, number: int) -> load.Figure:
         seen, before = self.seen[name], count_outcomes(self._server.port)
-        measured = load.by_wrk(self._target, connections=_CONNECTIONS, seconds=self._options.seconds)
-        with cause_fault(name, self._cache), repeat_on_thread(self._write, _WRITE_PAUSE_S):
+        measured = load.wrk_contestant(self._target, connections=_CONNECTIONS, seconds=self._options.seconds)
+        with cause_fault(name, self._cache), repeat_on_thread(self._post, _WRITE_PAUSE_S):
             try:
                 figure = measured(number)
             except load.LoadFailedError as error:
@@ -176,15 +177,15 @@ class Faults:
                 seen.failed_rounds += 1
                 figure = load.Figure(0.0)
             if number:
-                self._look(seen, before)
+                self._record(seen, before)
         return figure
 
-    def _write(self) -> None:
+    def _post(self) -> None:
         batch = [(owner_at(self._rng.randrange(self._options.rows)), 1) for _ in range(_POSTS)]
         with suppress(OSError):
             asyncio.run(post_batch(self._server.port, batch_body(batch)))
 
-    def _look(self, seen: Seen, before: dict[str, float]) -> None:
+    def _record(self, seen: Seen, before: dict[str, float]) -> None:
         for outcome, count in count_outcomes(self._server.port).items():
             seen.met[outcome] = seen.met.get(outcome, 0) + count - before.get(outcome, 0)
         status, body = call_once(self._server.port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")
@@ -221,7 +222,7 @@ def wait_for_curves(port: int) -> None:
         if call_once(port, "GET", f"/v1/leaderboards/{BOARD}/rankings/{COLUMN}/curve")[0] == 200:
             return
         time.sleep(0.1)
-    raise load.LoadFailedError("no curve came")
+    raise load.LoadFailedError("no curve was stored within 60 s")
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -230,7 +231,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         asyncio.run(fill_refreshed_board(server.port, options.rows))
         wait_for_curves(server.port)
         faults = Faults(server, cache, options)
-        figures = load.alternate(faults.contestants(), rounds=options.rounds)
+        figures = load.run_alternately(faults.contestants(), rounds=options.rounds)
     report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     outcomes = ("hit", "miss", "stale", "corrupt", "errors")
     rows: list[tuple[str | float, ...]] = [
@@ -245,7 +246,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     for name, found in figures.items():
         seen = faults.seen[name]
         bars.append(report.Bar(f"{name}: age of the oldest curve", max(seen.ages_s), _AGE_S_MAX, " s", at_most=True))
-        bars.append(report.Bar(f"{name}: {_BITES[name]} met", seen.met.get(_BITES[name], 0), 1))
+        bars.append(report.Bar(f"{name}: {_EFFECTS[name]} met", seen.met.get(_EFFECTS[name], 0), 1))
         if name != "healthy":
             added_ms = [one.p99_ms - other.p99_ms for one, other in zip(found, figures["healthy"], strict=True)]
             bars.append(report.Bar(f"{name}: p99 added", statistics.median(added_ms), 50, " ms", at_most=True))

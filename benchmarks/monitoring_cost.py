@@ -27,7 +27,7 @@ _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
 def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
-    """Return the same contestant, while somebody watches."""
+    """Return the same contestant, with the server's monitoring polled during its rounds."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()
@@ -43,7 +43,7 @@ def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Call
 
 
 def poll_monitoring(server: Server, over: threading.Event) -> None:
-    """Ask for everything, again and again."""
+    """Read the metrics and all managed objects once a second, until `over` is set."""
     while not over.wait(_EVERY_S):
         for path in _PATHS:
             status, answer = call_once(server.port, "GET", path)
@@ -61,10 +61,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             load.Target(each.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
             for each in (on, off)
         ]
-        ours, theirs = (load.by_wrk(target, connections=FEW, seconds=options.seconds) for target in targets)
-        figures = load.alternate({"watched": while_polled(on, ours), "unwatched": theirs}, rounds=options.rounds)
+        ours, theirs = (load.wrk_contestant(target, connections=FEW, seconds=options.seconds) for target in targets)
+        figures = load.run_alternately({"watched": while_polled(on, ours), "unwatched": theirs}, rounds=options.rounds)
     report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
-    return [report.Bar("positions watched / unwatched", load.ratio(figures["watched"], figures["unwatched"]), 0.95)]
+    return [
+        report.Bar("positions watched / unwatched", load.median_ratio(figures["watched"], figures["unwatched"]), 0.95)
+    ]
 
 
 def main() -> int:

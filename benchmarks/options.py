@@ -17,20 +17,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one run of a benchmark was asked for."""
+    """The options of one run of a benchmark."""
 
     rows: int  # entries of the board measured
     seconds: float  # length of one measured round
     rounds: int  # measured rounds of each contestant
-    folder: Path  # where stores are made; on the disk whose durability is meant
-    boards: Path | None  # filled boards are kept here and taken from here; None: filled anew
+    folder: Path  # where stores are made: on the disk whose durability counts
+    boards: Path | None  # filled boards are kept here for later runs; None: they are filled anew
     data: Path | None  # folder with the real boards' CSV files
     kills: int
     commit: str  # what `against_commit` compares with
 
 
 def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
-    """Return the options of the command line over a benchmark's own defaults."""
+    """Parse the command line. `rows`, `seconds` and `rounds` are the benchmark's own defaults."""
     parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
     parser.add_argument("--rows", type=_positive(int), default=rows, help=f"entries of the board ({rows:,})")
@@ -40,8 +40,10 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument("--rounds", type=_positive(int), default=rounds, help=f"rounds of each contestant ({rounds})")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
     parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
-    parser.add_argument("--kills", type=_positive(int), default=100, help="how often kill9 kills (100)")
-    parser.add_argument("--commit", default="HEAD~1", help="what against_commit compares with (HEAD~1)")
+    parser.add_argument(
+        "--kills", type=_positive(int), default=100, help="how many times kill9 kills the service (100)"
+    )
+    parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
     given = parser.parse_args()
     return Options(
         given.rows, given.seconds, given.rounds, given.folder, given.boards, given.data, given.kills, given.commit
@@ -60,7 +62,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 @contextlib.contextmanager
 def working_folder(options: Options) -> Iterator[Path]:
-    """Yield a folder of this run's own, which is deleted at the end, whatever ends the run (SIGTERM included)."""
+    """Yield a folder of this run's own. It is deleted however the run ends, by SIGTERM, too."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:

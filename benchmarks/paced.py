@@ -30,7 +30,7 @@ def run_punctually(work: Coroutine[Any, Any, T]) -> T:
 
 
 def build_post(path: str, body: bytes) -> bytes:
-    """Return a POST of JSON."""
+    """Return a whole POST request with a JSON body."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
@@ -70,12 +70,12 @@ class _Connection(asyncio.Protocol):
 
 
 class PacedClient:
-    """Connections to one port."""
+    """A client with some connections to one port."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._idle: list[_Connection] = []
-        self._due: deque[tuple[float, bytes]] = deque()  # that wait for a connection
+        self._due: deque[tuple[float, bytes]] = deque()  # requests that wait for a connection
         self._took_ms: list[float] = []
         self._failure: str | None = None
         self._again: Ask | None = None
@@ -96,8 +96,8 @@ class PacedClient:
             connection.transport.close()
         await asyncio.sleep(0)
 
-    async def at_rate(self, ask: Ask, *, per_s: float, seconds: float, rng: random.Random) -> list[float]:
-        """Return the ms of each request of that many seconds."""
+    async def send_at_rate(self, ask: Ask, *, per_s: float, seconds: float, rng: random.Random) -> list[float]:
+        """Send requests at random moments for that many seconds. Return the milliseconds that each took."""
         self._took_ms, self._again = [], None
         at = begun = time.perf_counter()
         while True:
@@ -115,8 +115,8 @@ class PacedClient:
         await self._finished()
         return self._took_ms
 
-    async def saturating(self, ask: Ask, *, seconds: float) -> float:
-        """Return the requests a second if every connection asks again once it is answered."""
+    async def measure_saturation(self, ask: Ask, *, seconds: float) -> float:
+        """Return the requests a second when every connection asks again as soon as it is answered."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

@@ -23,7 +23,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"
 KNOTS = 300
 LIVE_KNOTS = 500
-COUNTED_TOP = 1_000  # ranks that a service can be told to count, so that nobody gets an estimate there
+COUNTED_TOP = 1_000  # ranks that a service can be set to count, so that no answer there is an estimate
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
 FLOOR_PERCENT = 0.01  # exact ranks are drawn here: a logarithmic axis has no 0
@@ -62,7 +62,7 @@ def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: in
 
 
 def spacing_lines(board: PlainBoard) -> list[Line]:
-    """Return the same number of knots, placed in three ways."""
+    """Return the errors of curves with the same number of knots, placed in three ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
@@ -109,7 +109,7 @@ def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: 
 
 
 def print_figures(lines: Iterable[Line], path: Path) -> None:
-    """Print the figures of a picture, for whoever quotes it."""
+    """Print the figures of a picture."""
     for line in lines:
         print(
             f"{path.name}: {line.label}: worst {line.worst_percent:.3g} %, {line.broken} points outside their bracket"

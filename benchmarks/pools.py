@@ -42,7 +42,7 @@ async def _fill(port: int, rows: int) -> None:
         await fill_board(port, board, owners=names, named={COLUMN: draw_values(count)}, body=board_spec([COLUMN]))
 
 
-async def _noise(port: int, number: int, ended: asyncio.Event) -> int:
+async def _count_until_ended(port: int, number: int, ended: asyncio.Event) -> int:
     rng, connection, answered = random.Random(number), Connection(port), 0
     try:
         while not ended.is_set():
@@ -56,7 +56,7 @@ async def _noise(port: int, number: int, ended: asyncio.Event) -> int:
     return answered
 
 
-async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
+async def _time_quiet_board(port: int, seconds: float, seed: int) -> list[float]:
     """Return the milliseconds of each request, from when it was due to its answer.
 
     Half are posts, half an owner's entry.
@@ -90,22 +90,24 @@ async def _quiet(port: int, seconds: float, seed: int) -> list[float]:
     return took
 
 
-async def _round(port: int, seconds: float, seed: int, *, noisy: bool) -> tuple[float, float, float]:
+async def _run_round(port: int, seconds: float, seed: int, *, noisy: bool) -> tuple[float, float, float]:
     """Return p50 and p99 of the quiet set in ms, and the noisy set's answers a second."""
     ended = asyncio.Event()
-    noise = [asyncio.create_task(_noise(port, number, ended)) for number in range(_NOISY_CLIENTS if noisy else 0)]
+    noise = [
+        asyncio.create_task(_count_until_ended(port, number, ended)) for number in range(_NOISY_CLIENTS if noisy else 0)
+    ]
     begun = time.perf_counter()
-    took = sorted(await _quiet(port, seconds, seed))
+    took = sorted(await _time_quiet_board(port, seconds, seed))
     ended.set()
     answered = sum(await asyncio.gather(*noise))
     return took[len(took) // 2], took[len(took) * 99 // 100], answered / (time.perf_counter() - begun)
 
 
-def _measured(server: Server, options: Options) -> dict[bool, list[tuple[float, float, float]]]:
+def _run_rounds(server: Server, options: Options) -> dict[bool, list[tuple[float, float, float]]]:
     rounds: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
     for number in range(options.rounds + 1):
         for noisy in (False, True):
-            figures = asyncio.run(_round(server.port, options.seconds, number, noisy=noisy))
+            figures = asyncio.run(_run_round(server.port, options.seconds, number, noisy=noisy))
             if number:  # the first round warms up
                 rounds[noisy].append(figures)
     return rounds
@@ -120,7 +122,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 if not lines:
                     asyncio.run(_fill(server.port, options.rows))
                     cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
-                rounds = _measured(server, options)
+                rounds = _run_rounds(server, options)
             for noisy, figures in rounds.items():
                 cells = [statistics.median(column) for column in zip(*figures, strict=True)]
                 lines.append([f"{name}, {'other set busy' if noisy else 'quiet'}", *(f"{cell:,.1f}" for cell in cells)])

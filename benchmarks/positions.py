@@ -58,19 +58,21 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ours = load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows)
         theirs = load.Target(baseline.url, "/hello")
         contestants = {
-            f"{name}, {connections}": load.by_wrk(target, connections=connections, seconds=options.seconds)
+            f"{name}, {connections}": load.wrk_contestant(target, connections=connections, seconds=options.seconds)
             for connections in (FEW, MANY)
             for name, target in (("positions", ours), ("hello", theirs))
         }
-        figures = load.alternate(contestants, rounds=options.rounds)
+        figures = load.run_alternately(contestants, rounds=options.rounds)
         resident_mib = server.resident_mib()
     report.print_table(load.COLUMNS, [load.table_row(f"{name} connections", found) for name, found in figures.items()])
     few, many = figures[f"positions, {FEW}"], figures[f"positions, {MANY}"]
     return [
         report.Bar(
-            f"positions ({COLUMN}) / hello-world, {FEW} connections", load.ratio(few, figures[f"hello, {FEW}"]), 0.5
+            f"positions ({COLUMN}) / hello-world, {FEW} connections",
+            load.median_ratio(few, figures[f"hello, {FEW}"]),
+            0.5,
         ),
-        report.Bar(f"positions at {MANY} / at {FEW} connections", load.ratio(many, few), 0.9),
+        report.Bar(f"positions at {MANY} / at {FEW} connections", load.median_ratio(many, few), 0.9),
         report.Bar("service resident memory", resident_mib, None, " MiB"),
     ]
 

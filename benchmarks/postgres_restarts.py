@@ -46,14 +46,14 @@ _TERMINATE = (
 
 @dataclass(slots=True)
 class Attack:
-    """What was done to the server, and when it was back."""
+    """What was done to the server, and when it took connections again."""
 
     terminated: int = 0
     back_at: list[float] = field(default_factory=list)  # monotonic: the first connection after each restart
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
-    """End a random session every so often, while the server answers."""
+    """End a random session every 2 s, while the server answers."""
     while not ledger.stop:
         with contextlib.suppress(RuntimeError):
             attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))
@@ -85,9 +85,9 @@ async def run_restarts(ports: list[int], server: PostgresServer, seconds: float)
 async def attack_under_load(
     ports: list[int], attack: Callable[[Ledger], Awaitable[T]]
 ) -> tuple[Ledger, T, Counter[str]]:
-    """Run the posters while something is done to the store.
+    """Run the posters while `attack` does something to the store.
 
-    Return what they were told, what that answered, and what is amiss.
+    Return what the posters were told, what `attack` returned, and the faults of the store.
     """
     ledger = Ledger()
     for board in BOARDS:
@@ -125,7 +125,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         report.Bar("deadlocks that the server saw", deadlocks, None),
         report.Bar("restarts", len(attack.back_at), _RESTARTS),
         report.Bar("sessions ended", attack.terminated, options.seconds / _TERMINATE_EVERY_S / 2),
-        report.Bar("posts whose answer was swallowed after the commit", ledger.statuses["duplicate"], None),
+        report.Bar("committed posts whose answer was lost", ledger.statuses["duplicate"], None),
     ]
 
 

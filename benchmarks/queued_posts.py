@@ -77,7 +77,7 @@ class Told:
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured beside."""
+    """What was measured meanwhile."""
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
     latency_s: list[float] = field(default_factory=list)  # of the probes' posts: sent to visible
@@ -86,7 +86,7 @@ class Seen:
 
 
 async def send_posts(port: int, part: int, told: Told, until_s: float) -> None:
-    """Post at an even pace, each owner by one connection only."""
+    """Post at an even pace. Each owner belongs to one connection, which keeps the order of its posts."""
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, told.rows, CONNECTIONS)
     owners = [owner_at(index) for index in range(told.rows)]
@@ -116,7 +116,7 @@ async def send_posts(port: int, part: int, told: Told, until_s: float) -> None:
 
 
 async def probe_latency(port: int, seen: Seen, until_s: float) -> None:
-    """Post small posts at an even pace and look when they show."""
+    """Send small posts at an even pace, and record when each becomes visible."""
     names = [f"probe-{number}" for number in range(PROBES)]
     sent: dict[str, deque[tuple[int, float]]] = {name: deque() for name in names}
     shown = dict.fromkeys(names, 0)
@@ -184,7 +184,7 @@ def job_process(url: str, folder: Path) -> Server:
 
 
 async def run_attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
-    """Run everything at once, then compare the books."""
+    """Run senders, probe and kills at the same time, then compare the board with what callers were told."""
     told, seen = Told(options.rows), Seen()
     await create_board(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
@@ -214,7 +214,7 @@ async def wait_until_empty(database: Any) -> None:
 async def audit_board(database: Any, told: Told) -> dict[str, int]:
     """Compare the board with what callers were told, and return the differences.
 
-    The board is read from its table, a million rows at once.
+    The board is read from its table, because over HTTP every owner would be a request.
     """
     table = await database.fetchval("SELECT 'entries_' || board_key FROM boards WHERE id = $1", BOARD)
     rows = await database.fetch(f'SELECT owner, c2, c3 FROM "{table}"')
@@ -234,7 +234,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
         workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
         told, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
-    steady = seen.per_s[2:] or seen.per_s  # the first seconds fill the pipe
+    steady = seen.per_s[2:] or seen.per_s  # in the first seconds the queue fills
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
     report.print_table(

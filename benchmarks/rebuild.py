@@ -66,7 +66,7 @@ def _measure_store(
     before = execute(f"SELECT * FROM {table} ORDER BY owner")
     execute(f"DELETE FROM {table} WHERE owner LIKE '%7'")
     posts, lost = len(bodies) * BATCH, len(before) - len(execute(f"SELECT * FROM {table}"))
-    print(f"   {name}: {posts:,} posts, {len(before):,} rows, {lost:,} of them taken away")
+    print(f"   {name}: {posts:,} posts, {len(before):,} rows, {lost:,} of them deleted")
     begun = time.perf_counter()
     command = [*rankcurve_command(), "rebuild", BOARD, "--store", store]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -74,7 +74,7 @@ def _measure_store(
     print("   " + done.stdout.strip().replace("\n", "\n   "))
     different = len(set(before) ^ set(execute(f"SELECT * FROM {table}")))
     return [
-        report.Bar(f"rows taken away before, {name}", lost, 1),
+        report.Bar(f"rows deleted before, {name}", lost, 1),
         report.Bar(f"rows that differ after the rebuild, {name}", different, 0, at_most=True),
         report.Bar(f"posts of the journal a second, {name}", posts / seconds, None),
     ]

@@ -119,7 +119,8 @@ async def post(request: web.Request) -> web.Response:
     body = _decode_posts(await request.read())
     posts = body.posts
     if posts is None:
-        assert body.owner is not None and body.stats is not None, "neither a post nor posts"
+        assert body.owner is not None, "neither a post nor posts"
+        assert body.stats is not None, "a post without stats"
         posts = [_Post(body.owner, body.stats)]
     bare = "bare" in request.query
     now_us = time.time_ns() // 1000

@@ -66,7 +66,7 @@ async def post_until_stopped(port: int, seed: int, told: Told) -> None:
 
 
 async def read_counters(port: int) -> set[tuple[int, int]]:
-    """Return requests and posts as the workers tell them, each asked on a connection of its own."""
+    """Return the different pairs of (requests, posts) that the workers tell over connections of their own."""
     found = set()
     async for text in read_metrics(port, _ASKED):
         lines = _LINE.findall(text)
@@ -81,7 +81,7 @@ async def read_counters(port: int) -> set[tuple[int, int]]:
 
 
 def worker_pids(server: Server) -> list[int]:
-    """Return the processes that serve now, as the supervisor's log tells."""
+    """Return the ids of the processes that serve now, from the supervisor's log."""
     pids: dict[str, int] = {}
     for line in server.log_text().splitlines():
         told = json.loads(line) if line.startswith("{") else {}
@@ -91,7 +91,7 @@ def worker_pids(server: Server) -> list[int]:
 
 
 async def kill_workers(server: Server, options: Options) -> None:
-    """Kill one worker after the other, each once the place of the one before is taken again."""
+    """Kill one worker after the other. Before the next kill the worker before must have a successor."""
     rng = random.Random(3)
     for _ in range(_KILLS):
         await asyncio.sleep(options.seconds / _KILLS)
@@ -103,7 +103,7 @@ async def kill_workers(server: Server, options: Options) -> None:
 
 
 async def run_load(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
-    """Load for a while. Return what the clients know, and what the metrics have more than before."""
+    """Post for a while. Return what the clients know, and by how much the metrics grew."""
     [before] = await read_counters(server.port)
     told = Told()
     async with asyncio.TaskGroup() as group:

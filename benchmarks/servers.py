@@ -114,7 +114,7 @@ class Server:
         return status == 200
 
     def log_text(self) -> str:
-        """Return what it wrote so far."""
+        """Return what the process has written so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def log_end(self) -> str:
@@ -123,7 +123,7 @@ class Server:
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
         """Signal the process group and wait; kill it if that takes too long.
 
-        Return the exit status, None if it never started.
+        Return the exit status, or None if it never started.
         """
         if self._process is None:
             return None
@@ -137,7 +137,7 @@ class Server:
             return self._process.wait()
 
     def send_signal(self, signal_number: int) -> None:
-        """Signal the process and go on: SIGSTOP, SIGCONT."""
+        """Signal the process group without waiting, as for SIGSTOP and SIGCONT."""
         assert self._process is not None, "spawn comes first"
         os.killpg(self._process.pid, signal_number)
 
@@ -146,7 +146,7 @@ class Server:
         return self._status_mib("VmRSS")
 
     def most_resident_mib(self) -> float:
-        """Return the most resident memory that it ever had, in MiB."""
+        """Return the most resident memory that the process ever had, in MiB."""
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
@@ -205,13 +205,13 @@ def rankcurve_command() -> list[str]:
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return the hello-world route of the same aiohttp and uvloop: the most that the shell alone can do."""
+    """Return the hello-world route on the same aiohttp and uvloop: the most that the shell alone can do."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
 def serve_redis_shell(folder: Path, redis_port: int) -> Server:
-    """Return the same routes as the service's over a Redis sorted set."""
+    """Return the server that has the service's routes over a Redis sorted set."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")
@@ -224,7 +224,7 @@ def serve_redis(folder: Path) -> Server:
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")
-    # Off, in Redis' favour: rewriting the file would fork a process of a gigabyte in the middle of a run.
+    # Rewriting is off, in Redis' favour: rewriting the file would fork a process of a gigabyte in the middle of a run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}
     command = [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]

@@ -41,7 +41,7 @@ _FAMILY = "small"
 _FEW, _MANY = 10, 10_000
 _OWNERS = 20  # owners of a small board
 _VIEWS = 400
-_SETTLED_S = 70.0  # by then the schedule has looked at every board once since the posts
+_SETTLED_S = 70.0  # long enough for the schedule to look at every board once after the posts
 _IDLE_S = 20.0
 _FAMILY_SPEC: dict[str, Any] = {**board_spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 
@@ -70,19 +70,19 @@ async def _load_large(path: Path, rows: int) -> None:
                     Entry(owner_at(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
                     for at in chunk
                 ]
-                await store.write(partial(_added, store, entries, new))
+                await store.write(partial(_add_entries, store, entries, new))
     finally:
         await store.close()
 
 
-def _added(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+def _add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     board = entries.board
     yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield build_totals_update(store.dialect, {board.key: counted})
 
 
-async def _refreshes(port: int, rounds: int) -> dict[str, list[float]]:
+async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:
     """Return the seconds that all columns took, by layout and round; the layouts take turns."""
     took: dict[str, list[float]] = {table: [] for table in _LARGE}
     connection = Connection(port)
@@ -110,7 +110,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
     connection.close()
 
 
-async def _views(port: int, boards: int, seed: int) -> dict[str, float]:
+async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
     """Return median milliseconds of the first page and of an owner's position, each on another random board."""
     connection, chosen = Connection(port), random.Random(seed)
     paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner_at(3)}/positions?columns=xp"}
@@ -131,8 +131,8 @@ def _measure_small(options: Options, folder: Path) -> tuple[list[dict[str, float
             asyncio.run(_fill_small(many.port, start, start + 1_000))
         by_few, by_many = [], []
         for number in range(options.rounds + 1):
-            one = asyncio.run(_views(few.port, _FEW, number))
-            other = asyncio.run(_views(many.port, _MANY, number))
+            one = asyncio.run(_time_views(few.port, _FEW, number))
+            other = asyncio.run(_time_views(many.port, _MANY, number))
             if number:
                 by_few.append(one)
                 by_many.append(other)
@@ -150,7 +150,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     asyncio.run(_load_large(path, options.rows))
     print(f"   4 x {options.rows:,} rows x {_COLUMNS} in {time.perf_counter() - begun:.0f} s", flush=True)
     with serve_file(path) as server:
-        took = asyncio.run(_refreshes(server.port, options.rounds))
+        took = asyncio.run(_time_refreshes(server.port, options.rounds))
     report.print_table(
         ("all six columns", "ms", "lowest", "highest"),
         [(name, 1000 * statistics.median(each), 1000 * min(each), 1000 * max(each)) for name, each in took.items()],

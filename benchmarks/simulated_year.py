@@ -39,7 +39,7 @@ _YEAR_DAYS = 366
 _ROWS_A_DAY = 600  # rows written, roughly: 48 posts to up to 15 boards each
 
 
-async def _year(service: Service, zone: str, days: int) -> list[float]:
+async def _play_year(service: Service, zone: str, days: int) -> list[float]:
     """Return the figures of one row of the table."""
     played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
@@ -67,20 +67,20 @@ async def _year(service: Service, zone: str, days: int) -> list[float]:
         await service.stop()
 
 
-async def _run(days: int, folder: Path, url: str) -> dict[str, list[float]]:
+async def _play_stores(days: int, folder: Path, url: str) -> dict[str, list[float]]:
     found = {}
     for number, zone in enumerate(ZONES):
         async with fresh_schema(url) as place:
             for name, store in (("SQLite", f"sqlite:///{folder}/year-{number}.db"), ("PostgreSQL", place)):
                 service = Service(folder, store=store, jobs="none", log_sample_ratio=0)
-                found[f"{name}, {zone}"] = await _year(service, zone, days)
+                found[f"{name}, {zone}"] = await _play_year(service, zone, days)
     return found
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     days = min(_YEAR_DAYS, max(2, options.rows // _ROWS_A_DAY))
     with postgres(SERVER) as cluster:
-        found = asyncio.run(_run(days, folder, cluster.url()))
+        found = asyncio.run(_play_stores(days, folder, cluster.url()))
     columns = ("", "days", "seconds", "posts", "boards", "archived", "deaths", "differ", "miscounted", "open")
     report.print_table(columns, [[name, *figures] for name, figures in found.items()])
     return [

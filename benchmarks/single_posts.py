@@ -34,16 +34,19 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             "hello": load.Target(baseline.url, "/hello"),
         }
         contestants = {
-            name: load.by_wrk(target, connections=CLIENTS, seconds=options.seconds) for name, target in targets.items()
+            name: load.wrk_contestant(target, connections=CLIENTS, seconds=options.seconds)
+            for name, target in targets.items()
         }
-        figures = load.alternate(contestants, rounds=options.rounds)
+        figures = load.run_alternately(contestants, rounds=options.rounds)
     report.print_table(load.COLUMNS, [load.table_row(name, found) for name, found in figures.items()])
     grouped = figures["posts, grouped"]
     return [
         report.Bar(
-            f"single posts / grouping off, {CLIENTS} clients", load.ratio(grouped, figures["posts, grouping off"]), 3.0
+            f"single posts / grouping off, {CLIENTS} clients",
+            load.median_ratio(grouped, figures["posts, grouping off"]),
+            3.0,
         ),
-        report.Bar(f"single posts / hello-world, {CLIENTS} clients", load.ratio(grouped, figures["hello"]), 0.2),
+        report.Bar(f"single posts / hello-world, {CLIENTS} clients", load.median_ratio(grouped, figures["hello"]), 0.2),
     ]
 
 

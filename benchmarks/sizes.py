@@ -58,7 +58,7 @@ def _posts(rows: int, columns: int, *, ids: bool) -> Iterator[dict[str, object]]
         yield {**post, "post_id": f"match-{index:012d}"} if ids else post
 
 
-async def _bytes(service: Service) -> Mapping[str, int]:
+async def _read_table_bytes(service: Service) -> Mapping[str, int]:
     """Return the bytes of each table."""
     url = str(service.settings["store"])
     if url.startswith("sqlite"):
@@ -72,8 +72,8 @@ async def _bytes(service: Service) -> Mapping[str, int]:
         await connection.close()
 
 
-async def _store(service: Service, rows: int, columns: int) -> list[float]:
-    """Return the bytes of a new entry, of one after one change, of a post in the log, of a post id, and of a curve."""
+async def _measure_store(service: Service, rows: int, columns: int) -> list[float]:
+    """Return bytes: of a new entry, of an entry changed once, of a post in the log, of a post id, and of a curve."""
     body = {**board_spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
     entries = []
@@ -81,7 +81,7 @@ async def _store(service: Service, rows: int, columns: int) -> list[float]:
         posts = list(_posts(rows, columns, ids=ids))
         for start in range(0, rows, BATCH):
             await service.post(BOARD, *posts[start : start + BATCH])
-        found = await _bytes(service)
+        found = await _read_table_bytes(service)
         entries.append(next(size for name, size in found.items() if name.startswith("entries_")) / rows)
     await service.refresh(BOARD, *column_names(columns))
     store = service.context.store
@@ -90,7 +90,7 @@ async def _store(service: Service, rows: int, columns: int) -> list[float]:
     return [*entries, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
 
 
-async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
+async def _measure_stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
     found = []
     for columns in _COLUMNS:
         async with fresh_schema(url) as place:
@@ -98,13 +98,13 @@ async def _stores(options: Options, folder: Path, url: str) -> list[list[Any]]:
                 service = Service(folder, store=store, log_sample_ratio=0)
                 await service.start()
                 try:
-                    found.append([name, columns, *(await _store(service, options.rows, columns))])
+                    found.append([name, columns, *(await _measure_store(service, options.rows, columns))])
                 finally:
                     await service.stop()
     return found
 
 
-def _memory_mib(rows: int, folder: Path) -> list[Any]:
+def _measure_memory(rows: int, folder: Path) -> list[Any]:
     """Return the memory of one process on a SQLite file: started, after posts, after a scan of every row."""
     with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
@@ -123,8 +123,8 @@ async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with postgres(SERVER) as cluster:
-        stores = asyncio.run(_stores(options, folder, cluster.url()))
-    memory = _memory_mib(options.rows, folder)
+        stores = asyncio.run(_measure_stores(options, folder, cluster.url()))
+    memory = _measure_memory(options.rows, folder)
     report.print_table(
         ("", "columns", "entry B", "changed once B", "post in the log B", "post id B", "curve B"), stores
     )

@@ -71,7 +71,7 @@ def draw_lognormal_board(rows: int) -> RealBoard:
 
 
 async def ask_board(port: int, board: RealBoard) -> BoardQuality:
-    """Ask for all values, and for the first possible one past each. Return what the answers are worth."""
+    """Ask for all values, and for the first possible one past each. Return how good the answers are."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
     answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)

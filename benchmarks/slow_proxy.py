@@ -28,35 +28,35 @@ class Stretch:
 
 
 class _Answers:
-    """The delay of one direction: the time of the question says when its answer may go."""
+    """How long the answers of one connection are held back, from the time of their questions."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
         self._asked_at: float | None = None  # when the first byte since the last answer came
 
-    def question(self) -> None:
+    def note_question(self) -> None:
         if self._asked_at is None:
             self._asked_at = perf_counter()
 
     def hold_back_s(self, *, now: float) -> float:
         return 0.0 if self._asked_at is None else (now - self._asked_at) * (self._stretch.factor - 1)
 
-    def handed_on(self) -> None:
+    def note_answer(self) -> None:
         self._asked_at = None
 
 
-async def _questions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
+async def _pass_questions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
     while chunk := await reader.read(_CHUNK_BYTES):
-        answers.question()
+        answers.note_question()
         writer.write(chunk)
         await writer.drain()
 
 
-async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
+async def _pass_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
     while chunk := await reader.read(_CHUNK_BYTES):
         # Bytes that arrive while this piece is held back wait in the reader. They are sent with it or after it.
         await asyncio.sleep(answers.hold_back_s(now=perf_counter()))
-        answers.handed_on()
+        answers.note_answer()
         writer.write(chunk)
         await writer.drain()
 
@@ -69,8 +69,8 @@ async def start_proxy(port: int, target: int, stretch: Stretch) -> asyncio.Serve
         with contextlib.suppress(OSError):
             server_reader, server_writer = await asyncio.open_connection(HOST, target)
             ways = [
-                asyncio.create_task(_questions(client_reader, server_writer, answers)),
-                asyncio.create_task(_answered(server_reader, client_writer, answers)),
+                asyncio.create_task(_pass_questions(client_reader, server_writer, answers)),
+                asyncio.create_task(_pass_answers(server_reader, client_writer, answers)),
             ]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in ways:

@@ -54,12 +54,12 @@ def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
-    """Have a server wait for the standbys of these names; for none if empty."""
+    """Make commits of a server wait for the standbys of these names; for none if empty."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
 
 def store_url(*servers: PostgresServer) -> str:
-    """Return one connection string for all of them: it means whichever takes writes."""
+    """Return one connection string for all servers: a client finds the one that takes writes."""
     hosts = ",".join(f"{HOST}:{server.port}" for server in servers)
     return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
 
@@ -103,7 +103,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         report.Bar("deadlocks that a client was told of", ledger.refused_for("deadlock"), 0, at_most=True),
         report.Bar("slowest first post after the promotion", max(back_s), 10, " s", at_most=True),
         report.Bar("requests acknowledged by the primary", before, 1),
-        report.Bar("posts whose answer was swallowed after the commit", ledger.statuses["duplicate"], None),
+        report.Bar("committed posts whose answer was lost", ledger.statuses["duplicate"], None),
     ]
 
 

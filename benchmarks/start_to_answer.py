@@ -25,7 +25,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, serve_file
 
 _CLIENTS = 8
-_CURVE_BEFORE = "curve from before"
+_CURVE_BEFORE = "curve stored before"
 _KEY = f"/v1/leaderboards/{BOARD}"
 
 
@@ -64,7 +64,7 @@ async def ask_until(
 
 
 def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
-    """Add one answer to what was seen."""
+    """Compare one answer with the truth and count it in `seen`."""
     position = json.loads(answer)["positions"][0]
     seen.methods[position["method"]] = seen.methods.get(position["method"], 0) + 1
     seen.wrong += not (1 <= position["low"] <= rank <= position["high"] and position["rank"] >= 1)
@@ -75,7 +75,7 @@ def count_answer(answer: bytes, rank: int, seen: Seen) -> None:
 
 
 async def refresh_curve(server: Server) -> None:
-    """Have a curve fitted and stored."""
+    """Refresh the curve of the board."""
     connection = Connection(server.port)
     await connection.call_ok("POST", f"{_KEY}/rankings/{COLUMN}/refresh")
     connection.close()
@@ -123,7 +123,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         ),
         report.Bar("answers not counted while there is no curve", bare.estimated, 0, at_most=True),
         report.Bar("answers with no curve", bare.answers, 1),
-        report.Bar("answers from the curve of before", runs[_CURVE_BEFORE].estimated, 1),
+        report.Bar("answers from the curve stored before", runs[_CURVE_BEFORE].estimated, 1),
         report.Bar("start to first answer", 1000 * bare.first_s, None, " ms"),
     ]
 

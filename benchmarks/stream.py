@@ -28,7 +28,7 @@ from tests.servers import DURABLE, postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
-_FOLLOW_OWNERS = 2  # one in this many clients of the board with posts follows an owner
+_FOLLOW_OWNERS = 2  # of the clients of the board with posts, one in this many follows an owner
 _TOP = 10
 _CONNECTIONS = 128  # enough to saturate it; with 32 they wait for the disk
 _PROBES_PER_S = 20
@@ -73,10 +73,10 @@ async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
         writer.close()
 
 
-async def _post_all(port: int, rows: int, seconds: float, *, per_s: float | None) -> float:
-    """Send single posts of random owners to the first board, as many as go or that many a second.
+async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | None) -> float:
+    """Send single posts of random owners to the first board, `per_s` a second or as many as are answered.
 
-    Return posts a second.
+    Return the posts a second.
     """
     ends = time.perf_counter() + seconds
     begun, done = time.perf_counter(), 0
@@ -155,8 +155,8 @@ async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Tas
     return clients, listening
 
 
-async def _memory(server: Server) -> float:
-    """Return the KiB of a process that has done nothing else, for each client."""
+async def _measure_memory(server: Server) -> float:
+    """Return the KiB that each client costs a process that does nothing else."""
     await _fill(server.port, _TOP)
     before_mib = server.resident_mib()
     _, listening = await _follow(server.port, _TOP)
@@ -166,20 +166,20 @@ async def _memory(server: Server) -> float:
     return more_mib * 1024 / _CLIENTS
 
 
-async def _run(server: Server, options: Options, store: str) -> list[report.Bar]:
+async def _measure_store(server: Server, options: Options, store: str) -> list[report.Bar]:
     port, rows, seconds = server.port, options.rows, options.seconds * options.rounds
     await _fill(port, rows)
     await refresh_columns(port, _board(0), [COLUMN])
-    saturating = await _post_all(port, rows, options.seconds, per_s=None)
+    saturating = await _post_single(port, rows, options.seconds, per_s=None)
     clients, listening = await _follow(port, rows)
     seen: dict[str, list[float]] = {"row": [], "top": []}
     begun_s, before_s = time.perf_counter(), (server.cpu_s(), time.process_time())
-    posting = asyncio.create_task(_post_all(port, rows, seconds, per_s=saturating / 2))
+    posting = asyncio.create_task(_post_single(port, rows, seconds, per_s=saturating / 2))
     probes = await _probe(port, seconds, seen)
     rate = await posting
     took_s, after_s = time.perf_counter() - begun_s, (server.cpu_s(), time.process_time())
     await asyncio.sleep(_SETTLE_S)
-    wrong = await _wrong_ranks(port, clients)
+    wrong = await _count_wrong_ranks(port, clients)
     for task in listening:
         task.cancel()
     seen["stream"] = [
@@ -196,20 +196,20 @@ async def _run(server: Server, options: Options, store: str) -> list[report.Bar]
     print(f"   of a core: the service {shares[0]}, clients and probes {shares[1]}")
     report.print_table(
         [f"{store}: accepted post visible in", "seen", "p50 ms", "p99 ms", "max ms"],
-        [[name, len(took), *(_at(took, part) for part in (0.5, 0.99, 1))] for name, took in seen.items()],
+        [[name, len(took), *(_quantile_ms(took, part) for part in (0.5, 0.99, 1))] for name, took in seen.items()],
     )
     return [
         *(
-            report.Bar(f"{store}: p99 until in the {name}", _at(took, 0.99), 100, " ms", True)
+            report.Bar(f"{store}: p99 until in the {name}", _quantile_ms(took, 0.99), 100, " ms", True)
             for name, took in seen.items()
         ),
-        *_bars(store, clients, {board: value for value, (board, _) in probes.items()}),
+        *_top_bars(store, clients, {board: value for value, (board, _) in probes.items()}),
         report.Bar(f"{store}: clients that know another rank of their owner than reads tell", wrong, 0, at_most=True),
     ]
 
 
-def _bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
-    """Return the bars of a store: among others, whether those who follow a top heard all of it.
+def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
+    """Return the bars of a store: among others, whether the clients of a top heard all of it.
 
     `last` is the best value of each board.
     """
@@ -224,8 +224,8 @@ def _bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[repo
     ]
 
 
-async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Return how many of those who follow an owner last heard a rank that is wrong now that nobody posts."""
+async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
+    """Return how many clients of an owner last heard a rank that is wrong, now that nobody posts."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"
@@ -235,18 +235,18 @@ async def _wrong_ranks(port: int, clients: list[_Client]) -> int:
     return wrong
 
 
-def _at(took_s: list[float], part: float) -> float:
+def _quantile_ms(took_s: list[float], part: float) -> float:
     """Return a quantile in milliseconds."""
     return 1000 * sorted(took_s)[round(part * (len(took_s) - 1))]
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with serve_file(folder / "idle.db") as server:
-        memory_kib = asyncio.run(_memory(server))
+        memory_kib = asyncio.run(_measure_memory(server))
     with serve_file(folder / "board.db") as server:
-        bars = asyncio.run(_run(server, options, "SQLite"))
+        bars = asyncio.run(_measure_store(server, options, "SQLite"))
     with postgres(_SERVER) as cluster, serve_store(cluster.create_database("streams"), folder) as server:
-        bars += asyncio.run(_run(server, options, "PostgreSQL"))
+        bars += asyncio.run(_measure_store(server, options, "PostgreSQL"))
     return [*bars, report.Bar("memory of the process for a client", memory_kib, None, " KiB")]
 
 

@@ -39,7 +39,7 @@ _LAYOUTS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one layout came to under one kind of posts."""
+    """The figures of one layout under one kind of posts."""
 
     posts_per_s: float
     heap_mib: float
@@ -57,7 +57,7 @@ class Outcome:
         ]
 
 
-async def _make(connection: asyncpg.Connection, rows: int, layout: str) -> None:
+async def _make_table(connection: asyncpg.Connection, rows: int, layout: str) -> None:
     await connection.execute("DROP TABLE IF EXISTS e")
     await connection.execute(
         'CREATE TABLE e (owner text COLLATE "C" NOT NULL PRIMARY KEY, updated_at bigint NOT NULL, '
@@ -70,7 +70,7 @@ async def _make(connection: asyncpg.Connection, rows: int, layout: str) -> None:
     await connection.execute("VACUUM ANALYZE e")
 
 
-async def _post(connection: asyncpg.Connection, batch: Sequence[tuple[str, int]], *, ranked: bool) -> None:
+async def _post_batch(connection: asyncpg.Connection, batch: Sequence[tuple[str, int]], *, ranked: bool) -> None:
     change = "c1 = lpad((e.c1::bigint + v.more)::text, 16, '0')" if ranked else "c2 = e.c2 + v.more"
     ordered = sorted(batch)
     await connection.execute(
@@ -81,14 +81,14 @@ async def _post(connection: asyncpg.Connection, batch: Sequence[tuple[str, int]]
     )
 
 
-async def _measure(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome:
+async def _measure_layout(url: str, rows: int, layout: str, *, ranked: bool) -> Outcome:
     connection = await asyncpg.connect(url)
-    await _make(connection, rows, layout)
+    await _make_table(connection, rows, layout)
     count = max(10, 2 * rows // 1000)  # every row changes twice on average
     work = draw_batches(rows, seed=5, count=count)
     begun = time.perf_counter()
     for batch in work:
-        await _post(connection, batch, ranked=ranked)
+        await _post_batch(connection, batch, ranked=ranked)
     took_s = time.perf_counter() - begun
     begun = time.perf_counter()
     await connection.fetchval(
@@ -110,7 +110,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         for ranked, title in ((True, "a ranked column changes"), (False, "only an unranked column changes")):
             rows = []
             for name, layout in _LAYOUTS.items():
-                outcome = asyncio.run(_measure(cluster.url(), options.rows, layout, ranked=ranked))
+                outcome = asyncio.run(_measure_layout(cluster.url(), options.rows, layout, ranked=ranked))
                 rows.append([name, *outcome.cells()])
             report.print_table([title, "posts/s", "heap MiB", "indexes MiB", "hot", "count ms"], rows)
     return []

@@ -37,24 +37,24 @@ def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server
     return Server(command, folder, port=port, ready_path="/readyz")
 
 
-async def _counted(port: int) -> set[float]:
-    """Return how many positions were answered, as told on connections of their own."""
+async def _read_counts(port: int) -> set[float]:
+    """Return the different counts of answered positions that the workers tell."""
     return {
         sum(float(line.removeprefix(_SAMPLE)) for line in text.splitlines() if _SAMPLE in line)
         async for text in read_metrics(port, _ASKED)
     }
 
 
-async def _count_exactly(port: int, rows: int) -> int:
+async def _count_off(port: int, rows: int) -> int:
     """Return by how much the metrics of every worker are off after a known number of requests."""
     rng = random.Random(7)
-    [before] = await _counted(port)
+    [before] = await _read_counts(port)
 
     async def one(connection: Connection, index: int) -> None:
         await connection.call_ok("GET", f"/v1/leaderboards/{BOARD}/entries/{owner_at(index)}/positions")
 
     await for_each(port, [rng.randrange(rows) for _ in range(_COUNTED)], one, connections=FEW)
-    after = await _counted(port)
+    after = await _read_counts(port)
     return round(max(abs(told - before - _COUNTED) for told in after))
 
 
@@ -77,19 +77,19 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
             methods = asyncio.run(check_positions(two.port, options.rows))
             print(f"   {sum(methods.values())} answers checked against ranks computed apart; methods: {methods}")
             contestants = {
-                name: load.by_wrk(
+                name: load.wrk_contestant(
                     load.Target(server.url, f"/v1/leaderboards/{BOARD}/entries/", "/positions", rows=options.rows),
                     connections=FEW,
                     seconds=options.seconds,
                 )
                 for name, server in (("1 worker", one), ("2 workers", two))
             }
-            figures = load.alternate(contestants, rounds=options.rounds)
-            off = asyncio.run(_count_exactly(two.port, options.rows))
+            figures = load.run_alternately(contestants, rounds=options.rounds)
+            off = asyncio.run(_count_off(two.port, options.rows))
     report.print_table(
         load.COLUMNS, [load.table_row(f"{name}, {FEW} connections", found) for name, found in figures.items()]
     )
-    ratio = load.ratio(figures["2 workers"], figures["1 worker"])
+    ratio = load.median_ratio(figures["2 workers"], figures["1 worker"])
     return [
         report.Bar(f"requests of {_COUNTED:,} by which any worker's summed metrics are off", off, 0, at_most=True),
         report.Bar("positions, 2 workers / 1 worker", ratio, None),
