@@ -1,7 +1,7 @@
 """The benchmarks. Each measures one promise of the project and its baseline in the same run, and prints both.
 
 benchmarks/README.md says how to run them and what each one promises. A module is a benchmark if `python -m benchmarks`
-lists it under `--only`. The other modules are their tools:
+lists it under `--only`; `table_settings` runs only by itself. The other modules are their tools:
 
 - starting what is measured: `servers`, `front_end`, `hello`, `redis_shell`, `slow_proxy`, `stepped_clock`;
 - sending requests: `client` (few, with logic), `load` (many, by wrk), `paced` (at a rate), `ledger` (with retries);
