@@ -84,7 +84,9 @@ def main() -> int:
     parser.add_argument(
         "--boards", type=Path, help="keep filled boards in this folder; without it they are deleted at the end"
     )
-    parser.add_argument("--only", nargs="+", choices=_ALL, default=_ALL, help="run only these")
+    parser.add_argument(
+        "--only", nargs="+", choices=_ALL, default=_ALL, metavar="NAME", help=f"run only these of: {', '.join(_ALL)}"
+    )
     given = parser.parse_args()
     if given.data is not None and not given.data.is_dir():
         parser.error(f"there is no folder {given.data}; to run one benchmark alone: --only NAME")

@@ -19,11 +19,10 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at, refresh_columns
 from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW
-from benchmarks.servers import PROJECT, Server, serve_store
+from benchmarks.servers import POSTGRES_SETTINGS, PROJECT, Server, serve_store
 from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
@@ -87,7 +86,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         files = {side: f"sqlite:///{folder}/board-{number}.db" for number, side in enumerate(trees)}
         bars = _compare("SQLite", start(files, stack), options)
     with ExitStack() as stack:
-        cluster = stack.enter_context(postgres(SERVER))
+        cluster = stack.enter_context(postgres(POSTGRES_SETTINGS))
         databases = {side: cluster.create_database(f"board{number}") for number, side in enumerate(trees)}
         bars += _compare("PostgreSQL", start(databases, stack), options)
     return bars

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import board_spec, column_names
 from benchmarks.options import Options, parse_options
+from benchmarks.servers import POSTGRES_SETTINGS
 from querybuilder import col, select
 from storage.archive.blocks import OWNERS
 from storage.schema.steps import ARCHIVE_BLOCKS
@@ -126,7 +126,7 @@ async def _measure_stores(options: Options, folder: Path, url: str) -> tuple[lis
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(SERVER) as cluster:
+    with postgres(POSTGRES_SETTINGS) as cluster:
         large, small = asyncio.run(_measure_stores(options, folder, cluster.url()))
     report.print_table(
         ("", "owners", "closed s", "archived/s", "bytes/owner", "bytes/owner ranks", "rows ms", "archive ms"), large

@@ -20,13 +20,11 @@ from benchmarks.bare_loop import run_bare_loop
 from benchmarks.batch_posts import through_http
 from benchmarks.boards import BATCH, BOARD, COLUMN, board_spec, draw_values, fill_board, owner_at
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import serve_store
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import POSTGRES_SETTINGS, serve_store
+from tests.servers import postgres
 
 _CONNECTIONS = 4
 _POSTS_PER_S = 20_000  # sizes a round, so that it takes about `seconds`
-# Settings that an operator of such a server would choose; both contestants use the same server.
-SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
 def _fill(port: int, rows: int) -> None:
@@ -39,7 +37,7 @@ def _fill(port: int, rows: int) -> None:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     count = max(_CONNECTIONS, round(options.seconds * _POSTS_PER_S / BATCH))
-    with postgres(SERVER) as cluster, serve_store(cluster.url(), folder) as server:
+    with postgres(POSTGRES_SETTINGS) as cluster, serve_store(cluster.url(), folder) as server:
         _fill(server.port, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
         with run_bare_loop("bare_asyncpg", cluster.url(), options.rows) as bare:

@@ -66,7 +66,7 @@ async def _load(store_url: str, rows: int) -> None:
         board = await store.read(lambda: find_board(store.dialect, BOARD))
         index = board.column_index[COLUMN]
         layout = layout_of(board)
-        await _run_statement(store, drop_index(index_name(layout, layout.columns[index])))
+        await run_statement(store, drop_index(index_name(layout, layout.columns[index])))
         entries, padding = Entries(store.dialect, board), Padding.for_column(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
@@ -75,20 +75,23 @@ async def _load(store_url: str, rows: int) -> None:
                 Entry(owner_at(start + at), _FIRST_POST_US + start + at, [padding.pad(score)])
                 for at, score in enumerate(chunk)
             ]
-            await store.write(partial(_add_entries, store, entries, new))
-        await _run_statement(store, ranking_index(layout, layout.columns[index]))
+            await store.write(partial(add_entries, store, entries, new))
+        await run_statement(store, ranking_index(layout, layout.columns[index]))
     finally:
         await store.close()
 
 
-def _add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
+    """Insert new entries of a board and count them in its totals, as their posts would have."""
     board: Board = entries.board
     yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
     yield build_totals_update(store.dialect, {board.key: counted})
 
 
-async def _run_statement(store: Store, query: Query) -> None:
+async def run_statement(store: Store, query: Query) -> None:
+    """Run one statement as a transaction."""
+
     def program() -> Program[None]:
         yield query.build(store.dialect)
 

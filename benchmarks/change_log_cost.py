@@ -35,13 +35,12 @@ from benchmarks.boards import (
     send_batches,
 )
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import serve_file, serve_store
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import POSTGRES_SETTINGS, serve_file, serve_store
+from tests.servers import postgres
 
 _CONNECTIONS = 4
 _COLUMNS = (1, 6)
 _POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 # If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. A refusal would
 # end all rounds here.
 _PATIENT = {"RANKCURVE_POST_WAIT_S_MAX": "600"}
@@ -87,7 +86,7 @@ def _on_postgres(options: Options, folder: Path, columns: int, stack: ExitStack)
     names = column_names(columns)
     named = {name: draw_values(options.rows, index) for index, name in enumerate(names)}
     owners = [owner_at(index) for index in range(options.rows)]
-    cluster = stack.enter_context(postgres(_SERVER))
+    cluster = stack.enter_context(postgres(POSTGRES_SETTINGS))
     ports = {}
     for number, (called, environment) in enumerate(_VARIANTS.items()):
         cluster.run_sql(f"CREATE DATABASE log_{number}")

@@ -22,9 +22,9 @@ import asyncpg
 
 from benchmarks import report
 from benchmarks.boards import owner_at
-from benchmarks.client import HOST, Connection
+from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve_command, serve_store
+from benchmarks.servers import Server, serve_jobs, serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
 PROCESSES = 2  # of front ends, and of job processes
@@ -68,22 +68,13 @@ async def wait_for_first_applied(database: Any, begun_s: float) -> float:
     return time.monotonic() - begun_s
 
 
-def job_process(url: str, folder: Path) -> Server:
-    """Return `rankcurve jobs` with its default settings."""
-    port = free_port()
-    environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST}
-    return Server(
-        [*rankcurve_command(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
-    )
-
-
 async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
     """Run one cold start. Return the seconds until the first post was applied, and the posts applied with it."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]
         await queue_posts(fronts, rows)
-        jobs = [job_process(url, folder) for _ in range(PROCESSES)]
+        jobs = [serve_jobs(url, folder) for _ in range(PROCESSES)]
         for process in jobs:
             stack.callback(process.stop)
             process.spawn()

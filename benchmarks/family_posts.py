@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import load, report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import owner_at
 from benchmarks.client import BadAnswerError, Connection, for_each
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import serve_file, serve_store
+from benchmarks.servers import POSTGRES_SETTINGS, serve_file, serve_store
 from tests.servers import postgres
 
 FAMILY = "game"
@@ -103,7 +102,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     with serve_file(folder / "family.db") as server:
         figures["SQLite"] = _measure_one("SQLite", server.port, options)
     workers = {"RANKCURVE_WORKERS": str(_POSTGRES_WORKERS)}
-    with postgres(SERVER) as cluster, serve_store(cluster.url(), folder, environment=workers) as server:
+    with postgres(POSTGRES_SETTINGS) as cluster, serve_store(cluster.url(), folder, environment=workers) as server:
         figures["PostgreSQL"] = _measure_one("PostgreSQL", server.port, options)
     columns = ("", "board updates/s", "lowest", "highest", "posts/s")
     report.print_table(

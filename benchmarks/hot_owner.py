@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import load, report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, serve_store
+from benchmarks.servers import POSTGRES_SETTINGS, Server, serve_store
 from tests.servers import postgres
 
 POSTERS = 500
@@ -111,7 +110,7 @@ async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mod
 
 def run_rounds(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
     """Run rounds on a server of their own and return them."""
-    with postgres(SERVER) as cluster, ExitStack() as stack:
+    with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         front_ends = [serve_store(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
         servers = [stack.enter_context(server) for server in front_ends]

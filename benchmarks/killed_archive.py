@@ -27,9 +27,8 @@ import asyncpg
 from benchmarks import report
 from benchmarks.boards import owner_at
 from benchmarks.client import Connection
-from benchmarks.cold_queue import job_process
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, serve_store
+from benchmarks.servers import Server, serve_jobs, serve_store
 from config import Settings
 from tests.servers import DURABLE, postgres
 
@@ -141,7 +140,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         url = stack.enter_context(postgres(DURABLE)).url()
         front = stack.enter_context(serve_store(url, folder, jobs="none"))
         asyncio.run(fill_season(front.port, options.rows))
-        jobs = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
+        jobs = [stack.enter_context(serve_jobs(url, folder)) for _ in range(PROCESSES)]
         fitting_s, archiving_s = asyncio.run(kill_closers(url, jobs))
     return [
         report.Bar("closing goes on after a kill at a final curve", fitting_s, bound_s, " s", at_most=True),

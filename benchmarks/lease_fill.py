@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.bulk import run_statement
 from config import load
-from querybuilder import Query, drop_index
+from querybuilder import drop_index
 from service.stores import open_store
 from storage.leases.lease_records import PoolSpec, RegionCounts
 from storage.leases.lease_resources import RESOURCE_COLUMNS
@@ -21,7 +22,6 @@ from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
 from storage.schema.steps import migrate
-from storage.store import Program, Store
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # when the leases end: long after the measurement
@@ -52,7 +52,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
         await store.write(lambda: migrate(dialect))
         _, *indexes = create_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
-            await _run_statement(store, drop_index(name))
+            await run_statement(store, drop_index(name))
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(
@@ -62,7 +62,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
             await store.write(partial(lease_counts(dialect).add_counts, counts, random.Random(1)))
             await asyncio.to_thread(run_sql, _rows(pool.key, size))
         for index in indexes:
-            await _run_statement(store, index)
+            await run_statement(store, index)
     finally:
         await store.close()
 
@@ -84,10 +84,3 @@ def _rows(pool_key: int, size: int) -> str:
     numbers = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {size})"
     into = f"INSERT INTO {LEASE_RESOURCES} ({', '.join(RESOURCE_COLUMNS)})"
     return f"{into} {numbers} SELECT {', '.join(cells[name] for name in RESOURCE_COLUMNS)} FROM n"
-
-
-async def _run_statement(store: Store, query: Query) -> None:
-    def program() -> Program[None]:
-        yield query.build(store.dialect)
-
-    await store.write(program)

@@ -31,7 +31,8 @@ class Options:
 
 def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:
     """Parse the command line. `rows`, `seconds` and `rounds` are the benchmark's own defaults."""
-    parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
+    program = f"python -m benchmarks.{Path(sys.argv[0]).stem}"
+    parser = argparse.ArgumentParser(prog=program, description=(doc or "").strip().splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, help="folder with CSV files of real boards (id,score)")
     parser.add_argument("--rows", type=_positive(int), default=rows, help=f"entries of the board ({rows:,})")
     parser.add_argument(

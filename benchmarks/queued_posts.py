@@ -30,11 +30,10 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import BOARD, create_board, owner_at
-from benchmarks.client import HOST, BadAnswerError, Connection
+from benchmarks.client import BadAnswerError, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, free_port, rankcurve_command, serve_store
+from benchmarks.servers import POSTGRES_SETTINGS, Server, serve_jobs, serve_store
 from tests.servers import postgres
 
 PROCESSES = 4  # job processes, each with a worker of the queue
@@ -174,15 +173,6 @@ async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> Non
         worker.spawn()
 
 
-def job_process(url: str, folder: Path) -> Server:
-    """Return `rankcurve jobs` with a worker of the queue."""
-    port = free_port()
-    environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, "RANKCURVE_LEASE_S": str(LEASE_S)}
-    return Server(
-        [*rankcurve_command(), "jobs", "--store", url], folder, port=port, ready_path="/readyz", environment=environment
-    )
-
-
 async def run_attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
     """Run senders, probe and kills at the same time, then compare the board with what callers were told."""
     told, seen = Told(options.rows), Seen()
@@ -229,10 +219,11 @@ async def audit_board(database: Any, told: Told) -> dict[str, int]:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(SERVER) as cluster, ExitStack() as stack:
+    with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
-        workers = [stack.enter_context(job_process(url, folder)) for _ in range(PROCESSES)]
+        leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
+        workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
         told, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
     steady = seen.per_s[2:] or seen.per_s  # in the first seconds the queue fills
     mean = statistics.fmean(steady)

@@ -22,10 +22,9 @@ from pathlib import Path
 import asyncpg
 
 from benchmarks import report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, create_board, draw_batches, send_batches
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, rankcurve_command, serve_file, serve_store
+from benchmarks.servers import POSTGRES_SETTINGS, Server, rankcurve_command, serve_file, serve_store
 from tests.servers import postgres
 
 _OWNERS_RATIO = 0.25  # owners per post: each posts four times on average
@@ -85,7 +84,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     bodies = [batch_body(batch) for batch in draw_batches(owners, seed=1, count=options.rows // BATCH)]
     path = folder / "board.db"
     bars = _measure_store("SQLite", f"sqlite:///{path}", serve_file(path), bodies, _on_sqlite(path))
-    with postgres(SERVER) as cluster:
+    with postgres(POSTGRES_SETTINGS) as cluster:
         url = cluster.url()
         bars += _measure_store("PostgreSQL", url, serve_store(url, folder), bodies, _on_postgres(url))
     return bars

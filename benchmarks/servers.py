@@ -19,8 +19,11 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.client import HOST, call_once
+from tests.servers import DURABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
+# Settings of PostgreSQL that an operator of a server for a million rows would choose. All contestants use one server.
+POSTGRES_SETTINGS = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _READY_S = 60.0
 _STOP_S = 40.0
 
@@ -195,6 +198,14 @@ def serve_store(
     """Return `rankcurve serve` on the store of a URL; `folder` takes its log."""
     port = port or free_port()
     command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
+    return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
+
+
+def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None = None) -> Server:
+    """Return `rankcurve jobs` on the store of a URL; `folder` takes its log."""
+    port = free_port()
+    environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, **(environment or {})}
+    command = [*rankcurve_command(), "jobs", "--store", url]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 

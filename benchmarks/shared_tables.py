@@ -22,16 +22,16 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.boards import board_spec, column_names, draw_values, owner_at
+from benchmarks.bulk import add_entries
 from benchmarks.client import Connection
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 from config import load
 from service.stores import open_store
-from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
-from storage.entries.entries import Entries, build_totals_update
+from storage.boards.boards import find_board
+from storage.entries.entries import Entries
 from storage.log.cells import Padding
 from storage.records import Entry
-from storage.store import Program, Store
 
 _COLUMNS = 6
 _LARGE = {"own": ("own-a", "own-b"), "shared": ("shared-a", "shared-b")}
@@ -70,16 +70,9 @@ async def _load_large(path: Path, rows: int) -> None:
                     Entry(owner_at(at), _FIRST_US + at, [pad.pad(drawn[i][at]) for i, pad in enumerate(paddings)])
                     for at in chunk
                 ]
-                await store.write(partial(_add_entries, store, entries, new))
+                await store.write(partial(add_entries, store, entries, new))
     finally:
         await store.close()
-
-
-def _add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
-    board = entries.board
-    yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
-    counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield build_totals_update(store.dialect, {board.key: counted})
 
 
 async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:

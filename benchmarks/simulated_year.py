@@ -23,8 +23,8 @@ from pathlib import Path
 import structlog
 
 from benchmarks import report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.options import Options, parse_options
+from benchmarks.servers import POSTGRES_SETTINGS
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.killed_closing import KilledClosing
@@ -79,7 +79,7 @@ async def _play_stores(days: int, folder: Path, url: str) -> dict[str, list[floa
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     days = min(_YEAR_DAYS, max(2, options.rows // _ROWS_A_DAY))
-    with postgres(SERVER) as cluster:
+    with postgres(POSTGRES_SETTINGS) as cluster:
         found = asyncio.run(_play_stores(days, folder, cluster.url()))
     columns = ("", "days", "seconds", "posts", "boards", "archived", "deaths", "differ", "miscounted", "open")
     report.print_table(columns, [[name, *figures] for name, figures in found.items()])

@@ -21,7 +21,6 @@ from typing import Any
 import asyncpg
 
 from benchmarks import report
-from benchmarks.batch_posts_postgres import SERVER
 from benchmarks.boards import (
     BATCH,
     BOARD,
@@ -36,7 +35,7 @@ from benchmarks.boards import (
     send_batches,
 )
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import serve_file
+from benchmarks.servers import POSTGRES_SETTINGS, serve_file
 from querybuilder import col, select
 from storage.schema.steps import CURVES
 from tests.schemas import fresh_schema
@@ -122,7 +121,7 @@ async def _fill(port: int, rows: int, body: Mapping[str, object]) -> None:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(SERVER) as cluster:
+    with postgres(POSTGRES_SETTINGS) as cluster:
         stores = asyncio.run(_measure_stores(options, folder, cluster.url()))
     memory = _measure_memory(options.rows, folder)
     report.print_table(

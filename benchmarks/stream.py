@@ -23,8 +23,8 @@ from benchmarks import report
 from benchmarks.boards import COLUMN, board_spec, create_board, draw_values, fill_board, owner_at, refresh_columns
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options, parse_options
-from benchmarks.servers import Server, serve_file, serve_store
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import POSTGRES_SETTINGS, Server, serve_file, serve_store
+from tests.servers import postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
@@ -35,7 +35,6 @@ _PROBES_PER_S = 20
 _SETTLE_S = 3.0
 _FIRST = 10**12  # the first value of a probe, above all others
 _LINE_BYTES_MAX = 1 << 20
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
 def _board(number: int) -> str:
@@ -245,7 +244,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         memory_kib = asyncio.run(_measure_memory(server))
     with serve_file(folder / "board.db") as server:
         bars = asyncio.run(_measure_store(server, options, "SQLite"))
-    with postgres(_SERVER) as cluster, serve_store(cluster.create_database("streams"), folder) as server:
+    with postgres(POSTGRES_SETTINGS) as cluster, serve_store(cluster.create_database("streams"), folder) as server:
         bars += asyncio.run(_measure_store(server, options, "PostgreSQL"))
     return [*bars, report.Bar("memory of the process for a client", memory_kib, None, " KiB")]
 

@@ -20,14 +20,12 @@ from benchmarks.boards import BOARD, COLUMN, board_spec, draw_values, fill_board
 from benchmarks.client import HOST, Connection, for_each, read_metrics
 from benchmarks.options import Options, parse_options
 from benchmarks.positions import FEW, check_positions
-from benchmarks.servers import Server, free_port, rankcurve_command
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import POSTGRES_SETTINGS, Server, free_port, rankcurve_command
+from tests.servers import postgres
 
 _COUNTED = 20_000  # requests whose count is compared
 _ASKED = 16  # connections that ask for the metrics, so that each worker is asked
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
-# Settings that an operator of a server for a board of this size would choose.
-_SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 
 
 def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server:
@@ -69,7 +67,7 @@ def _fill(url: str, folder: Path, rows: int) -> None:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with postgres(_SERVER) as cluster:
+    with postgres(POSTGRES_SETTINGS) as cluster:
         url = cluster.url()
         _fill(url, folder, options.rows)
         cluster.run_sql("VACUUM ANALYZE", "CHECKPOINT")
