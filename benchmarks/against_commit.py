@@ -1,4 +1,4 @@
-"""The rates of the hot paths of this tree against those of another commit: `positions`, single posts and batches.
+"""Compare rates of this tree with those of another commit: `positions`, single posts and batches, on both stores.
 
     python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""The service against a Redis sorted set behind the same aiohttp shell: positions, around, top 10, posts, memory.
+"""Compare the service with a Redis sorted set behind the same aiohttp shell: reads, posts and memory.
 
     python -m benchmarks.against_redis [--rows N] [--seconds S] [--rounds N]
 

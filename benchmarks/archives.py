@@ -1,4 +1,4 @@
-"""The time to close and archive a season and 10,000 small boards, and the size of the archive, on both stores.
+"""Measure the time to close and archive a season and 10,000 small boards, and the size of the archive, on both stores.
 
     python -m benchmarks.archives [--rows N]
 

@@ -1,4 +1,4 @@
-"""The memory that slow request bodies cost: 200 connections that each send 8 MiB in small pieces.
+"""Measure the memory that slow request bodies cost: 200 connections that each send 8 MiB in small pieces.
 
     python -m benchmarks.arriving_bodies [--seconds S]
 

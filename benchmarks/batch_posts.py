@@ -1,9 +1,9 @@
-"""The rate of durable posts in batches of 1,000 over HTTP, against the same batches in a bare sqlite3 loop.
+"""Measure the rate of durable posts in batches of 1,000 over HTTP, against a bare sqlite3 loop.
 
     python -m benchmarks.batch_posts [--rows N] [--seconds S] [--rounds N]
 
-Both apply the same batches, which are made before the clock starts, to boards of 1 M rows with the same content. Rounds
-take turns. Neither side keeps post ids; what post ids cost is reported.
+Both sides apply the same batches, which are made before the clock starts, to boards of 1 M rows with the same content.
+Rounds take turns. Neither side keeps post ids; what post ids cost is reported.
 
 Bar: at least 60 % of the bare loop's rate.
 """

@@ -1,4 +1,4 @@
-"""The rate of durable posts in batches of 1,000 over HTTP on PostgreSQL, against a bare asyncpg loop.
+"""Measure the rate of durable posts in batches of 1,000 over HTTP on PostgreSQL, against a bare asyncpg loop.
 
     python -m benchmarks.batch_posts_postgres [--rows N] [--seconds S] [--rounds N]
 

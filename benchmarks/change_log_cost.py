@@ -1,4 +1,4 @@
-"""What the change log and live curves cost batch posts over HTTP, on both stores, with 1 and 6 ranked columns.
+"""Measure what the change log and live curves cost batch posts over HTTP, on both stores, with 1 and 6 columns.
 
     python -m benchmarks.change_log_cost [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""The time from the start of two job processes to the first applied post of a queue that waits for them.
+"""Measure the time from the start of two job processes to the first applied post of a queue that waits for them.
 
     python -m benchmarks.cold_queue [--rows N] [--rounds N]
 

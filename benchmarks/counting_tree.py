@@ -1,4 +1,4 @@
-"""What a third level of the counting tree would save in counts and cost in folds.
+"""Measure what a third level of the counting tree would save in counts and cost in folds.
 
     python -m benchmarks.counting_tree [--rows N]
 

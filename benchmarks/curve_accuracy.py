@@ -1,4 +1,4 @@
-"""The worst error of certified curves of eight boards, with 1,000 and 300 knots.
+"""Measure the worst error of certified curves of eight boards, with 1,000 and 300 knots.
 
     python -m benchmarks.curve_accuracy [DATA]
 

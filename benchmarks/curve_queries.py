@@ -1,4 +1,4 @@
-"""Ten million ranks of random boards, fitted and live: how many answers break a promise of the curve.
+"""Count how many of ten million ranks of random boards, fitted and live, break a promise of their curve.
 
     python -m benchmarks.curve_queries [--rows N]
 

@@ -1,4 +1,4 @@
-"""The dashboard in headless Chromium: when it first paints, when a view is complete, and how many bytes it loads.
+"""Measure the dashboard in headless Chromium: when it first paints, when a view is complete, how many bytes it loads.
 
     python -m benchmarks.dashboard [--rows N]
 

@@ -1,4 +1,4 @@
-"""The time of `around` and `from_rank` on a large board and on one of 3,000 rows, at the top and in the middle.
+"""Measure the time of `around` and `from_rank` on a large board and on one of 3,000 rows, at the top and in the middle.
 
     python -m benchmarks.deep_pages [--rows N] [--rounds N]
 

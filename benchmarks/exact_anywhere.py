@@ -1,4 +1,4 @@
-"""The time of an exact rank in the middle of a board against one at rank 1,000, on both stores.
+"""Measure the time of an exact rank in the middle of a board against one at rank 1,000, on both stores.
 
     python -m benchmarks.exact_anywhere [--rows N]
 

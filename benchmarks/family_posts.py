@@ -1,4 +1,4 @@
-"""The rate of posts to a family of 25 boards (5 periods of 5 lists of facets) over HTTP, on both stores.
+"""Measure the rate of posts to a family of 25 boards (5 periods of 5 lists of facets) over HTTP, on both stores.
 
     python -m benchmarks.family_posts [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""Goodput while every statement of PostgreSQL takes twice its time for a minute, under a load above that capacity.
+"""Measure goodput while every statement of PostgreSQL takes twice its time for a minute, under too much load.
 
     python -m benchmarks.halved_capacity [--rows N] [--seconds S]
 

@@ -1,4 +1,4 @@
-"""Conflicts and rates while 500 posters post to one clan by two processes on PostgreSQL, direct and queued.
+"""Measure conflicts and rates while 500 posters post to one clan by two processes on PostgreSQL, direct and queued.
 
     python -m benchmarks.hot_owner [--seconds S] [--rounds N]
 

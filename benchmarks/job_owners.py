@@ -1,11 +1,11 @@
-"""Three job processes on one PostgreSQL whose owners of work are killed, and stopped, in the middle of a refresh.
+"""Time how soon curves are refreshed again after owners of work are killed, or stopped, in the middle of a refresh.
 
     python -m benchmarks.job_owners [--rows N] [--rounds N]
 
-A stopped owner stands still for longer than its lease. For this measurement only, a trigger makes the database server
-record each stored curve with its time and the number of its lease. A curve of a fenced owner would show there as older
-than the one before, or under a number that had expired. An owner counts as killed while refreshing if the server still
-holds its lease afterwards.
+Three job processes share one PostgreSQL. A stopped owner stands still for longer than its lease. For this measurement
+only, a trigger makes the database server record each stored curve with its time and the number of its lease. A curve of
+a fenced owner would show there as older than the one before, or under a number that had expired. An owner counts as
+killed while refreshing if the server still holds its lease afterwards.
 
 Bars: after a kill every curve is refreshed again by the end of the lease and 5 s. Fenced owners store no curve.
 """

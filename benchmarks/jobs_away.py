@@ -1,4 +1,4 @@
-"""Ranks while all job processes are killed and two front ends restart one after the other, on PostgreSQL.
+"""Check ranks while all job processes are killed and two front ends restart one after the other, on PostgreSQL.
 
     python -m benchmarks.jobs_away [--rows N] [--seconds S] [--rounds N]
 

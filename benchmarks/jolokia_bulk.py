@@ -1,4 +1,4 @@
-"""The time of a bulk of 100 Jolokia reads, on one process with SQLite and on a node of two workers with PostgreSQL.
+"""Measure the time of a bulk of 100 Jolokia reads, on one process with SQLite and on two workers with PostgreSQL.
 
     python -m benchmarks.jolokia_bulk [--rows N]     (as many bulks as rows, and at least 100)
 

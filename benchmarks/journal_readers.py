@@ -1,4 +1,4 @@
-"""How much owners' positions and `/readyz` slow down while 20 clients read the journal, on both stores.
+"""Measure how much owners' positions and `/readyz` slow down while 20 clients read the journal, on both stores.
 
     python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""Whether 100 times `kill -9` under load loses an accepted post, applies one twice, or forgets a post id.
+"""Check that 100 times `kill -9` under load loses no accepted post, applies none twice and forgets no post id.
 
     python -m benchmarks.kill9 [--kills N]
 

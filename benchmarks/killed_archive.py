@@ -1,4 +1,4 @@
-"""The time until another process goes on where one was killed that closes, and one that archives, a season.
+"""Measure how soon another process goes on after the one that closes, or archives, a season was killed.
 
     python -m benchmarks.killed_archive [--rows N]
 

@@ -1,4 +1,4 @@
-"""The time of a lease over HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
+"""Measure the time of a lease over HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
 
     python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]     (rows: most resources a sub-partition)
 

@@ -1,10 +1,11 @@
-"""64 clients race for 1,000 resources over three front ends of one PostgreSQL: how often two hold the same one.
+"""Let 64 clients race for 1,000 resources over three front ends, and count how often two hold the same one.
 
     python -m benchmarks.lease_race [--seconds S]
 
-Holders and front ends are killed, and the clock of one front end is stepped an hour either way. A holding lasts from
-its answer until it was given back or its `expires_in` was over, counted from before the request, on one monotonic
-clock. Two holdings of one resource may never overlap, whichever front end answered.
+The front ends share one PostgreSQL. Holders and front ends are killed, and the clock of one front end is stepped an
+hour either way. A holding lasts from its answer until it was given back or its `expires_in` was over, counted from
+before the request, on one monotonic clock. Two holdings of one resource may never overlap, whichever front end
+answered.
 
 Bars: two live holders 0, fencing numbers that do not grow 0, resources leaked after liberation 0.
 """

@@ -1,4 +1,4 @@
-"""Keys that get a resource in two of three stores that read each other's journals a second late.
+"""Count the keys that get a resource in two of three stores, which read each other's journals a second late.
 
     python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
 

@@ -1,4 +1,4 @@
-"""Refused leases of three regions with balanced shares against static ones, through three simulated days.
+"""Count the refused leases of three regions with balanced shares and with static ones, for three simulated days.
 
     python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
 

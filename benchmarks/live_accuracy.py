@@ -1,10 +1,11 @@
-"""The worst error of a live curve after a part of its board has changed, beside the same curve as it was fitted.
+"""Measure the worst error of a live curve after a part of its board has changed, and of the same curve unchanged.
 
     python -m benchmarks.live_accuracy [DATA]
 
-10 % and 50 % of the entries of certified curves with 1,000 knots are redrawn. With DATA a month of changes of a real
-board is posted, too, and every value is asked for after each tenth of them. Errors are over every value and the first
-lattice point past it, of ranks past 1,000 (those before are counted). Brackets and bounds are checked at all ranks.
+The unchanged curve is the one that was fitted before. 10 % and 50 % of the entries of certified curves with 1,000 knots
+are redrawn. With DATA a month of changes of a real board is posted, too, and every value is asked for after each tenth
+of them. Errors are over every value and the first lattice point past it, of ranks past 1,000 (those before are
+counted). Brackets and bounds are checked at all ranks.
 
 Bars: worst error at most 0.40 % and 0.60 %, in the replay 0.7 % with 500 knots. No bracket or bound is broken.
 """

@@ -1,4 +1,4 @@
-"""Reads while memcached is killed, stopped, flushed every second or filled with garbage: errors and added latency.
+"""Measure reads while memcached is killed, stopped, flushed every second or filled with garbage.
 
     python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 

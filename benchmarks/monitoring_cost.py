@@ -1,4 +1,4 @@
-"""What monitoring costs `positions`: their rate while everything is read all the time, against nobody watching.
+"""Measure what monitoring costs `positions`: their rate while everything is read, against nobody watching.
 
     python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""How much reads and posts of one board slow down while counts of another keep a connection pool busy.
+"""Measure how much reads and posts of one board slow down while counts of another keep a connection pool busy.
 
     python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
 

@@ -1,8 +1,9 @@
-"""The rate of `positions` for random owners of a 1 M board, with 32 and 256 connections, against a hello-world route.
+"""Measure the rate of `positions` for random owners of a 1 M board against a hello-world route.
 
     python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
-Before anything is timed, answers are compared with ranks that are computed apart from the service.
+There are rounds with 32 and with 256 connections. Before anything is timed, answers are compared with ranks that are
+computed apart from the service.
 
 Bars: at least 50 % of hello-world with 32 connections. With 256 at least 90 % of the rate with 32.
 """

@@ -1,4 +1,4 @@
-"""Whether restarts of PostgreSQL lose or repeat a post, and how soon each of four processes posts again.
+"""Check that restarts of PostgreSQL lose and repeat no post, and time how soon each process posts again.
 
     python -m benchmarks.postgres_restarts [--seconds S]
 

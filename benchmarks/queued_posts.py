@@ -1,4 +1,4 @@
-"""The sustained rate of queued posts on PostgreSQL, while a worker of the queue is killed every 10 seconds.
+"""Measure the sustained rate of queued posts on PostgreSQL, while a worker of the queue is killed every 10 seconds.
 
     python -m benchmarks.queued_posts [--rows N] [--seconds S]     (QUEUED_POSTS_PER_S: the rate that is posted)
 

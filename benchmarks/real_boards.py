@@ -1,4 +1,4 @@
-"""Exact ranks, default brackets and the walk by cursor of three real boards over HTTP, against plain sorting.
+"""Check exact ranks, default brackets and the walk by cursor of three real boards over HTTP, against plain sorting.
 
     python -m benchmarks.real_boards DATA
 

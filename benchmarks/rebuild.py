@@ -1,4 +1,4 @@
-"""The rate at which `rankcurve rebuild` makes a board anew from its journal, on both stores, and whether rows differ.
+"""Measure how fast `rankcurve rebuild` makes a board anew from its journal, on both stores, and compare all rows.
 
     python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 

@@ -1,4 +1,4 @@
-"""The time of a refresh of a board of 10 million players, by scan and by skip sampling, on both stores.
+"""Measure the time of a refresh of a board of 10 million players, by scan and by skip sampling, on both stores.
 
     python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
 

@@ -1,4 +1,4 @@
-"""The time of a refresh of six columns of 343,000 rows with 1,000 samples, on SQLite.
+"""Measure the time of a refresh of six columns of 343,000 rows with 1,000 samples, on SQLite.
 
     python -m benchmarks.refresh_343k [--rows N] [--rounds N]
 

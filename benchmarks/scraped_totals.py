@@ -1,4 +1,4 @@
-"""Whether /metrics counts right after ten workers of a node were killed under load of 8 clients.
+"""Check that /metrics counts right after ten workers of a node were killed under load of 8 clients.
 
     python -m benchmarks.scraped_totals [--seconds S]
 

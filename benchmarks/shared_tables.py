@@ -1,4 +1,4 @@
-"""Boards that share a table against boards with tables of their own, and 10,000 small boards against ten.
+"""Compare boards that share a table with boards that have tables of their own, and 10,000 small boards with ten.
 
     python -m benchmarks.shared_tables [--rows N] [--rounds N]
 

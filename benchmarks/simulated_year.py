@@ -1,11 +1,11 @@
-"""A year of a family at 1-day steps, in two time zones that change clocks, on both stores, compared with a model.
+"""Play a year of a family at 1-day steps, in two time zones that change clocks, and compare it with a model.
 
     python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
 
-Posts arrive in the last microsecond of every day, in the first of the next, within the time of grace, in its last
-microsecond and after it; some of them arrive twice. Boards close and give up their rows by a job that dies at random
-steps and is late at random. Every answer, and in the end every board, is compared with a model in plain Python that
-shares no code with the service.
+SQLite and PostgreSQL play the same year. Posts arrive in the last microsecond of every day, in the first of the next,
+within the time of grace, in its last microsecond and after it; some of them arrive twice. Boards close and give up
+their rows by a job that dies at random steps and is late at random. Every answer, and in the end every board, is
+compared with a model in plain Python that shares no code with the service.
 
 Bars: no board differs from the model, no post counts in two periods of a kind, no board is open past its time.
 """

@@ -1,9 +1,9 @@
-"""The rate of single posts from 64 clients, grouped, with one transaction for each post, and of a hello-world route.
+"""Measure the rate of single posts from 64 clients: grouped, and with one transaction for each post.
 
     python -m benchmarks.single_posts [--rows N] [--seconds S] [--rounds N]
 
-Every post changes a random owner's value and is durable when it is answered. Both services start from copies of one
-store of 1 M rows.
+Every post changes a random owner's value and is durable when it is answered. A hello-world route is the baseline. Both
+services start from copies of one store of 1 M rows.
 
 Bars: at least 3 times the rate with `RANKCURVE_GROUPING=false`, and 20 % of hello-world.
 """

@@ -1,4 +1,4 @@
-"""The bytes that an entry, a post in the log, a post id and a curve take, on both stores, and the service's memory.
+"""Measure the bytes of an entry, a post in the log, a post id and a curve, on both stores, and the service's memory.
 
     python -m benchmarks.sizes [--rows N]
 

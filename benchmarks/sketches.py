@@ -1,4 +1,4 @@
-"""The errors of ranks from two streaming sketches, frugal streaming and lossy counting, beside a live curve.
+"""Measure the errors of ranks from two streaming sketches, frugal streaming and lossy counting, beside a live curve.
 
     python -m benchmarks.sketches [--rows N]
 

@@ -1,4 +1,4 @@
-"""The worst relative rank error of skip-sampled curves over all entries of a board, asked over HTTP.
+"""Measure the worst relative rank error of skip-sampled curves over all entries of a board, asked over HTTP.
 
     python -m benchmarks.skip_quality [DATA] [--rows N]
 

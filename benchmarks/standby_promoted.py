@@ -1,4 +1,4 @@
-"""Whether a post is lost when PostgreSQL's primary is killed under load and its synchronous standby promoted.
+"""Check that no post is lost when PostgreSQL's primary is killed under load and its synchronous standby promoted.
 
     python -m benchmarks.standby_promoted [--seconds S]
 

@@ -1,4 +1,4 @@
-"""The answers from the moment the process starts, with no curve stored and with one: errors, wrong ranks, time.
+"""Check the answers from the moment the process starts, with no curve stored and with one.
 
     python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 

@@ -1,4 +1,4 @@
-"""The time until an accepted post is visible, while 1,000 clients follow ten boards on one process, on both stores.
+"""Measure how soon an accepted post is visible, while 1,000 clients follow ten boards on one process, on both stores.
 
     python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
 

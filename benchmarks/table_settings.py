@@ -1,4 +1,4 @@
-"""Posts/s, size and counts of PostgreSQL tables with five settings of fillfactor and autovacuum.
+"""Compare five settings of fillfactor and autovacuum of PostgreSQL: posts/s, size, and counts after the posts.
 
     python -m benchmarks.table_settings [--rows N]
 

@@ -1,4 +1,4 @@
-"""The rate of `positions` with two worker processes and with one on PostgreSQL, and whether their metrics add up.
+"""Measure the rate of `positions` with two worker processes and with one on PostgreSQL, and check their metrics.
 
     python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
 
