@@ -19,8 +19,8 @@ from config import load
 from querybuilder import Query, drop_index
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board
-from storage.boards.row_tables import index_name, layout_of, ranking_index
-from storage.entries.entries import Entries, build_totals_update
+from storage.boards.row_tables import create_ranking_index, index_name, layout_of
+from storage.entries.entries import Entries, add_totals
 from storage.log.cells import Padding
 from storage.records import Board, Entry
 from storage.store import Program, Store
@@ -76,7 +76,7 @@ async def _load(store_url: str, rows: int) -> None:
                 for at, score in enumerate(chunk)
             ]
             await store.write(partial(add_entries, store, entries, new))
-        await run_statement(store, ranking_index(layout, layout.columns[index]))
+        await store.write(partial(create_ranking_index, store.dialect, layout, layout.columns[index]))
     finally:
         await store.close()
 
@@ -84,9 +84,9 @@ async def _load(store_url: str, rows: int) -> None:
 def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
     """Insert new entries of a board and count them in its totals, as their posts would have."""
     board: Board = entries.board
-    yield entries.writes.build_insert((board.rows_key, entry) for entry in new)
+    yield from entries.writes.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield build_totals_update(store.dialect, {board.key: counted})
+    yield from add_totals(store.dialect, {board.key: counted})
 
 
 async def run_statement(store: Store, query: Query) -> None:

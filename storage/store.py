@@ -52,7 +52,7 @@ class Store(Protocol):
         ...
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query. This is cheaper than `read`: one query needs no transaction around it.
+        """Return the rows of one query. Call `read_single`, which takes a program, instead.
 
         Raises:
             StoreBusyError: the store did not answer within its bounds.
@@ -72,9 +72,7 @@ class Store(Protocol):
         ...
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction of its own and return its rows. This is cheaper than `write`.
-
-        The store never runs the statement again after a lost race: the caller first has to read what changed.
+        """Run one statement as a transaction of its own and return its rows. Call `write_single` instead.
 
         Raises:
             LostRaceError: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
@@ -94,3 +92,40 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let running programs finish, then release the store."""
         ...
+
+
+async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
+    """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it.
+
+    Raises:
+        StoreBusyError: the store did not answer within its bounds.
+    """
+    running = program()
+    try:
+        running.send(await store.read_query(next(running)))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise _several_queries(running)
+
+
+async def write_single(store: Store, program: Callable[[], Program[T]]) -> T:
+    """Run a program of one statement as a transaction of its own. This is cheaper than `Store.write`.
+
+    The store never runs the statement again after a lost race: the caller first has to read what changed.
+
+    Raises:
+        LostRaceError: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
+        changed. OutcomeUnknownError: the connection was lost before the answer. StoreBusyError: the store did not
+        answer within its bounds.
+    """
+    running = program()
+    try:
+        running.send(await store.write_query(next(running)))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise _several_queries(running)
+
+
+def _several_queries(program: Program[T]) -> RuntimeError:
+    program.close()
+    return RuntimeError("this program has several queries: run it with Store.read or Store.write")

@@ -23,7 +23,7 @@ from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDa
 from storage.queue.ingest_queue import ShardBacklog, ingest_queue
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import ShardLeases, Share
-from storage.store import Store
+from storage.store import Store, read_single
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
@@ -128,7 +128,7 @@ class DrainWorker:
 
     async def _turn(self) -> bool:
         if self._is_tending_due():
-            if await self._queue.is_empty(self._store):
+            if await read_single(self._store, self._queue.is_empty):
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
@@ -168,7 +168,7 @@ class DrainWorker:
             return
         self._measured_s, self._told_empty = now_s, empty
         self._reports_backlog |= not empty
-        backlog = {} if empty else await self._queue.fetch_backlog(self._store)
+        backlog = {} if empty else await read_single(self._store, self._queue.backlog)
         self._observer.backlog_seen(backlog, self._now_us())
 
     async def _gather(self) -> None:

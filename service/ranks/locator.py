@@ -29,7 +29,7 @@ from storage.entries.exact_ranks import CountStart, GapCount
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
-from storage.store import Program, Store
+from storage.store import Program, Store, read_single
 
 NAMED_MAX = 256  # lists of column names that a locator remembers the indexes of
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
@@ -275,11 +275,8 @@ class Locator:
 
     async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
         """Count one rank and read the totals in one statement; return None where the caller must count in full."""
-        asked = self.entries.rankings[wanted.column_index].build_anchor_count(
-            start, wanted.cell, owner=self._among_ties(wanted)
-        )
-        now_us = self._now_us()
-        found = asked.parse_count(await self._store.read_query(asked.query))
+        ranking, owner, now_us = self.entries.rankings[wanted.column_index], self._among_ties(wanted), self._now_us()
+        found = await read_single(self._store, lambda: ranking.count_from_anchor(start, wanted.cell, owner=owner))
         if found is None or not found.totals:
             return None
         check_copy(self.board, found.totals)

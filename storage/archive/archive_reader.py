@@ -43,7 +43,7 @@ NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
 _AFTER_ALL = "\U0010ffff"  # greater than every owner
 
 
-class BlockStatements:
+class _BlockStatements:
     """The statements over the blocks of archives."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -75,9 +75,14 @@ class BlockStatements:
 
 
 @lru_cache
-def block_reads(dialect: Dialect) -> BlockStatements:
-    """Return the statements, compiled once for a dialect."""
-    return BlockStatements(dialect)
+def _block_statements(dialect: Dialect) -> _BlockStatements:
+    return _BlockStatements(dialect)
+
+
+def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
+    """Return number, entries and last key of the last block of a section; None if the section has no block."""
+    rows = yield _block_statements(dialect).last.bind(board_key=board_key, section=section)
+    return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
 class _Unavailable:
@@ -95,7 +100,7 @@ class ArchivedRanking(Ranking):
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.for_column(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
-        self._reads = block_reads(dialect)
+        self._reads = _block_statements(dialect)
         self._dialect = dialect
         self._sql = self.neighbours = self.gaps = _Unavailable()  # type: ignore[assignment]
 
@@ -117,8 +122,8 @@ class ArchivedRanking(Ranking):
         return None if found is None else (found[0], decode_tally(found[1]))
 
     def _total(self) -> Program[int]:
-        rows = yield self._reads.last.bind(board_key=self._board_key, section=tally_section(self.index))
-        return int(rows[0][0] + rows[0][1]) if rows else 0
+        last = yield from find_last_block(self._dialect, self._board_key, tally_section(self.index))
+        return 0 if last is None else last[0] + last[1]
 
     def _top(self, rows_max: int) -> Program[list[Entry]]:
         rows = yield self._reads.up_to_place.bind(
@@ -293,7 +298,7 @@ class ArchivedEntries(Entries):
     def _kept(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         if not owners:
             return {}
-        reads, key = block_reads(self.dialect), self.board.key
+        reads, key = _block_statements(self.dialect), self.board.key
         if len(owners) == 1:
             rows = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owners[0])
         else:
@@ -312,7 +317,7 @@ class ArchivedEntries(Entries):
         """
         if happened is not ChangeKind.ERASED:
             return None
-        reads, key = block_reads(self.dialect), self.board.key
+        reads, key = _block_statements(self.dialect), self.board.key
         covering = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owner)
         if not covering:
             return None
@@ -332,7 +337,7 @@ class ArchivedEntries(Entries):
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace the owner of a row in the top of a column by `NOBODY`."""
-        reads, key, section = block_reads(self.dialect), self.board.key, top_section(index)
+        reads, key, section = _block_statements(self.dialect), self.board.key, top_section(index)
         for number, document in (yield reads.held.bind(board_key=key, section=section)):
             rows = decode_rows(document)
             if all(entry.owner != owner for entry in rows.entries):

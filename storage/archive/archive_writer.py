@@ -27,7 +27,7 @@ from storage.records import Board, Entry
 from storage.schema.steps import ARCHIVE_BLOCKS, BOARDS, CURVES
 from storage.store import Program
 
-from .archive_reader import block_reads
+from .archive_reader import find_last_block
 from .blocks import (
     HEAD,
     OWNERS,
@@ -128,16 +128,16 @@ class ArchiveWriter:
         """Find where to continue, by the blocks in the store. Begin anew if the board has changed since then."""
         key = self.board.key
         self.changes = yield from self._changes_now()
-        head = yield block_reads(self.dialect).last.bind(board_key=key, section=HEAD)
-        if not head or head[0][1] != self.changes:
+        head = yield from find_last_block(self.dialect, key, HEAD)
+        if head is None or head[1] != self.changes:
             yield self._clear()
             yield self._write(ArchiveBlock(HEAD, 0, self.changes, "", "", b""))
         self._tied, self.progress = {}, ArchiveProgress()
         parts = self._parts()
         for index in reversed(range(len(parts))):
-            rows = yield block_reads(self.dialect).last.bind(board_key=key, section=parts[index].section)
-            if rows:
-                number, entries, last = rows[0]
+            found = yield from find_last_block(self.dialect, key, parts[index].section)
+            if found is not None:
+                number, entries, last = found
                 whole = parts[index].kind in (_SectionKind.TOP, _SectionKind.CURVE)
                 self.progress = ArchiveProgress(index + 1) if whole else ArchiveProgress(index, number + entries, last)
                 return

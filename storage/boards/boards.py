@@ -51,7 +51,7 @@ from storage.schema.steps import (
 from storage.store import Program, Row
 
 from .board_limits import check_board_limits
-from .row_tables import build_added_columns, build_table, columns_of, layout_of, scope_of
+from .row_tables import add_columns, columns_of, create_row_table, layout_of, scope_of
 from .seasons import check_times, store_times, times_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
 from .total_shares import add_up_shares
@@ -158,8 +158,7 @@ def create_board(
         .build(dialect, due_at=board.closes_us, **season)
     )
     if not shared:
-        for query in build_table(layout_of(board)):
-            yield query.build(dialect)
+        yield from create_row_table(dialect, layout_of(board))
     return board
 
 
@@ -188,8 +187,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     if board.table_key is not None:
         yield from widen_table(dialect, board.table_key, new)
     else:
-        for query in build_added_columns(layout, new):
-            yield query.build(dialect)
+        yield from add_columns(dialect, layout, new)
     yield (
         update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
     )

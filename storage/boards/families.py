@@ -73,7 +73,7 @@ from .boards import (
     state_of,
 )
 from .family_ids import is_listed, parse_board_id
-from .row_tables import Layout, build_added_columns, build_table, columns_of, entries_table, layout_of, shared_table
+from .row_tables import Layout, add_columns, columns_of, create_row_table, entries_table, layout_of, shared_table
 from .shared_tables import note_dropped_post_ids
 
 _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at", "closed_through"))
@@ -142,8 +142,7 @@ def put_family(
         .values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us)
         .build(dialect)
     )
-    for query in build_table(family_table(family)):
-        yield query.build(dialect)
+    yield from create_row_table(dialect, family_table(family))
     return family, True
 
 
@@ -210,8 +209,7 @@ def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program
     if not family.shares_table:
         layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
-        for query in build_added_columns(layout, layout.columns[width:]):
-            yield query.build(dialect)
+        yield from add_columns(dialect, layout, layout.columns[width:])
     yield (
         update(BOARDS)
         .set(spec=spec_text(spec))
@@ -363,8 +361,7 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
     )
     if not shared:
         for board in map(decode_board, made):
-            for query in build_table(layout_of(board)):
-                yield query.build(dialect)
+            yield from create_row_table(dialect, layout_of(board))
 
 
 def list_boards_on_shelf(

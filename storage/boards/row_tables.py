@@ -17,7 +17,7 @@ from querybuilder import (
     TEXT,
     Column,
     Condition,
-    Query,
+    Dialect,
     add_column,
     asc,
     col,
@@ -28,6 +28,7 @@ from querybuilder import (
 )
 from querybuilder import SqlType as SqlKind
 from storage.records import Best, Board, ColumnKind, ColumnSpec
+from storage.store import Program
 
 ROWS_KEY = "board_key"  # the column of a shared table that tells boards apart, and the parameter of `Layout.scope`
 SHARED_STATEMENTS_MAX = 1_024  # sets of statements that are kept for shared tables; a ranked column needs two sets
@@ -108,27 +109,27 @@ def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
     return RowColumn(f"c{index + 1}{sign}", kind, best)
 
 
-def build_table(layout: Layout) -> list[Query]:
-    """Return the statements that create the table and its indexes."""
+def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
+    """Create the table and its indexes."""
     table = create_table(layout.table)
     if layout.shared:
         table = table.column(ROWS_KEY, INTEGER)
     table = table.column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
     for column in layout.columns:
         table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
-    queries: list[Query] = [table.primary_key(*layout.key_columns).clustered()]
-    queries += [ranking_index(layout, column) for column in layout.columns if column.best is not None]
-    return queries
-
-
-def build_added_columns(layout: Layout, added: Iterable[RowColumn]) -> list[Query]:
-    """Return the statements that add columns, and their indexes, to the table."""
-    queries: list[Query] = []
-    for column in added:
-        queries.append(add_column(layout.table, column.name, column.kind, null=True, sortable=column.best is not None))
+    yield table.primary_key(*layout.key_columns).clustered().build(dialect)
+    for column in layout.columns:
         if column.best is not None:
-            queries.append(ranking_index(layout, column))
-    return queries
+            yield from create_ranking_index(dialect, layout, column)
+
+
+def add_columns(dialect: Dialect, layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
+    """Add columns, and their indexes, to the table."""
+    for column in added:
+        sortable = column.best is not None
+        yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).build(dialect)
+        if sortable:
+            yield from create_ranking_index(dialect, layout, column)
 
 
 def index_name(layout: Layout, column: RowColumn) -> str:
@@ -136,14 +137,13 @@ def index_name(layout: Layout, column: RowColumn) -> str:
     return f"{layout.table}_{column.name}"
 
 
-def ranking_index(layout: Layout, column: RowColumn) -> Query:
-    """Return the statement that creates a column's ranking index.
+def create_ranking_index(dialect: Dialect, layout: Layout, column: RowColumn) -> Program[None]:
+    """Create a column's ranking index.
 
     Its order is best first. Within a tie owners ascend, whichever end is best. Rows without a value are left out.
     """
     cell = col(column.name)
     order = desc(cell) if column.best is Best.HIGH else asc(cell)
     of_board = (asc(col(ROWS_KEY)),) if layout.shared else ()
-    return create_index(
-        index_name(layout, column), layout.table, *of_board, order, asc(col("owner")), where=cell.not_null()
-    )
+    name, owner = index_name(layout, column), asc(col("owner"))
+    yield create_index(name, layout.table, *of_board, order, owner, where=cell.not_null()).build(dialect)

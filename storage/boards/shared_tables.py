@@ -15,7 +15,7 @@ from querybuilder import Dialect, Lock, asc, col, delete, insert, param, select,
 from storage.schema.steps import DROPPED_ROWS, POST_IDS, SHARED_TABLES, take_number
 from storage.store import Program
 
-from .row_tables import ROWS_KEY, Layout, RowColumn, build_added_columns, build_table, shared_table
+from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 
 _IDS = 0  # in place of a table's key, which is never 0: the dropped rows are post ids
 _BETWEEN = ","  # no column's name contains it
@@ -34,8 +34,7 @@ def find_or_create_table(dialect: Dialect, columns: Sequence[RowColumn]) -> Prog
         return int(found[0][0])
     table_key = yield from take_number(dialect, "board_key")
     yield insert(SHARED_TABLES).values(table_key=table_key, layout=layout, columns=layout).build(dialect)
-    for query in build_table(Layout(shared_table(table_key), True, tuple(columns))):
-        yield query.build(dialect)
+    yield from create_row_table(dialect, Layout(shared_table(table_key), True, tuple(columns)))
     return table_key
 
 
@@ -46,8 +45,7 @@ def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) ->
     names = columns.split(_BETWEEN)
     missing = [column for column in added if column.name not in names]
     if missing:
-        for query in build_added_columns(Layout(shared_table(table_key), True, tuple(missing)), missing):
-            yield query.build(dialect)
+        yield from add_columns(dialect, Layout(shared_table(table_key), True, tuple(missing)), missing)
         now = _BETWEEN.join([*names, *(column.name for column in missing)])
         yield (
             update(SHARED_TABLES)

@@ -13,7 +13,6 @@ from typing import Any
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Dialect,
     Lock,
     Statement,
@@ -80,21 +79,23 @@ class RowWrites:
         found = yield self._hold.bind(owners=[owner for _, owner in wanted])
         return [(key, Entry(owner, version, cells)) for owner, version, *cells in found]
 
-    def build_insert(self, entries: Iterable[tuple[int, Entry]]) -> Built:
-        """Build the query that inserts those rows that are still absent; its row holds how many it inserted."""
+    def insert_rows(self, entries: Iterable[tuple[int, Entry]]) -> Program[int]:
+        """Insert those rows that are still absent; return how many were inserted."""
+        made: list[tuple[Any, ...]]
         if self._layout.shared:
             made = [(key, entry.owner, entry.updated_at_us, *entry.cells) for key, entry in entries]
             made.sort(key=_row_id)  # all writers use one order, so they never deadlock
-            return self._insert.bind(rows=made)
-        own = [(entry.owner, entry.updated_at_us, *entry.cells) for _, entry in entries]
-        own.sort(key=_owner)
-        return self._insert.bind(rows=own)
+        else:
+            made = [(entry.owner, entry.updated_at_us, *entry.cells) for _, entry in entries]
+            made.sort(key=_owner)
+        inserted = yield self._insert.bind(rows=made)
+        return int(inserted[0][0])
 
-    def build_update(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Built:
-        """Build the query that writes these columns of entries whose version is still the expected one.
+    def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
+        """Write these columns of those entries whose version is still the expected one; return how many were written.
 
-        Its row holds how many entries it wrote. Only changed columns are named, because an unchanged indexed column in
-        SET makes the update at least twice as expensive.
+        Only changed columns are named, because an unchanged indexed column in SET makes the update at least twice as
+        expensive.
         """
         statement = self._updates.get(indexes)
         if statement is None:
@@ -105,7 +106,8 @@ class RowWrites:
             (key, entry.owner, expected, entry.updated_at_us, *[entry.cells[index] for index in indexes])
             for key, entry, expected in changed
         )
-        return statement.bind(rows=list(values) if self._layout.shared else [value[1:] for value in values])
+        written = yield statement.bind(rows=list(values) if self._layout.shared else [value[1:] for value in values])
+        return int(written[0][0])
 
     def _compile_update(self, indexes: tuple[int, ...]) -> Statement:
         table, names = self._layout.table, [self._layout.columns[index].name for index in indexes]

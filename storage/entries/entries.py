@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 
 from querybuilder import (
     INTEGER,
-    Built,
     Dialect,
     Lock,
     Statement,
@@ -38,7 +37,7 @@ from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
 from storage.records import Board, Entry
 from storage.schema.steps import BOARDS, TOTALS
-from storage.store import Program, Rows
+from storage.store import Program
 
 from .conditional_writes import RowWrites, shared_writes
 from .rankings import Ranking, decode_entry
@@ -118,9 +117,17 @@ class Entries:
         rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
-    def build_totals_query(self, owners: Sequence[str]) -> Built:
-        """Build one query for the entries of owners and the totals of the board."""
-        return self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
+    def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
+        """Read the entries of owners and the totals of the board by column index, in one statement."""
+        rows = yield self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
+        entries: dict[str, Entry] = {}
+        stored: list[tuple[int, int]] = []
+        for row in rows:
+            if row[0] == _ENTRY_ROW:
+                entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
+            else:
+                stored.append((row[0], row[2]))
+        return entries, add_up_shares(stored)
 
     def erase_entry(self, owner: str, *, now_us: int) -> Program[bool]:
         """Remove an owner's row, log the removal and adjust the totals; return False if there was no row.
@@ -163,8 +170,8 @@ class Entries:
             LostRaceError: the owner has a row already.
         """
         rows_key = yield from hold_rows_key(self.dialect, self.board)
-        inserted = yield self.writes.build_insert([(rows_key, entry)])
-        if inserted[0][0] != 1:
+        inserted = yield from self.writes.insert_rows([(rows_key, entry)])
+        if inserted != 1:
             raise LostRaceError(f"{entry.owner!r} has a row already")
         others = [entry.cells[index] for index in self.ranked_cells.others]
         said = record_of_event(ChangeKind.SHOWN, others, entry.updated_at_us)
@@ -173,10 +180,10 @@ class Entries:
         yield from self._moved(entry, change, 1, now_us=now_us, place=place)
 
     def _moved(self, entry: Entry, change: NewChange, more: int, *, now_us: int, place: int) -> Program[None]:
-        yield change_log(self.dialect).append_changes([change], now_us=now_us, place=place)
+        yield from change_log(self.dialect).append_changes([change], now_us=now_us, place=place)
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
-        yield build_totals_update(self.dialect, {self.board.key: counted})
+        yield from add_totals(self.dialect, {self.board.key: counted})
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
@@ -194,20 +201,8 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
     return found
 
 
-def parse_totals_rows(rows: Rows) -> tuple[dict[str, Entry], dict[int, int]]:
-    """Return entries by owner and totals by column index, parsed from the rows of `build_totals_query`."""
-    entries: dict[str, Entry] = {}
-    stored: list[tuple[int, int]] = []
-    for row in rows:
-        if row[0] == _ENTRY_ROW:
-            entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
-        else:
-            stored.append((row[0], row[2]))
-    return entries, add_up_shares(stored)
-
-
-def build_totals_update(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Built:
-    """Build the query that adds to the totals. It belongs in the transaction that changes the rows.
+def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Program[None]:
+    """Add to the totals. It belongs in the transaction that changes the rows.
 
     `changes`: what to add, by board key and column index. `spread`: any number; it chooses the share of a total that is
     added to, so that transactions do not wait for each other's row.
@@ -219,7 +214,7 @@ def build_totals_update(dialect: Dialect, changes: dict[int, dict[int, int]], *,
         for index, count in by_index.items()
         if count
     ]
-    return _add_totals(dialect).bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
+    yield _add_totals(dialect).bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
 
 
 @lru_cache

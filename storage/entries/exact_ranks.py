@@ -42,7 +42,7 @@ from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
 from storage.schema.steps import CHANGE_LOG, TOTALS
-from storage.store import Rows
+from storage.store import Program, Rows
 
 _COUNT_ROW = -10  # marks the row with the count; no column has this index
 _PIECE = "m"
@@ -87,7 +87,7 @@ class GapCount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GapCountQuery:
+class _GapCountQuery:
     """The bound query for one count; `parse_count` parses its rows."""
 
     query: Built
@@ -114,15 +114,27 @@ class GapCountQuery:
 
 
 class GapCounts:
-    """Build the counts of one ranked column of a board."""
+    """Programs that count in one ranked column of a board, each with one statement."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
         self._dialect, self._board, self._index = dialect, board, index
         self._padding = Padding.for_column(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
-    def build_count(self, start: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
-        """Build the count of the entries better than a cell, from the knot that is probably nearer."""
+    def count_better(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
+        """Count the entries better than a cell, from the knot that is probably nearer, and those tied before `owner`.
+
+        Return None if the log cannot confirm the count of the knot.
+        """
+        asked = self._query(start, cell, owner)
+        return asked.parse_count((yield asked.query))
+
+    def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
+        """Count the entries that are better than a knot or tied with it; None if the log cannot confirm its count."""
+        asked = self._bound(anchor, start, None, "", from_below=False)
+        return asked.parse_count((yield asked.query))
+
+    def _query(self, start: CountStart, cell: str, owner: str) -> _GapCountQuery:
         key, curve = self._padding.key_of_cell(cell), start.curve
         anchor, below = curve.find_anchor_above(key), curve.find_anchor_below(key)
         from_below = below.key is not None and 2 * (curve.locate(key).rank - 1 - anchor.counted) > anchor.gap_rows
@@ -130,13 +142,9 @@ class GapCounts:
             return self._bound(below, start, cell, owner, from_below=True)
         return self._bound(anchor, start, cell, owner, from_below=False)
 
-    def build_count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> GapCountQuery:
-        """Build the count of the entries that are better than a knot or tied with it."""
-        return self._bound(anchor, start, None, "", from_below=False)
-
     def _bound(
         self, anchor: AnchorKnot, start: CountStart, cell: str | None, owner: str, *, from_below: bool
-    ) -> GapCountQuery:
+    ) -> _GapCountQuery:
         edge = _BETTER_THAN_ANY[self._high] if anchor.key is None else self._padding.cell_of_key(anchor.key)
         query = (self._from_below if from_below else self._from_above).bind(
             anchor=edge,
@@ -147,7 +155,7 @@ class GapCounts:
             **scope_of(self._board),
             **change_log(self._dialect).mark_parameters(start.mark),
         )
-        return GapCountQuery(query, start.mark, anchor, start.changes_max, from_below)
+        return _GapCountQuery(query, start.mark, anchor, start.changes_max, from_below)
 
     @cached_property
     def _from_above(self) -> Statement:

@@ -24,7 +24,6 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Dialect,
     asc,
     col,
@@ -140,20 +139,22 @@ class HiddenStatements:
                 found.hidden_owners.add(owner)
         return found
 
-    def build_insert(self, rows: Iterable[HiddenEntry]) -> Built:
-        """Build the query that inserts rows that are absent; its row holds how many it inserted."""
-        return self._insert.bind(
+    def insert_rows(self, rows: Iterable[HiddenEntry]) -> Program[int]:
+        """Insert those rows that are absent; return how many were inserted."""
+        inserted = yield self._insert.bind(
             rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
         )
+        return int(inserted[0][0])
 
-    def build_update(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Built:
-        """Build the query that writes rows whose version is still the expected one; its row holds how many it wrote."""
-        return self._update.bind(
+    def update_rows(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Program[int]:
+        """Write those rows whose version is still the expected one; return how many were written."""
+        written = yield self._update.bind(
             rows=[
                 (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
                 for (key, entry), expected in rows
             ]
         )
+        return int(written[0][0])
 
     def begin_change(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
         """Begin to hide or show an owner: until `until_us` at the latest, nobody inserts new rows of this owner.
@@ -205,8 +206,8 @@ class HiddenStatements:
             if entry is not None:
                 moved.append(HiddenEntry(entries.board.key, entry))
         if moved:
-            inserted = yield self.build_insert(moved)
-            if inserted[0][0] != len(moved):
+            inserted = yield from self.insert_rows(moved)
+            if inserted != len(moved):
                 raise LostRaceError(f"{owner!r} has a hidden row already")
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
@@ -231,7 +232,7 @@ class HiddenStatements:
             return False
         none = entries.ranked_cells.none
         gone = NewChange(entries.board.key, owner, none, none, record_of_event(ChangeKind.ERASED))
-        yield change_log(self._dialect).append_changes([gone], now_us=now_us, place=place)
+        yield from change_log(self._dialect).append_changes([gone], now_us=now_us, place=place)
         return True
 
 

@@ -60,7 +60,7 @@ class OwnersNeighbours(NamedTuple):
     totals: dict[int, int]  # of the ranked column and of changes, and the board's state if one is stored
 
 
-class NeighbourStatements:
+class _NeighbourStatements:
     """The compiled statements of one ranked column of a layout."""
 
     def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
@@ -133,15 +133,15 @@ class NeighbourStatements:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> NeighbourStatements:
-    return NeighbourStatements(dialect, layout, index)
+def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> _NeighbourStatements:
+    return _NeighbourStatements(dialect, layout, index)
 
 
 class NeighbourReads:
     """Programs that read the rows around places of one ranked column of a board."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
-        make = NeighbourStatements if board.table_key is None else _shared_statements
+        make = _NeighbourStatements if board.table_key is None else _shared_statements
         self._sql = make(dialect, layout_of(board), index)
         self._scope, self._board_key, self._index = scope_of(board), board.key, index
 

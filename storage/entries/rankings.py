@@ -16,7 +16,7 @@ from storage.log.cells import Padding
 from storage.records import Best, Board, Entry
 from storage.store import Program, Rows
 
-from .exact_ranks import CountStart, GapCount, GapCountQuery, GapCounts
+from .exact_ranks import CountStart, GapCount, GapCounts
 from .neighbours import NeighbourReads, Neighbours
 
 ANCHORS_MAX = 8  # knots tried for one row, each better than the one before
@@ -36,7 +36,7 @@ def decode_entry(row: Sequence[Any]) -> Entry:
     return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
 
 
-class RankingStatements:
+class _RankingStatements:
     """The compiled statements of one ranked column of a layout."""
 
     def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
@@ -103,8 +103,8 @@ class RankingStatements:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> RankingStatements:
-    return RankingStatements(dialect, layout, index)
+def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> _RankingStatements:
+    return _RankingStatements(dialect, layout, index)
 
 
 class Ranking:
@@ -116,7 +116,7 @@ class Ranking:
         self.timed = self.padding.timed
         self.neighbours = NeighbourReads(dialect, board, index)
         self.gaps = GapCounts(dialect, board, index)
-        make = RankingStatements if board.table_key is None else _shared_statements
+        make = _RankingStatements if board.table_key is None else _shared_statements
         self._sql = make(dialect, layout_of(board), index)
         self._scope = scope_of(board)
 
@@ -135,14 +135,12 @@ class Ranking:
         rows = yield self._sql.count_range.bind(least=least, past=past, **self._scope)
         return int(rows[0][0])
 
-    def build_anchor_count(self, start: CountStart, cell: str, *, owner: str = "") -> GapCountQuery:
-        """Build the short count of the entries better than a cell, and of those tied with it before `owner`."""
-        return self.gaps.build_count(start, cell, owner=owner)
-
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Run the count of `build_anchor_count`; None if the log cannot confirm the count of the knot."""
-        asked = self.build_anchor_count(start, cell, owner=owner)
-        return asked.parse_count((yield asked.query))
+        """Count the entries better than a cell, and those tied with it before `owner`, with one short statement.
+
+        Return None if the log cannot confirm the count of the knot.
+        """
+        return self.gaps.count_better(start, cell, owner=owner)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row; None past the end.
@@ -161,8 +159,7 @@ class Ranking:
             anchor = None if near is None else curve.find_anchor_above(near.low)
             if anchor is None or anchor.key is None:
                 break
-            asked = self.gaps.build_count_up_to_anchor(anchor, start)
-            found = asked.parse_count((yield asked.query))
+            found = yield from self.gaps.count_up_to_anchor(anchor, start)
             if found is None:
                 break
             skip_rows = rank - 1 - found.better_count

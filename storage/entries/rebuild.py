@@ -23,7 +23,7 @@ from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.records import Board, Entry
 from storage.store import Program
 
-from .entries import Entries, build_totals_update
+from .entries import Entries, add_totals
 from .hidden_owners import HiddenEntry, hidden_statements
 
 PAGE_ROWS = 5_000
@@ -154,9 +154,9 @@ def store_owner_rows(
         ]
         unseen = [Entry(owner, last.updated_at_us, last.cells) for owner, last in page if last.cells and last.is_hidden]
         if seen:
-            yield entries.writes.build_insert([(entries.board.rows_key, entry) for entry in seen])
+            yield from entries.writes.insert_rows([(entries.board.rows_key, entry) for entry in seen])
         if unseen:
-            yield hidden_statements(entries.dialect).build_insert(
+            yield from hidden_statements(entries.dialect).insert_rows(
                 [HiddenEntry(entries.board.key, entry) for entry in unseen]
             )
         done.entries += len(seen)
@@ -165,7 +165,7 @@ def store_owner_rows(
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
     counted[ALL_ENTRIES] = done.entries
     counted[CHANGES] += done.entries
-    yield build_totals_update(entries.dialect, {entries.board.key: counted})
+    yield from add_totals(entries.dialect, {entries.board.key: counted})
 
 
 def _pages(owners: Mapping[str, OwnerRow]) -> Iterator[list[tuple[str, OwnerRow]]]:

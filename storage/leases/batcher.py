@@ -31,7 +31,7 @@ from storage.errors import (
     StorageError,
     WaitTooLongError,
 )
-from storage.store import Program, Store
+from storage.store import Program, Store, read_single, write_single
 
 from .lease_records import Grant, LeaseRequest, PoolRequest, Release
 from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findings, merge_findings
@@ -106,7 +106,8 @@ class LeaseBatcher:
         )
 
     async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:
-        return [await lease_findings(self._store.dialect).read(self._store, asked)] * len(asked)
+        findings = lease_findings(self._store.dialect)
+        return [await read_single(self._store, lambda: findings.read_findings(asked))] * len(asked)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
         """Give a key a resource, or keep the one that it has for longer; return its lease.
@@ -259,10 +260,10 @@ class LeaseBatcher:
                 waiting.done.set_result(outcome)
 
     async def _outcomes(self, requests: list[PoolRequest], found: Findings | None) -> list[Outcome]:
-        at_once = self._groups.build_single_write(requests, found) if found is not None else None
+        at_once = self._groups.plan_single_write(requests, found) if found is not None else None
         if at_once is not None:
             try:
-                await self._store.write_query(at_once.query)
+                await write_single(self._store, at_once.write)
             except (LostRaceError, OutcomeUnknownError):  # a transaction that reads again settles either
                 self._groups.note_lost_race(at_once)
                 found = None

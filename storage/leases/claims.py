@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Condition,
     Dialect,
     SqlType,
@@ -34,7 +33,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.store import Program
+from storage.store import Program, Rows
 
 GIVEN_BACK = 0  # the expires_at of a document that nobody holds
 _DOCUMENT = ("holder", "version", "expires_at")
@@ -54,7 +53,7 @@ def store_clock(dialect: Dialect) -> StoreClock:
 
 
 class Claims:
-    """The statements on the documents of one table with the columns `holder`, `version` and `expires_at`.
+    """Programs on the documents of one table with the columns `holder`, `version` and `expires_at`.
 
     `keys` are the columns that identify a document. `more` are further columns that `write_changes` writes. `writing`
     is the query behind `write_changes`, for statements that are chained to it; it takes its rows from the parameter
@@ -92,32 +91,40 @@ class Claims:
         )
         self._write = self.writing.compile(dialect)
 
-    def find_document(self, **keys: object) -> Built:
-        """Return the query for holder, version and expiry of a document, even if it expired."""
-        return self._find.bind(**keys)
+    def find_document(self, **keys: object) -> Program[tuple[str, int, int] | None]:
+        """Return holder, version and expiry of a document, even if it expired; None if there never was one."""
+        rows = yield self._find.bind(**keys)
+        if not rows:
+            return None
+        holder, version, expires_at_us = rows[0]
+        return holder, version, expires_at_us
 
-    def claim(self, *, holder: str, expires_at_us: int, expired_before_us: int, **keys: object) -> Built:
-        """Return the query that takes a document if it expired by `expired_before_us`, or inserts a missing one.
+    def claim_document(
+        self, *, holder: str, expires_at_us: int, expired_before_us: int, **keys: object
+    ) -> Program[int | None]:
+        """Take a document if it expired by `expired_before_us`, or insert a missing one.
 
-        Its result is the new version, or no row if the document is held.
+        Return the new version, or None if the document is held.
         """
-        return self._claim.bind(holder=holder, expires_at=expires_at_us, expired_before=expired_before_us, **keys)
+        rows = yield self._claim.bind(holder=holder, expires_at=expires_at_us, expired_before=expired_before_us, **keys)
+        return int(rows[0][0]) if rows else None
 
-    def expire_at(self, expires_at_us: int, *, version: int, **keys: object) -> Built:
-        """Return the query that sets the expiry of a document that is held under `version`; `GIVEN_BACK` frees it.
+    def expire_document(self, expires_at_us: int, *, version: int, **keys: object) -> Program[bool]:
+        """Set the expiry of a document that is held under `version`; `GIVEN_BACK` frees it.
 
-        Its result is the number of changed rows: 0 if it is held under another version or not at all.
+        Return False if it is held under another version or not at all.
         """
-        return self._expire_at.bind(expires_at=expires_at_us, version=version, **keys)
+        rows = yield self._expire_at.bind(expires_at=expires_at_us, version=version, **keys)
+        return bool(rows[0][0])
 
-    def write_changes(self, rows: Iterable[tuple[object, ...]]) -> Built:
-        """Return the query that changes those of many documents that are as they were found; its rows are their keys.
+    def write_changes(self, rows: Iterable[tuple[object, ...]]) -> Program[Rows]:
+        """Change those of many documents that are as they were found; return their keys.
 
         A row of `rows` holds the keys, the version and the expiry that were found, then the new holder, version and
         expiry, then the `more` columns. A pair of version and expiry never recurs: keeping a lease makes it expire
         later, and each new holder gets a new version.
         """
-        return self._write.bind(rows=rows)
+        return (yield self._write.bind(rows=rows))
 
 
 def _as_found(table: str) -> tuple[Condition, ...]:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Condition,
     Dialect,
     Lock,
@@ -162,7 +161,7 @@ class LeaseResources:
         """Change the resources that are still as they were found; return which ones, by pool and name."""
         if not changes:
             return set()
-        changed: Rows = yield self._claims.write_changes(change_rows(changes))
+        changed = yield from self._claims.write_changes(change_rows(changes))
         return {(row[0], row[1]) for row in changed}
 
 
@@ -203,15 +202,19 @@ class LeaseWrites:
         changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
         return {(row[0], row[1]) for row in changed}
 
-    def build_write(
+    def write_all(
         self,
         changes: Sequence[ResourceChange],
         happened: Sequence[LeaseEvent],
         counts: Mapping[Region, RegionCounts],
         rng: random.Random,
-    ) -> Built:
-        """Return a query for `Store.write_query` that writes all changes, the journal and the counts, or fails."""
-        return self._write_all.bind(**self._bound(changes, happened, counts, rng))
+    ) -> Program[None]:
+        """Write all changes, the journal and the counts, or nothing: see `store.write_single`.
+
+        Raises:
+            LostRaceError: one of the resources is not as it was found.
+        """
+        yield self._write_all.bind(**self._bound(changes, happened, counts, rng))
 
     def _bound(
         self,

@@ -10,19 +10,19 @@ The rule: decisions rest on what was read, and they are written on condition tha
 transaction changed meanwhile is read and decided again.
 
 A transaction starts from the findings of the read that came before it, because requests that wait behind it pay for
-every further round trip. `LeaseTransactions.build_single_write` needs only one: a single statement that writes
+every further round trip. `LeaseTransactions.plan_single_write` needs only one: a single statement that writes
 everything or fails.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from querybuilder import TEXT, Built, Dialect, all_of, clock_us, col, param, rows, select
+from querybuilder import TEXT, Dialect, all_of, clock_us, col, param, rows, select
 from storage.errors import (
     LeaseInPastError,
     NoResourceError,
@@ -95,9 +95,9 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SingleWrite:
-    """The outcomes of requests if `query` succeeds."""
+    """The outcomes of requests if `write` succeeds."""
 
-    query: Built
+    write: Callable[[], Program[None]]  # for `write_single`
     outcomes: list[Outcome]
     regions: list[Region]  # where it takes free resources from
     now_us: int
@@ -162,8 +162,8 @@ class LeaseTransactions:
             yield from self._counts.add_counts(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
 
-    def build_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
-        """Return what `serve_requests` would do as one statement that does all of it or fails; see `Store.write_query`.
+    def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
+        """Return what `serve_requests` would do as one statement that does all of it or fails; see `write_single`.
 
         Return None if the dialect has no such statement, or if `serve_requests` would have to read more than `found`,
         such as further free resources.
@@ -193,9 +193,9 @@ class LeaseTransactions:
         if len(settled.outcomes) < len(requests) or not trying.decided:
             return None
         changes = [one.change for one in trying.decided]
-        query = self._writes.build_write(changes, settled.happened, settled.counts, self._rng)
+        write = partial(self._writes.write_all, changes, settled.happened, settled.counts, self._rng)
         return SingleWrite(
-            query, [settled.outcomes[index] for index in range(len(requests))], [place[0] for place in places], now_us
+            write, [settled.outcomes[index] for index in range(len(requests))], [place[0] for place in places], now_us
         )
 
     async def read_ahead(self, store: Store, now_us: int) -> None:
@@ -350,14 +350,7 @@ class LeaseFindings:
 
     def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
         """Read what requests are decided on."""
-        return _findings((yield self._query(requests)))
-
-    async def read(self, store: Store, requests: Sequence[PoolRequest]) -> Findings:
-        """Read the same outside of a transaction."""
-        return _findings(await store.read_query(self._query(requests)))
-
-    def _query(self, requests: Sequence[PoolRequest]) -> Built:
-        return self._find.bind(asked=sorted({request[:3] for request in requests}))
+        return _findings((yield self._find.bind(asked=sorted({request[:3] for request in requests}))))
 
 
 @lru_cache

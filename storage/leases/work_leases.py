@@ -50,11 +50,8 @@ class WorkLeases:
 
     def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
         """Return the last lease on a resource, even if expired or released; None if there never was one."""
-        rows = yield self._claims.find_document(pool=pool, resource=resource)
-        if not rows:
-            return None
-        holder, version, expires_at = rows[0]
-        return WorkLease(pool, resource, holder, version, expires_at)
+        found = yield from self._claims.find_document(pool=pool, resource=resource)
+        return None if found is None else WorkLease(pool, resource, *found)
 
     def find_held(self, pool: str) -> Program[tuple[dict[str, WorkLease], int]]:
         """Return the leases of a pool that nobody else may take yet, by resource, and the store's time of this."""
@@ -88,15 +85,15 @@ class WorkLeases:
         """
         now_us = yield from self._clock()
         expires_at_us = now_us + lease_us
-        rows = yield self._claims.claim(
+        version = yield from self._claims.claim_document(
             pool=pool,
             resource=resource,
             holder=holder,
             expires_at_us=expires_at_us,
             expired_before_us=now_us - self._margin_us,
         )
-        if rows:
-            return WorkLease(pool, resource, holder, int(rows[0][0]), expires_at_us)
+        if version is not None:
+            return WorkLease(pool, resource, holder, version, expires_at_us)
         found = yield from self.find_lease(pool, resource)
         free_in_us = 0 if found is None else max(0, found.expires_at_us + self._margin_us - now_us)
         by = "nobody" if found is None else found.holder
@@ -122,9 +119,9 @@ class WorkLeases:
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
 
     def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:
-        rows = yield self._claims.expire_at(
+        is_held = yield from self._claims.expire_document(
             expires_at_us, version=lease.version, pool=lease.pool, resource=lease.resource
         )
-        if not rows[0][0]:
+        if not is_held:
             raise LeaseLostError(f"{lease.pool} {lease.resource} is no longer held under number {lease.version}")
         return replace(lease, expires_at_us=expires_at_us)

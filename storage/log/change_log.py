@@ -25,7 +25,6 @@ from typing import NamedTuple
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Column,
     Condition,
     Dialect,
@@ -153,7 +152,7 @@ class ChangeLog:
         """Return the columns of a `Bundle`, in its order."""
         return (self.position, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
 
-    def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Built:
+    def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
         """Log changes in the transaction that makes them, on each board in this order.
 
         The transaction has to hold the locks of the changed rows already. `place`: how many changes it logged before.
@@ -161,15 +160,15 @@ class ChangeLog:
         drafts: dict[int, BundleDraft] = {}
         for board_key, owner, previous, following, said in changes:
             drafts.setdefault(board_key, BundleDraft(board_key)).add_change(owner, previous, following, said)
-        return self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
+        yield from self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
 
-    def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Built:
+    def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Program[None]:
         """Log the changes of drafts, like `append_changes`."""
-        rows = [draft.encode_row(now_us) for draft in drafts]
-        if self._in_order:
-            return self._append.bind(rows=rows)
-        places = accumulate((len(draft.changes) for draft in drafts), initial=place)
-        return self._append.bind(rows=[(*row, at) for row, at in zip(rows, places, strict=False)])
+        rows: list[tuple[object, ...]] = [draft.encode_row(now_us) for draft in drafts]
+        if not self._in_order:
+            places = accumulate((len(draft.changes) for draft in drafts), initial=place)
+            rows = [(*row, at) for row, at in zip(rows, places, strict=False)]
+        yield self._append.bind(rows=rows)
 
     def find_horizon(self) -> Program[int]:
         """Return the horizon: all transactions below this position have ended, and this snapshot sees their changes."""

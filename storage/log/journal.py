@@ -227,14 +227,14 @@ class Journal:
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
         """Log that this transaction empties a board."""
         event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
-        yield self._log.append_changes([event], now_us=now_us)
+        yield from self._log.append_changes([event], now_us=now_us)
 
     def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
         """Log that this transaction deletes boards. Their earlier changes stay readable."""
         for start in range(0, len(boards), _DELETED_A_STATEMENT):
             some = boards[start : start + _DELETED_A_STATEMENT]
             events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
-            yield self._log.append_changes(events, now_us=now_us, place=start)
+            yield from self._log.append_changes(events, now_us=now_us, place=start)
 
 
 def _deleted_board(board_key: int, said: ChangeRecord) -> Board:

@@ -17,7 +17,6 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
-    Built,
     Dialect,
     Select,
     all_of,
@@ -119,11 +118,11 @@ class PostIds:
             for post_hash, fingerprint, outcome, _ in found
         }
 
-    def build_remember_in_family(
+    def remember_posts_in_family(
         self, rows: Iterable[tuple[int, str, str, Sequence[PartOutcome]]], now_us: int
-    ) -> Built:
-        """Build the query that inserts rows (family key, hash, fingerprint, outcomes)."""
-        return self._remember.bind(
+    ) -> Program[None]:
+        """Insert rows (family key, hash, fingerprint, outcomes)."""
+        yield self._remember.bind(
             rows=[
                 (
                     family_key,
@@ -136,9 +135,9 @@ class PostIds:
             ]
         )
 
-    def build_remember(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Built:
-        """Build the query that inserts rows (board key, epoch, hash, fingerprint, outcome)."""
-        return self._remember.bind(
+    def remember_posts(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Program[None]:
+        """Insert rows (board key, epoch, hash, fingerprint, outcome)."""
+        yield self._remember.bind(
             rows=[
                 (
                     board_key,

@@ -90,7 +90,7 @@ def replay_board(
             page = ready[start : start + PAGE_ROWS]
             known = yield from _known_ids(post_ids, board, page)
             if fresh := replay.merge(page, known, post_ids):
-                yield post_ids.build_remember(fresh, now_us)
+                yield from post_ids.remember_posts(fresh, now_us)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
     yield from store_owner_rows(entries, (yield from _owner_rows(dialect, replay.owners)), changes, done)
@@ -129,7 +129,7 @@ class _Replay:
     def merge(
         self, rows: Iterable[JournalRow], known: set[str], post_ids: PostIds
     ) -> list[tuple[int, int, str, str, PartOutcome]]:
-        """Merge changes, except posts whose id is `known`; return the ids for `PostIds.build_remember`."""
+        """Merge changes, except posts whose id is `known`; return the ids for `PostIds.remember_posts`."""
         fresh: list[tuple[int, int, str, str, PartOutcome]] = []
         for row in rows:
             if row.owner is None or row.record is None:

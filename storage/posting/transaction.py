@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from querybuilder import Built, Dialect
+from querybuilder import Dialect
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures
 from storage.entries.conditional_writes import RowWrites
-from storage.entries.entries import Entries, build_totals_update, lock_rows_keys, read_live_epochs
+from storage.entries.entries import Entries, add_totals, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
 from storage.errors import (
     LostRaceError,
@@ -321,16 +321,16 @@ class PostTransaction:
             for key in sorted(self._fresh)
             for post_hash, fresh in self._fresh[key].items()
         ]:
-            yield self._post_ids.build_remember(sorted(remembered, key=lambda row: row[:3]), self._now_us)
+            yield from self._post_ids.remember_posts(sorted(remembered, key=lambda row: row[:3]), self._now_us)
         if self._fresh_in_families:
-            yield self._post_ids.build_remember_in_family(
+            yield from self._post_ids.remember_posts_in_family(
                 sorted(self._fresh_in_families, key=_family_and_hash), self._now_us
             )
         if changed := [state.log for state in self._boards.values() if state.log is not None]:
             # After all other writes by owner, so that an owner's changes are numbered in the order of their commits.
-            yield change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
+            yield from change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
         if totals:
-            yield build_totals_update(self._dialect, totals, spread=self._now_us)
+            yield from add_totals(self._dialect, totals, spread=self._now_us)
         return {key: by_index[CHANGES] for key, by_index in totals.items()}
 
     def _write_hidden(self) -> Program[None]:
@@ -343,9 +343,9 @@ class PostTransaction:
                 elif row.is_hidden and row.changed and row.expected is not None:
                     changed.append((HiddenEntry(key, row.entry), row.expected))
         if changed:
-            yield from write_all_or_lose_race(hidden_statements(self._dialect).build_update(changed), len(changed))
+            _check_all_written((yield from hidden_statements(self._dialect).update_rows(changed)), len(changed))
         if new:
-            yield from write_all_or_lose_race(hidden_statements(self._dialect).build_insert(new), len(new))
+            _check_all_written((yield from hidden_statements(self._dialect).insert_rows(new)), len(new))
 
 
 @dataclass(slots=True)
@@ -418,9 +418,9 @@ class TableChanges:
     def write_rows(self, writes: RowWrites) -> Program[None]:
         """Write every row, or raise `LostRaceError`."""
         for indexes, changed in self.updates.items():
-            yield from write_all_or_lose_race(writes.build_update(indexes, changed), len(changed))
+            _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
         if self.new:
-            yield from write_all_or_lose_race(writes.build_insert(self.new), len(self.new))
+            _check_all_written((yield from writes.insert_rows(self.new)), len(self.new))
 
 
 def _count_new(state: BoardState, row: TransactionRow, more: dict[int, int]) -> None:
@@ -430,15 +430,14 @@ def _count_new(state: BoardState, row: TransactionRow, more: dict[int, int]) -> 
             more[index] = more.get(index, 0) + 1
 
 
-def write_all_or_lose_race(query: Built, expected: int) -> Program[None]:
-    """Run a write that has to change `expected` rows.
+def _check_all_written(written: int, expected: int) -> None:
+    """Check that a write changed `expected` rows.
 
     Raises:
         LostRaceError: it changed fewer.
     """
-    rows = yield query
-    if rows[0][0] != expected:
-        raise LostRaceError(f"{expected - rows[0][0]} of {expected} rows changed between their read and their write")
+    if written != expected:
+        raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")
 
 
 def _hold_rows(writes: RowWrites, states: list[BoardState], owners: Mapping[int, Iterable[str]]) -> Program[None]:

@@ -35,7 +35,7 @@ from querybuilder import (
 )
 from storage.errors import LostRaceError
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
-from storage.store import Program, Row, Store
+from storage.store import Program, Row
 
 _HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
 
@@ -213,18 +213,13 @@ class IngestQueue:
         return bool(rows[0][0])
 
     def backlog(self) -> Program[dict[int, ShardBacklog]]:
-        """Return what waits, by shard; shards where nothing waits are left out."""
+        """Return what waits, by shard; shards where nothing waits are left out. It reads the head of every block."""
         rows = yield self._backlog.bind()
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
-    async def is_empty(self, store: Store) -> bool:
+    def is_empty(self) -> Program[bool]:
         """Return whether nothing waits. This is one short statement, because workers ask all the time."""
-        return not await store.read_query(self._any.bind())
-
-    async def fetch_backlog(self, store: Store) -> dict[int, ShardBacklog]:
-        """Return the same as `backlog`, read as one statement on its own. It reads the head of every block."""
-        rows = await store.read_query(self._backlog.bind())
-        return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
+        return not (yield self._any.bind())
 
     def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
         """Return up to `blocks_max` blocks whose text contains another text, oldest first."""

@@ -33,7 +33,7 @@ from storage.errors import (
 )
 from storage.posting.waiting_posts import GATHER_TURNS, RequestIntake
 from storage.records import Post
-from storage.store import Program, Store
+from storage.store import Program, Store, read_single
 
 from .ingest_queue import NewBlock, ingest_queue
 from .post_blocks import encode_posts, shard_of
@@ -315,7 +315,7 @@ class QueueBacklog:
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since
-        by_shard = await ingest_queue(self._store.dialect).fetch_backlog(self._store)
+        by_shard = await read_single(self._store, ingest_queue(self._store.dialect).backlog)
         posts = sum(shard.posts for shard in by_shard.values())
         if self._looked_s is not None and began_s > self._looked_s and self._posts:
             self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)

@@ -261,7 +261,7 @@ class _RoundTransaction:
         ]
         yield from rejected_posts(dialect).store_rejected(kept, now_us)
         if refused and drainer._limits.change_log:
-            yield change_log(dialect).append_changes(map(_journalled, refused), now_us=now_us, place=logged)
+            yield from change_log(dialect).append_changes(map(_journalled, refused), now_us=now_us, place=logged)
         self.counted_to_s = drainer._monotonic()
         busy_s = self.counted_to_s - self._began_s + drainer._uncounted_s
         yield from queue.add_counts(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))

@@ -18,12 +18,12 @@ from typing import NamedTuple
 from querybuilder import Dialect
 from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
 from storage.coalesce import StoreCoalescers
-from storage.entries.entries import Entries, EntryStatements, parse_totals_rows
+from storage.entries.entries import Entries, EntryStatements
 from storage.entries.neighbours import OwnersNeighbours
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry
-from storage.store import Program, Store
+from storage.store import Program, Store, read_single
 
 
 class EntryRead(NamedTuple):
@@ -75,9 +75,8 @@ class PointReads:
             store = self._store.for_board(entries.board.id)
             found, totals = await store.read(lambda: _of_archive(entries, owners))
             return [EntryRead(found.get(owner), totals) for _, owner in asked]
-        found, totals = parse_totals_rows(
-            await self._store.for_board(asked[0][0].id).read_query(entries.build_totals_query(owners))
-        )
+        store = self._store.for_board(asked[0][0].id)
+        found, totals = await read_single(store, lambda: entries.find_entries_with_totals(owners))
         await self._check(asked[0][0], totals)
         return [EntryRead(found.get(owner), totals) for _, owner in asked]
 

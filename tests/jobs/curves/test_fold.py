@@ -289,7 +289,7 @@ async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None
         def forged() -> Program[None]:
             said = (ChangeKind.ERASED,)
             gone = [NewChange(board.key, f"nobody {index}", cell, " " * len(cell), said) for index in range(3)]
-            yield change_log(world.store.dialect).append_changes(gone, now_us=1)
+            yield from change_log(world.store.dialect).append_changes(gone, now_us=1)
 
         await world.store.write(forged)
         await folding.fold()

@@ -15,7 +15,6 @@ from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, p
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
-from storage.entries.entries import parse_totals_rows
 from storage.errors import (
     LostRaceError,
     StorageError,
@@ -25,7 +24,7 @@ from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
 from storage.schema.steps import META, TOTALS, migrate
-from storage.store import Program
+from storage.store import Program, read_single
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
 from tests.storage.processes import Processes
@@ -269,9 +268,8 @@ async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes:
     stored = select(col("column_index")).from_(TOTALS).where(col("column_index").gt(500_000))
     assert await deployment.store.read_query(stored.build(POSTGRES)), "a total lies in more than one row"
     assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
-    _, totals = parse_totals_rows(
-        await deployment.store.read_query(deployment.entries(board).build_totals_query(["o1"]))
-    )
+    entries = deployment.entries(board)
+    _, totals = await read_single(deployment.store, lambda: entries.find_entries_with_totals(["o1"]))
     assert totals == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
     neighbours = deployment.entries(board).rankings[0].neighbours
     found = await deployment.store.read(lambda: neighbours.read_around_owners(["o3"], better_rows=1, worse_rows=1))

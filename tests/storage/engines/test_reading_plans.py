@@ -16,12 +16,12 @@ from storage.boards.row_tables import layout_of
 from storage.curves.sampling import sample_curve
 from storage.engines import sqlite
 from storage.engines.postgres_connection import PostgresConnection
-from storage.entries.entries import Entries, build_totals_update, parse_totals_rows
+from storage.entries.entries import Entries, add_totals
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.log.change_log import change_log
 from storage.records import Best, Board, Entry, TableSharing, Ties
-from storage.store import Program, Rows
+from storage.store import Program, Rows, read_single
 from tests.storage.backends import sqlite_place
 from tests.storage.deployment import NOW_US, Deployment, ranked
 from tests.storage.processes import Processes
@@ -59,8 +59,8 @@ async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
 
     def inserted(start: int) -> Program[None]:
         batch = rows[start : start + BATCH_ROWS]
-        yield entries.writes.build_insert(batch)
-        yield build_totals_update(deployment.dialect, {board.key: {0: len(batch)}})
+        yield from entries.writes.insert_rows(batch)
+        yield from add_totals(deployment.dialect, {board.key: {0: len(batch)}})
 
     for start in range(0, ROWS, BATCH_ROWS):
         await deployment.store.write(partial(inserted, start))
@@ -152,12 +152,12 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
         place = await store.read(partial(entries.rankings[0].find_row, start, rank))
         assert place is not None
         assert place[1] == f"o{rank - 1:06}"
-        asked = entries.rankings[0].build_anchor_count(start, place[0], owner=place[1])
-        found = asked.parse_count(await store.read_query(asked.query))
+        cell, owner = place
+        found = await read_single(store, partial(entries.rankings[0].count_from_anchor, start, cell, owner=owner))
         assert found is not None
         assert found.better_count + found.ties_before == rank - 1
-        [owner], _ = parse_totals_rows(await store.read_query(entries.build_totals_query([place[1]])))
-        assert owner == place[1]
+        owners, _ = await read_single(store, partial(entries.find_entries_with_totals, [owner]))
+        assert list(owners) == [owner]
     assert len(rows_read) >= 3 * 3
     assert not [each for each in rows_read if each[0] > GAP_ROWS_MAX + READ_ROWS_MAX]
 

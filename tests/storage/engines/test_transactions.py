@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from storage.boards.boards import create_board, find_totals, list_boards
 from storage.errors import StorageError, StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.schema.steps import BOARDS, META
-from storage.store import Program
+from storage.store import Program, read_single
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked, spec
 
@@ -40,8 +41,9 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         reads = [read_xp(deployment, board, heavy=index % 3 == 0) for index in range(6)]
         assert await asyncio.gather(*reads) == [[[total]]] * 6
-        rows = await deployment.store.read_query(deployment.entries(board).build_totals_query(["ada"]))
-        assert len(rows) == 4, "one row of the entry and three of totals"
+        entries = deployment.entries(board)
+        found, totals = await read_single(deployment.store, partial(entries.find_entries_with_totals, ["ada"]))
+        assert (list(found), len(totals)) == (["ada"], 3)
 
 
 @pytest.mark.parametrize("heavy", [False, True])

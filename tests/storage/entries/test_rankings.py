@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from querybuilder import Built
 from storage.entries.rankings import Ranking
 from storage.records import INT64_MAX, Best, Board, ColumnSpec, Entry, Ties
 from storage.store import Program
@@ -73,8 +72,7 @@ class Compared:
         ]
 
         def program() -> Program[None]:
-            query: Built = self.entries.writes.build_insert([(self.board.rows_key, row) for row in rows])
-            [[inserted]] = yield query
+            inserted = yield from self.entries.writes.insert_rows([(self.board.rows_key, row) for row in rows])
             assert inserted == len(rows)
 
         await self.deployment.store.write(program)

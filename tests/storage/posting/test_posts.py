@@ -170,7 +170,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     [row] = (await deployment.rows(two, ["ada"])).values()
     taken = deployment.entries(two)
     row.owner = "new"
-    inserted = taken.writes.build_insert([(two.rows_key, row)])
+    inserted = next(taken.writes.insert_rows([(two.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
     first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both boards in one statement
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
