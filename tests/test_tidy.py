@@ -7,7 +7,7 @@ import ast
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ SQL = re.compile(
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
+BUILT = re.compile(r"\b(Built|Statement)\b")  # queries that are ready, or only lack their arguments
 # Put together here, because this file is searched too.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
@@ -159,32 +160,118 @@ def test_sql_is_written_by_the_querybuilder_and_the_migrations_only() -> None:
     assert found == []
 
 
-def _programs() -> set[str]:
-    """Return the names that only programs have: functions that return a `Program`."""
+def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return "" if function.returns is None else ast.unparse(function.returns)
+
+
+def _program_names(paths: Iterable[Path]) -> set[str]:
+    """Return the names that only programs have in these files: functions that return a `Program`."""
     programs, others = set[str](), set[str]()
-    for path in _sources():
-        for node in ast.walk(_tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                returned = "" if node.returns is None else ast.unparse(node.returns)
-                (programs if returned.startswith("Program[") else others).add(node.name)
+    for path in paths:
+        for function in _functions(_tree(path)):
+            (programs if _returned(function).startswith("Program[") else others).add(function.name)
     return programs - others
 
 
+def _called(node: ast.AST) -> str:
+    """Return the name of the function that is called; empty for anything but a call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return getattr(node.func, "attr", None) or getattr(node.func, "id", None) or ""
+
+
+def _yielded(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what the plain `yield`s below a node may yield."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Yield) and each.value is not None:
+            either = isinstance(each.value, ast.IfExp)
+            yield from (each.value.body, each.value.orelse) if either else (each.value,)  # type: ignore[attr-defined]
+
+
 def test_no_program_is_called_without_yield_from() -> None:
-    programs = _programs()
-    assert len(programs) > 100
-    forgotten = [
+    everywhere = {name for name in _program_names(_sources()) if not name.startswith("_")}
+    assert len(everywhere) > 100
+    forgotten = []
+    for path in _sources():
+        # Other modules may use a private name for something else, and so may a test use any name.
+        programs = everywhere | {name for name in _program_names([path]) if name.startswith("_")}
+        # A program that is called as a statement, or yielded as if it were a query, never runs.
+        statements = (node.value for node in ast.walk(_tree(path)) if isinstance(node, ast.Expr))
+        forgotten += [
+            f"{path}:{call.lineno} {ast.unparse(call)[:60]}"
+            for call in (*statements, *_yielded(_tree(path)))
+            if _called(call) in programs
+        ]
+    assert forgotten == []
+
+
+def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the functions, and the assignments to attributes, that other modules may use."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+            yield from _public_code(each)
+        elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not each.name.startswith("_"):
+                yield each
+            yield from (
+                inner
+                for inner in ast.walk(each)
+                if isinstance(inner, ast.Assign | ast.AnnAssign) and ast.unparse(inner).startswith("self.")
+            )
+        elif isinstance(each, ast.Assign | ast.AnnAssign):
+            yield each
+
+
+def _offers_query(node: ast.stmt) -> bool:
+    """Return whether a function returns a built query or a compiled statement, or a public name is set to one."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return BUILT.search(_returned(node)) is not None
+    assert isinstance(node, ast.Assign | ast.AnnAssign)
+    names = [ast.unparse(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target])]
+    if all(name.removeprefix("self.").startswith("_") for name in names):
+        return False
+    annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
+    made = node.value is not None and _called(node.value) in ("compile", "bind", "build")
+    return (made and "re.compile" not in ast.unparse(node)) or BUILT.search(annotation) is not None
+
+
+def test_storage_offers_programs_and_keeps_queries_private() -> None:
+    # The engines run queries; the port names what they are sent.
+    inside = [path for path in _sources() if path.parts[0] == "storage" and path.parts[1] != "engines"]
+    assert len(inside) > 50
+    offered = [
+        f"{path}:{node.lineno} {ast.unparse(node).splitlines()[0][:90]}"
+        for path in inside
+        for node in _public_code(_tree(path))
+        if _offers_query(node) and path != Path("storage", "store.py")
+    ]
+    assert offered == []
+    used = [
         f"{path}:{node.lineno} {ast.unparse(node)[:60]}"
         for path in _sources()
-        if path.parts[0] in PACKAGES
+        if path.parts[0] in PACKAGES and path.parts[:2] != ("storage", "engines") and path.name != "store.py"
         for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Expr)
-        # A program that is called as a statement, or yielded as if it were a query, never runs.
-        for call in [node.value.value if isinstance(node.value, ast.Yield) else node.value]
-        if isinstance(call, ast.Call)
-        and (getattr(call.func, "attr", None) or getattr(call.func, "id", None)) in programs
+        if _called(node) in ("read_query", "write_query")
     ]
-    assert forgotten == []
+    assert used == [], "read_single and write_single take a program"
+
+
+def test_a_program_yields_only_queries_of_its_own_module() -> None:
+    offenders = [
+        f"{path}:{query.lineno} {ast.unparse(query)[:60]}"
+        for path in _sources()
+        if path.parts[0] in PACKAGES
+        for function in _functions(_tree(path))
+        if _returned(function).startswith("Program[")
+        for query in _yielded(function)
+        # A local name holds a query, or mypy says that it does not.
+        if isinstance(query, ast.Call) and _called(query) not in ("bind", "build") and _called(query)[:1] != "_"
+    ]
+    assert offenders == []
 
 
 def test_tests_are_no_packages_and_wait_on_events_never_on_the_clock() -> None:

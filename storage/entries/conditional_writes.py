@@ -37,7 +37,7 @@ RowId = tuple[int, str]  # the board's key in the table, and the owner
 
 
 class RowWrites:
-    """The compiled statements of one layout."""
+    """Programs that lock and write the rows of one table; its statements are compiled once."""
 
     def __init__(self, dialect: Dialect, layout: Layout) -> None:
         self._dialect, self._layout = dialect, layout
@@ -139,5 +139,5 @@ def _owner(row: tuple[Any, ...]) -> Any:
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
 def shared_writes(dialect: Dialect, layout: Layout) -> RowWrites:
-    """Return the compiled statements of a table that boards share."""
+    """Return the programs of a table that boards share, compiled once."""
     return RowWrites(dialect, layout)

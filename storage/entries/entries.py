@@ -45,7 +45,7 @@ from .rankings import Ranking, decode_entry
 _ENTRY_ROW = -10  # marks a row of an entry; no column has this index
 
 
-class EntryStatements:
+class _EntryStatements:
     """The compiled statements of a layout."""
 
     def __init__(self, dialect: Dialect, layout: Layout) -> None:
@@ -67,20 +67,16 @@ class EntryStatements:
         self._dialect, self._layout = dialect, layout
 
     @cached_property
-    def _of_owner(self) -> Statement:
+    def of_owner(self) -> Statement:
+        """Return the statement for an owner's rows on boards that share this table."""
         found = select(col(ROWS_KEY), *self._layout.row_columns()).from_(self._layout.table)
         mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
         return mine.packed().compile(self._dialect)
 
-    def find_of_owner(self, owner: str, rows_keys: Sequence[int]) -> Program[dict[int, Entry]]:
-        """Return the owner's entries on boards that share this table, by the boards' keys in it."""
-        rows = yield self._of_owner.bind(keys=rows_keys, owner=owner)
-        return {row[0]: decode_entry(row[1:]) for row in rows}
-
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout) -> EntryStatements:
-    return EntryStatements(dialect, layout)
+def _shared_statements(dialect: Dialect, layout: Layout) -> _EntryStatements:
+    return _EntryStatements(dialect, layout)
 
 
 class Pattern:
@@ -91,7 +87,7 @@ class Pattern:
         self.layout = layout_of(board)
         shared = self.layout.shared
         self.writes = (shared_writes if shared else RowWrites)(dialect, self.layout)
-        self.sql = (_shared_statements if shared else EntryStatements)(dialect, self.layout)
+        self._sql = (_shared_statements if shared else _EntryStatements)(dialect, self.layout)
         self.ranked_cells = RankedCells(board)
         self.merger = Merger(board)
         self.sorted_indexes = board.sorted_indexes
@@ -104,7 +100,7 @@ class Entries:
         self.pattern = pattern or Pattern(dialect, board)
         self.board, self.dialect = board, dialect
         self.layout, self.writes = self.pattern.layout, self.pattern.writes
-        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern.sql
+        self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern._sql
         self._scope = scope_of(board)
 
     @cached_property
@@ -184,6 +180,21 @@ class Entries:
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
         yield from add_totals(self.dialect, {self.board.key: counted})
+
+
+def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
+    """Return the owner's entries on those boards, all in shared tables, that have one, by board key.
+
+    The cost is one statement per table.
+    """
+    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # the board key of each rows key
+    for entries in boards:
+        tables[entries._sql][entries.board.rows_key] = entries.board.key
+    found: dict[int, Entry] = {}
+    for statements, by_rows_key in tables.items():
+        rows = yield statements.of_owner.bind(keys=list(by_rows_key), owner=owner)
+        found |= {by_rows_key[row[0]]: decode_entry(row[1:]) for row in rows}
+    return found
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:

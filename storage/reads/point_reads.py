@@ -11,14 +11,13 @@ the caller knew, the call raises an error instead of returning an entry.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from querybuilder import Dialect
 from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
 from storage.coalesce import StoreCoalescers
-from storage.entries.entries import Entries, EntryStatements
+from storage.entries.entries import Entries, find_on_shared_tables
 from storage.entries.neighbours import OwnersNeighbours
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
@@ -119,19 +118,17 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
     totals = yield from read_totals(dialect, [entries.board for entries in boards])
     found: dict[int, Entry] = {}
     own: dict[int, Entries] = {}
-    shared: dict[EntryStatements, dict[int, int]] = defaultdict(dict)  # by table: the board key of each rows key
+    shared: list[Entries] = []
     for entries in boards:
         board = entries.board
         if board.table_key is not None and board.archived_us is None:
-            shared[entries.pattern.sql][board.rows_key] = board.key
+            shared.append(entries)
         elif totals[board.key]:
             own[board.key] = entries
     for key, entries in own.items():
         if (entry := (yield from entries.find_entries([owner])).get(owner)) is not None:
             found[key] = entry
-    for statements, by_rows_key in shared.items():
-        rows = yield from statements.find_of_owner(owner, list(by_rows_key))
-        found |= {by_rows_key[rows_key]: entry for rows_key, entry in rows.items()}
+    found |= yield from find_on_shared_tables(shared, owner)
     return [EntryRead(found.get(entries.board.key), totals[entries.board.key]) for entries in boards]
 
 
