@@ -13,9 +13,15 @@ and are sent their rows. A store runs a program against one snapshot (`read`) or
 
     profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
 
-`yield` a query; `yield from` a program. A plain `yield` of a program fails at once, because a store runs only queries.
-A program that is called with neither is a generator that nobody runs: its queries are never sent, and nothing reports
-the mistake at run time.
+`yield` a query; `yield from` a program. A module keeps its queries to itself, so what other modules offer is always a
+program or a plain function. Modules that write one statement together pass its parts (`Select`, `Insert`, `Condition`)
+to the module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
+
+A plain `yield` of a program fails at once, because a store runs only queries. A program that is called with neither is
+a generator that nobody runs: its queries are never sent, and nothing reports the mistake at run time. The test of
+tidiness finds both mistakes in the source.
+
+A program of one query needs no transaction around it: `read_single` and `write_single` in `store` run it without one.
 
 A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
 once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two

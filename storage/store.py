@@ -4,6 +4,9 @@ All logic above the port is written once, as programs: generators that yield bui
 docstring of the package `storage` explains them with an example. A program runs against one snapshot (`read`) or in one
 transaction (`write`). On SQLite a whole program costs one hop to another thread. On PostgreSQL it runs on one
 connection. The store may run a program again after a lost race, so a caller passes a function that makes the program.
+
+A program of one query runs without a transaction around it: `read_single`, `write_single`. That is cheaper: on
+PostgreSQL it saves two round trips.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of a board: reads, conditional writes, rankings, exact ranks, hidden owners, erasure, rebuilding.
 
 This room may import `log`, `boards`, `schema` and the rooms below them. `posting` decides what a post writes; this room
-offers the statements for it.
+offers the programs for it.
 
 The most important rule: whoever changes a row also changes the totals of its board and the change log, in the same
 transaction. Ranks, curves and the journal are computed from these.

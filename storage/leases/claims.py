@@ -56,8 +56,8 @@ class Claims:
     """Programs on the documents of one table with the columns `holder`, `version` and `expires_at`.
 
     `keys` are the columns that identify a document. `more` are further columns that `write_changes` writes. `writing`
-    is the query behind `write_changes`, for statements that are chained to it; it takes its rows from the parameter
-    `rows`.
+    is the part of a statement behind `write_changes`, for others that are chained to it. It takes its rows from the
+    parameter `rows`.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Client(NamedTuple):
 
 
 class LeaseClients:
-    """The statements on clients, for one dialect; see `lease_clients`."""
+    """Programs on clients, for one dialect; see `lease_clients`."""
 
     def __init__(self, dialect: Dialect) -> None:
         alive = col("deleted_at", "p").is_null()

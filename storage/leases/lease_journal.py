@@ -57,7 +57,7 @@ class PublishedLeaseEvent(NamedTuple):
 
 
 def build_journal_insert(parameter: str) -> Insert:
-    """Return the query that appends the rows of `journal_rows`, bound to `parameter`."""
+    """Return the part of a statement that appends the rows of `journal_rows`, bound to `parameter`."""
     kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
     return insert(LEASE_JOURNAL).rows(param(parameter), place=INTEGER, pool_key=INTEGER, **kinds)
 
@@ -71,7 +71,7 @@ def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
 
 
 class LeaseJournal:
-    """The statements on the journal, for one dialect; see `lease_journal`."""
+    """Programs on the journal, for one dialect; see `lease_journal`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._in_order = not dialect.transaction

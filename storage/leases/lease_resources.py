@@ -98,7 +98,7 @@ def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
 
 
 class LeaseResources:
-    """The statements on resources, for one dialect; see `lease_resources`."""
+    """Programs on resources, for one dialect; see `lease_resources`."""
 
     def __init__(self, dialect: Dialect) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}

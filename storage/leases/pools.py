@@ -65,7 +65,7 @@ def pool_from_row(row: Row) -> Pool:
 
 
 class LeasePools:
-    """The statements on pools, for one dialect; see `lease_pools`."""
+    """Programs on pools, for one dialect; see `lease_pools`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect

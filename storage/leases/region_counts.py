@@ -25,7 +25,7 @@ Region = tuple[int, str]  # pool key, region
 
 
 def build_counts_upsert(parameter: str) -> Insert:
-    """Return the query that adds the rows of `LeaseCounts.rows`, bound to `parameter`, to the counts."""
+    """Return the part of a statement that adds the rows of `LeaseCounts.rows`, bound to `parameter`, to the counts."""
     kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
     counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)
@@ -33,7 +33,7 @@ def build_counts_upsert(parameter: str) -> Insert:
 
 
 class LeaseCounts:
-    """The statements on counts, for one dialect; see `lease_counts`."""
+    """Programs on counts, for one dialect; see `lease_counts`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._shares = _SHARES if dialect.row_locks else 1

@@ -89,7 +89,7 @@ class ShardCount:
 
 
 class IngestQueue:
-    """The statements for one dialect, see `ingest_queue`."""
+    """Programs on the queue, for one dialect; see `ingest_queue`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._append = (

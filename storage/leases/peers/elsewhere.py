@@ -54,7 +54,7 @@ class PeerEvent(NamedTuple):
 
 
 class RemoteLeases:
-    """The statements on leases in other stores, for one dialect; see `remote_leases`."""
+    """Programs on leases in other stores, for one dialect; see `remote_leases`."""
 
     def __init__(self, dialect: Dialect) -> None:
         names = ("pool_key", "holder", "peer", *_FIELDS)

@@ -12,7 +12,7 @@ from storage.boards.boards import create_board, find_totals, list_boards
 from storage.errors import StorageError, StoreBusyError, UnknownBoardError
 from storage.records import Board
 from storage.schema.steps import BOARDS, META
-from storage.store import Program, read_single
+from storage.store import Program, read_single, write_single
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked, spec
 
@@ -44,6 +44,27 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
         entries = deployment.entries(board)
         found, totals = await read_single(deployment.store, partial(entries.find_entries_with_totals, ["ada"]))
         assert (list(found), len(totals)) == (["ada"], 3)
+
+
+async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
+    store, note = deployment.store, insert(META).values(name="one", content="1").build(deployment.dialect)
+    found = select(col("content")).from_(META).where(col("name").eq("one")).build(store.dialect)
+
+    def write() -> Program[int]:
+        [[written]] = yield note
+        return int(written)
+
+    def read(times: int) -> Program[list[str]]:
+        contents = []
+        for _ in range(times):
+            contents += [row[0] for row in (yield found)]
+        return contents
+
+    assert await write_single(store, write) == 1
+    assert await read_single(store, lambda: read(1)) == ["1"]
+    assert await read_single(store, lambda: read(0)) == []
+    with pytest.raises(RuntimeError, match="several queries"):
+        await read_single(store, lambda: read(2))
 
 
 @pytest.mark.parametrize("heavy", [False, True])
