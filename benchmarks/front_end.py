@@ -21,7 +21,7 @@ import uvloop
 from aiohttp import web
 
 from config import Settings, limits_of, load
-from jobs.curves.refresh_desk import RefreshQueue
+from jobs.curves.refresh_requests import RefreshQueue
 from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
 from service.app import make_app

@@ -19,8 +19,7 @@ from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fitting import Fitting
 from jobs.curves.fold import FoldJob, FoldObserver
 from jobs.curves.refresh import RefreshJob, RefreshLimits, RefreshObserver
-from jobs.curves.refresh_desk import RefreshQueue
-from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits
+from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob, RefreshRequestLimits
 from jobs.curves.watch import WatchJob
 from jobs.leases.liberate import LiberateJob, LiberateLimits
 from jobs.leases.peers import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from config import Settings
 from jobs.curves.audit import Auditor
-from jobs.curves.refresh_desk import Refresher
+from jobs.curves.refresh_requests import Refresher
 from jobs.queue.workers import QueueParts
 from service.contract.cursors import CursorCodec
 from service.contract.keys import KeyRing

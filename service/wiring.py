@@ -32,8 +32,7 @@ from jobs.curves.audit import Auditor
 from jobs.curves.fitting import FittingLimits
 from jobs.curves.refit_rule import DriftLimits
 from jobs.curves.refresh import RefreshLimits
-from jobs.curves.refresh_desk import Refresher, RefreshQueue
-from jobs.curves.refresh_requests import RefreshRequestLimits, RemoteRefresher
+from jobs.curves.refresh_requests import Refresher, RefreshQueue, RefreshRequestLimits, RemoteRefresher
 from jobs.curves.schedule import ScheduleLimits
 from jobs.leases.peers import ReadPeer
 from jobs.ownership import LeaseLimits

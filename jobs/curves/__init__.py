@@ -7,7 +7,7 @@
     other processes' curves and counts ──> WatchJob ──> the curve book of this process
 
 - `refresh`, `schedule`, `refit_rule` and `fitting`: which column gets a new curve, when, and how it is made.
-- `refresh_desk` and `refresh_requests`: requests of operators, made in this process and at front ends without jobs.
+- `refresh_requests`: refreshes that operators request, in this process and from front ends without jobs.
 - `fold` and `live_counts`: count logged changes into the curves that serve.
 - `audit` compares curves with rows at random; `watch` notices the curves of other processes.
 

@@ -36,7 +36,7 @@ from storage.store import Program, Store
 
 from .fitting import ColumnState, FitSnapshot, Fitting, FittingLimits, FittingObserver
 from .refit_rule import DriftLimits, DriftRule
-from .refresh_desk import Refreshed, RefreshQueue, RefreshRequest
+from .refresh_requests import Refreshed, RefreshQueue, RefreshRequest
 from .schedule import DueColumn, Schedule, ScheduleLimits
 
 __all__ = ["RefreshJob", "RefreshLimits", "RefreshObserver", "RefreshQueue", "Refreshed"]

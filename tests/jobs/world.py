@@ -17,8 +17,7 @@ from jobs.curves.fitting import FittingLimits
 from jobs.curves.fold import FoldJob
 from jobs.curves.refit_rule import DriftLimits
 from jobs.curves.refresh import RefreshJob, RefreshLimits
-from jobs.curves.refresh_desk import RefreshQueue
-from jobs.curves.refresh_requests import RefreshRequestLimits
+from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestLimits
 from jobs.curves.schedule import ScheduleLimits
 from jobs.ownership import LeaseLimits, Ownership
 from jobs.runner import RunnerLimits

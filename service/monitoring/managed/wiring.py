@@ -15,7 +15,7 @@ from typing import Any
 from config import Settings, limits_of
 from config.masking import masked
 from jobs.controls import JobControls
-from jobs.curves.refresh_desk import Refresher
+from jobs.curves.refresh_requests import Refresher
 from service.telemetry.metrics.process import Metrics
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.curves.refresh_desk import RefreshQueue
+from jobs.curves.refresh_requests import RefreshQueue
 from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.wiring import Jobs
 from predictor import Curve
