@@ -190,7 +190,7 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
 
     writer = Writers(store, make_writer, metrics)
     stack.push_async_callback(writer.close)
-    enqueuer, queue = await _open_queue(settings, metrics, store)
+    enqueuer, queue = await _open_queue(settings, metrics, clock, store)
     stack.push_async_callback(enqueuer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
@@ -223,19 +223,21 @@ async def _open_curves(
     return book
 
 
-async def _open_queue(settings: Settings, metrics: Metrics, store: Store) -> tuple[Enqueuer, QueueParts]:
+async def _open_queue(
+    settings: Settings, metrics: Metrics, clock: Callable[[], int], store: Store
+) -> tuple[Enqueuer, QueueParts]:
     shards = await store.read(ingest_queue(store.dialect).shards)
     if not shards:
         shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
     wake = asyncio.Event()
-    backlog = QueueBacklog(store, limits_of(BacklogLimits, settings), now_us=now_us, monotonic=time.monotonic)
+    backlog = QueueBacklog(store, limits_of(BacklogLimits, settings), now_us=clock, monotonic=time.monotonic)
     enqueuer = Enqueuer(
         store,
         backlog,
         shards,
         limits_of(EnqueueLimits, settings),
         metrics.queue,
-        now_us=now_us,
+        now_us=clock,
         appended=wake.set,
     )
     enqueuer.start()

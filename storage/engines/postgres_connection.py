@@ -6,7 +6,6 @@ The most important rule: every session bounds each wait: for a statement, a lock
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -171,6 +170,3 @@ def _keep_alive(connection: PostgresConnection) -> None:
     ):
         if hasattr(socket, name):
             found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-Connect = Callable[[], Awaitable[PostgresConnection]]
