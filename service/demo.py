@@ -23,10 +23,10 @@ from rich.console import Console
 
 from service.client.client import ClientError, Patience, ServiceClient
 from service.commands.boards.families import family_path
-from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
+from service.commands.imports.import_lines import Batch, FilePosition, Post, Rejection
 from service.commands.imports.import_run import Reports, Tally, TooManyRejectedError, send_batches
 from service.commands.imports.importing import progress_bar
-from service.commands.target import KEY_VARIABLE, explain, fail
+from service.commands.target import KEY_VARIABLE, explain_error, fail
 
 HOST = "127.0.0.1"
 PORT_VARIABLE = "RANKCURVE_PORT"
@@ -86,15 +86,15 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
 
 
 def season_batches(players: int) -> Iterator[Batch]:
-    """Yield the season's posts in batches; the mark of a batch counts players."""
-    batch = Batch(Mark())
+    """Yield the season's posts in batches; the end of a batch counts players."""
+    batch = Batch(FilePosition())
     for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
         batch.lines.append(number)
         batch.posts.append(post)
         if len(batch.posts) == BATCH_POSTS or number == players:
-            batch.end = Mark(line=number)
+            batch.end = FilePosition(line=number)
             yield batch
-            batch = Batch(Mark())
+            batch = Batch(FilePosition())
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
@@ -169,8 +169,8 @@ async def post_season(client: ServiceClient, players: int) -> None:
     with progress_bar(screen) as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
 
-        def accounted(mark: Mark, _: Tally) -> None:
-            bar.update(task, completed=mark.line, lines=mark.line)
+        def accounted(position: FilePosition, _: Tally) -> None:
+            bar.update(task, completed=position.line, lines=position.line)
 
         try:
             await send_batches(
@@ -263,7 +263,7 @@ def demo(
             server.wait()
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
     except ClientError as error:
-        fail(explain(error))
+        fail(explain_error(error))
     except KeyboardInterrupt:
         typer.echo("stopped", err=True)
 

@@ -58,7 +58,7 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def explain(error: ClientError, *, away_hint: str | None = None) -> str:
+def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
     """Return the error, with what to do about it if that is known; with `away_hint` if no service answers."""
     hint = HINTS.get(error.code) if isinstance(error, RefusedError) else None
     if isinstance(error, UnreachableError):
@@ -71,7 +71,7 @@ def say_waiting(error: ClientError) -> None:
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
-def talk(
+def call_service(
     target: Target,
     action: Callable[[ServiceClient], Awaitable[None]],
     patience: Patience | None = None,
@@ -87,7 +87,7 @@ def talk(
     try:
         asyncio.run(session())
     except ClientError as error:
-        fail(explain(error, away_hint=away_hint))
+        fail(explain_error(error, away_hint=away_hint))
     except BrokenPipeError:
         # `rankcurve top … | head`: the reader has closed the pipe, and Python would complain again when it flushes.
         sys.stderr.close()
@@ -103,4 +103,4 @@ def delete_asked(target: Target, path: str, name: str, question: str, *, yes: bo
         await client.send("DELETE", path)
         typer.echo(f"deleted {name}", err=True)
 
-    talk(target, action)
+    call_service(target, action)

@@ -22,8 +22,8 @@ from service.commands.target import (
     Target,
     UrlOption,
     YesOption,
+    call_service,
     delete_asked,
-    talk,
 )
 
 MERGES = ("sum", "max", "min", "last")
@@ -148,7 +148,7 @@ def create(
     async def action(client: ServiceClient) -> None:
         show_json(await client.put_board(board, wanted))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def columns_from(texts: list[str] | None) -> list[dict[str, object]]:
@@ -165,10 +165,10 @@ def read_spec(path: Path) -> dict[str, Any]:
         document: dict[str, Any] = decode(path.read_bytes(), dict[str, Any])
     except (OSError, NotTheContractError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
-    return writable(document)
+    return writable_members(document)
 
 
-def writable(document: dict[str, Any]) -> dict[str, Any]:
+def writable_members(document: dict[str, Any]) -> dict[str, Any]:
     """Return a board document without the members that only the service sets, and without the nulls of text columns."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
@@ -206,7 +206,7 @@ def list_boards(
             numeric=("entries",),
         )
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def state_text(document: dict[str, Any]) -> str:
@@ -227,7 +227,7 @@ def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = No
     async def action(client: ServiceClient) -> None:
         show_json(await client.board_document(board))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @board_app.command("close")
@@ -244,10 +244,10 @@ def close(
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
 
     async def action(client: ServiceClient) -> None:
-        wanted = writable(await client.board_document(board))
+        wanted = writable_members(await client.board_document(board))
         show_json(await client.put_board(board, {**wanted, "closes_at": when, "grace_seconds": 0}))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @board_app.command("delete")

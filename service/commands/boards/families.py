@@ -15,7 +15,16 @@ from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption
 from service.commands.numbers import NumbersAreArguments
 from service.commands.reading.ranks import bracket_text
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, YesOption, delete_asked, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    JsonOption,
+    KeyOption,
+    Target,
+    UrlOption,
+    YesOption,
+    call_service,
+    delete_asked,
+)
 
 HISTORY_PAGE = 30  # periods of one request; a service may allow few
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
@@ -31,7 +40,7 @@ family_app = typer.Typer(
 )
 
 
-def pairs(texts: list[str] | None, what: str) -> dict[str, str]:
+def parse_pairs(texts: list[str] | None, what: str) -> dict[str, str]:
     """Return `name=value` words as a dict. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for text in texts or []:
@@ -82,7 +91,7 @@ def create(
             "periods": period or ["all"],
             "facets": [[], *([name for name in text.split(",") if name] for text in facets or [])],
             "time_zone": time_zone,
-            "keep": {name: parse_number(name, count) for name, count in pairs(keep, "like day=30").items()},
+            "keep": {name: parse_number(name, count) for name, count in parse_pairs(keep, "like day=30").items()},
         }
         wanted |= {"ties": ties} if ties else {}
         wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
@@ -90,7 +99,7 @@ def create(
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("PUT", family_path(family), dict[str, Any], body=wanted))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @family_app.command("show")
@@ -100,7 +109,7 @@ def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = 
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("GET", family_path(family), dict[str, Any]))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @family_app.command("delete")
@@ -129,7 +138,7 @@ def board(
     Example:
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
-    query = pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
+    query = parse_pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
 
     async def action(client: ServiceClient) -> None:
         found = await client.call("GET", f"{family_path(family)}/boards", dict[str, Any], query=query)
@@ -138,7 +147,7 @@ def board(
         else:
             typer.echo(found["board"])
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @family_app.command("facets")
@@ -153,7 +162,7 @@ def list_values(
     key: KeyOption = None,
 ) -> None:
     """List the values of a facet in a period, with the owners that have entries there."""
-    query = pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
+    query = parse_pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
 
     async def action(client: ServiceClient) -> None:
         found: list[dict[str, Any]] = []
@@ -171,7 +180,7 @@ def list_values(
         rows = [(each["value"], each["entries"], each["board"]) for each in found]
         show_table((facet, "entries", "board"), rows, numeric=("entries",))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @family_app.command("history", cls=NumbersAreArguments)
@@ -187,7 +196,7 @@ def history(
     key: KeyOption = None,
 ) -> None:
     """Show where an owner ended in the closed periods, newest first."""
-    query = pairs(within, "FACET=VALUE") | {"period": period, "column": column}
+    query = parse_pairs(within, "FACET=VALUE") | {"period": period, "column": column}
 
     async def action(client: ServiceClient) -> None:
         path = f"{family_path(family)}/owners/{segment(owner)}/history"
@@ -206,7 +215,7 @@ def history(
         rows = [(each.board, *position_cells(each.position)) for each in found]
         show_table(("board", "value", "rank", "between", "of"), rows, numeric=("value", "rank", "of"))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def position_cells(position: Position | None) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ import typer
 from service.client.client import ServiceClient, segment
 from service.commands.numbers import NumbersAreArguments
 from service.commands.tables import show_json
-from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, call_service, fail
 
 owner_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; profiles and match history."
@@ -31,7 +31,7 @@ def _send(method: str, path: str, said: str, url: str, key: str | None) -> None:
         await client.send(method, path)
         typer.echo(said, err=True)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @owner_app.command("hide", cls=NumbersAreArguments)
@@ -73,7 +73,7 @@ def posts(
         for post in answer["posts"]:
             show_json(post)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @owner_app.command("profile", cls=NumbersAreArguments)
@@ -98,4 +98,4 @@ def profile(
         answer = await client.call(method, _path(owner, "/profile"), dict[str, Any], body=body)
         show_json(answer["profile"])
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)

@@ -13,7 +13,16 @@ from service.client.client import Patience, ServiceClient
 from service.client.client_answers import RefreshDone
 from service.commands.reading.ranks import ColumnsOption
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    BoardArgument,
+    JsonOption,
+    KeyOption,
+    Target,
+    UrlOption,
+    call_service,
+    fail,
+)
 
 REFRESH_TIMEOUT_S = 600.0
 
@@ -43,7 +52,7 @@ def refresh(
         else:
             show_refreshed(done)
 
-    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
+    call_service(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
 
 
 def show_refreshed(done: list[tuple[str, RefreshDone]]) -> None:

@@ -55,7 +55,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FilePosition:
     """The place in the file where a record begins: byte `offset`, after `line` physical lines."""
 
     offset: int = 0
@@ -84,12 +84,12 @@ class Rejection:
 
 @dataclass(slots=True)
 class Batch:
-    """Posts of neighbouring lines, the lines rejected among them, and the mark after the last line.
+    """Posts of neighbouring lines, the lines rejected among them, and the position after the last line.
 
     `spans` are the records behind the posts; it is empty if no file held the posts.
     """
 
-    end: Mark
+    end: FilePosition
     lines: list[int] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
@@ -98,15 +98,15 @@ class Batch:
 
 
 class Lines:
-    """The physical lines of a file as text, with the mark after the line that was read last.
+    """The physical lines of a file as text, with the position after the line that was read last.
 
     Bytes that are no UTF-8 become surrogates.
     """
 
-    def __init__(self, stream: BinaryIO, mark: Mark) -> None:
+    def __init__(self, stream: BinaryIO, position: FilePosition) -> None:
         self._stream = stream
-        self.mark = mark
-        stream.seek(mark.offset)
+        self.position = position
+        stream.seek(position.offset)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -116,9 +116,9 @@ class Lines:
         if not raw:
             raise StopIteration
         if len(raw) > LINE_BYTES_MAX:
-            raise UnusableFileError(f"line {self.mark.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
-        first = self.mark.offset == 0
-        self.mark = Mark(self.mark.offset + len(raw), self.mark.line + 1)
+            raise UnusableFileError(f"line {self.position.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+        first = self.position.offset == 0
+        self.position = FilePosition(self.position.offset + len(raw), self.position.line + 1)
         return (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
 
 
@@ -147,7 +147,7 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
     """Return the headings in the first record, and the bytes of the record. Raises UnusableFileError."""
     try:
         with path.open("rb") as stream:
-            lines = Lines(stream, Mark())
+            lines = Lines(stream, FilePosition())
             headings = next(csv.reader(lines, delimiter=delimiter), [])
     except OSError as cause:
         raise UnusableFileError(f"{path}: {cause.strerror}") from cause
@@ -155,10 +155,10 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
         raise UnusableFileError(f"{path}: the first line is not CSV: {cause}") from cause
     if not headings:
         raise UnusableFileError(f"{path} is empty: the first line must hold the headings")
-    return [heading.strip() for heading in headings], Span(0, lines.mark.offset)
+    return [heading.strip() for heading in headings], Span(0, lines.position.offset)
 
 
-def read_batches(path: Path, plan: Plan, start: Mark, *, batch_posts_max: int) -> Iterator[Batch]:
+def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max: int) -> Iterator[Batch]:
     """Yield the records from `start` on, in batches of at most `batch_posts_max`.
 
     A default Mark starts after the headings.
@@ -170,23 +170,23 @@ def read_batches(path: Path, plan: Plan, start: Mark, *, batch_posts_max: int) -
         if start.offset == 0:
             next(rows, None)
         reader = RecordReader(plan, headings)
-        batch = Batch(lines.mark)
+        batch = Batch(lines.position)
         while True:
-            before = lines.mark
+            before = lines.position
             line = before.line + 1
             try:
                 row = next(rows)
             except StopIteration:
                 break
             except csv.Error as cause:
-                batch.rejected.append(Rejection(line, f"not CSV: {cause}", Span(before.offset, lines.mark.offset)))
+                batch.rejected.append(Rejection(line, f"not CSV: {cause}", Span(before.offset, lines.position.offset)))
             else:
-                reader.add(batch, line, row, Span(before.offset, lines.mark.offset))
-            batch.end = lines.mark
+                reader.append_row(batch, line, row, Span(before.offset, lines.position.offset))
+            batch.end = lines.position
             if len(batch.posts) + len(batch.rejected) >= batch_posts_max:
                 yield batch
-                batch = Batch(lines.mark)
-        batch.end = lines.mark
+                batch = Batch(lines.position)
+        batch.end = lines.position
         yield batch
 
 
@@ -199,7 +199,7 @@ class RecordReader:
         self._fields = [(each, headings.index(each.heading)) for each in plan.fields]
         self._prefix = f"import:{plan.identity}:"
 
-    def add(self, batch: Batch, line: int, row: list[str], span: Span) -> None:
+    def append_row(self, batch: Batch, line: int, row: list[str], span: Span) -> None:
         """Append the post or the rejection of `row` to `batch`. A blank line appends nothing."""
         if not row:
             return

@@ -28,7 +28,7 @@ class Imported(msgspec.Struct, frozen=True):
     identity: str
     columns: tuple[str, ...]
 
-    def remaps(self, other: Imported) -> bool:
+    def is_remapped(self, other: Imported) -> bool:
         """Return whether the other import took the same file to the same place by another mapping.
 
         Another label says that the caller means it.
@@ -46,16 +46,16 @@ class ImportNote:
         self._this = this
         self._recorded = not this.columns
 
-    def fed_before(self) -> list[str]:
+    def columns_fed_before(self) -> list[str]:
         """Return COLUMN=HEADING of the columns that this import would feed again.
 
         Earlier imports of this file fed them by other mappings.
         """
         again = {text.partition("=")[0] for text in self._this.columns}
-        fed = {text for each in self._read() if self._this.remaps(each) for text in each.columns}
+        fed = {text for each in self._read() if self._this.is_remapped(each) for text in each.columns}
         return sorted(text for text in fed if text.partition("=")[0] in again)
 
-    def record(self) -> None:
+    def record_import(self) -> None:
         """Note, once, that lines of this import count. If the note cannot be written, go on without it."""
         if self._recorded:
             return

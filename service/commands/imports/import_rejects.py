@@ -22,7 +22,7 @@ from service.commands.imports.import_lines import Rejection, Span, UnusableFileE
 REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 
-class RejectsMark(msgspec.Struct, frozen=True):
+class RejectsPosition(msgspec.Struct, frozen=True):
     """How much of which rejects file belongs to the accounted part of an import.
 
     What the file holds beyond that is written again.
@@ -59,29 +59,29 @@ def same_file(path: Path, other: Path) -> bool:
 
 
 class RejectsFile:
-    """Write rejected records of `source` to `path`; with `mark`, after the records that an earlier run left there.
+    """Write rejected records of `source` to `path`; with `position`, after the records that an earlier run left there.
 
-    Use it as a context manager. Raises UnusableFileError if a file cannot be opened, or no longer holds what `mark`
+    Use it as a context manager. Raises UnusableFileError if a file cannot be opened, or no longer holds what `position`
     says.
     """
 
-    def __init__(self, path: Path, source: Path, heading: Span, mark: RejectsMark | None) -> None:
-        if mark is not None and mark.path != str(path.resolve()):
-            mark = None  # this run's rejected lines go to a file of their own
+    def __init__(self, path: Path, source: Path, heading: Span, position: RejectsPosition | None) -> None:
+        if position is not None and position.path != str(path.resolve()):
+            position = None  # this run's rejected lines go to a file of their own
         reasons = reasons_path(path)
         self._path, self._lines, self._crc = path, 0, 0
         with ExitStack() as stack:
             try:
                 self._source = stack.enter_context(source.open("rb"))
-                self._records = stack.enter_context(path.open("r+b" if mark else "wb"))
-                self._reasons = stack.enter_context(reasons.open("r+b" if mark else "wb"))
+                self._records = stack.enter_context(path.open("r+b" if position else "wb"))
+                self._reasons = stack.enter_context(reasons.open("r+b" if position else "wb"))
             except OSError as cause:
                 raise UnusableFileError(f"{cause.filename}: {cause.strerror}") from cause
-            if mark is None:
+            if position is None:
                 self._copy(heading)
                 self._note(REASONS_HEADINGS)
             else:
-                self._go_on(mark)
+                self._go_on(position)
             self._files = stack.pop_all()
 
     def __enter__(self) -> RejectsFile:
@@ -90,28 +90,30 @@ class RejectsFile:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    def write(self, rejection: Rejection) -> None:
+    def write_rejection(self, rejection: Rejection) -> None:
         """Add a rejected record and its reason."""
         self._note((rejection.line, self._lines + 1, rejection.reason))
         if rejection.span is not None:
             self._copy(rejection.span)
 
-    def mark(self) -> RejectsMark:
+    def current_position(self) -> RejectsPosition:
         """Return the place after the last record, once the files hold it."""
         self._records.flush()
         self._reasons.flush()
-        return RejectsMark(
+        return RejectsPosition(
             str(self._path.resolve()), self._records.tell(), self._crc, self._lines, self._reasons.tell()
         )
 
-    def _go_on(self, mark: RejectsMark) -> None:
-        self._lines, self._crc = mark.lines, mark.crc
-        kept = self._records.read(mark.bytes)
-        if (len(kept), zlib.crc32(kept)) != (mark.bytes, mark.crc) or size(self._reasons) < mark.reasons_bytes:
+    def _go_on(self, position: RejectsPosition) -> None:
+        self._lines, self._crc = position.lines, position.crc
+        kept = self._records.read(position.bytes)
+        if (len(kept), zlib.crc32(kept)) != (position.bytes, position.crc) or file_bytes(
+            self._reasons
+        ) < position.reasons_bytes:
             raise UnusableFileError(f"{self._path} was changed since the import stopped: give --rejects another file")
-        self._records.truncate(mark.bytes)
-        self._reasons.truncate(mark.reasons_bytes)
-        self._reasons.seek(mark.reasons_bytes)
+        self._records.truncate(position.bytes)
+        self._reasons.truncate(position.reasons_bytes)
+        self._reasons.seek(position.reasons_bytes)
 
     def _copy(self, span: Span) -> None:
         self._source.seek(span.start)
@@ -137,12 +139,12 @@ class _Row:
         self.text = text
 
 
-def size(stream: BinaryIO) -> int:
+def file_bytes(stream: BinaryIO) -> int:
     """Return the number of bytes in an open file."""
     return os.fstat(stream.fileno()).st_size
 
 
-def advice(path: Path, rejects: Path | None) -> str:
+def advice_after_rejections(path: Path, rejects: Path | None) -> str:
     """Return what to do after rejected lines.
 
     Post ids are made of the content of the file, so an edited file is a new one.

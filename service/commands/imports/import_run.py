@@ -1,7 +1,7 @@
 """Send the batches of an import: several in flight, accounted for in the order of the file.
 
-The rule: the mark on disk never passes a line whose outcome is unknown. The next run sends again what was sent beyond
-the mark, under the same post ids. The service answers `duplicate` to those, and nothing counts twice.
+The rule: the position on disk never passes a line whose outcome is unknown. The next run sends again what was sent beyond
+the position, under the same post ids. The service answers `duplicate` to those, and nothing counts twice.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 
 from service.client.client import RefusedError
 from service.client.client_answers import PostResult, Problem
-from service.commands.imports.import_lines import Batch, Mark, Post, Rejection
-from service.commands.imports.import_rejects import RejectsMark
+from service.commands.imports.import_lines import Batch, FilePosition, Post, Rejection
+from service.commands.imports.import_rejects import RejectsPosition
 
 # A request error refuses the whole request: halving finds the line that it is about.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
@@ -39,7 +39,7 @@ class Tally(msgspec.Struct):
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
 
-    def count(self, status: str) -> None:
+    def count_line(self, status: str) -> None:
         """Count one line. A status that this command does not know counts as applied, since it was not rejected."""
         known = status if status in ("unchanged", "duplicate", "rejected", "accepted") else "applied"
         setattr(self, known, getattr(self, known) + 1)
@@ -55,7 +55,7 @@ class ResumeState(msgspec.Struct):
     offset: int
     line: int
     tally: Tally
-    rejects: RejectsMark | None = None
+    rejects: RejectsPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Source:
 
 
 class ResumeFile:
-    """The mark of an unfinished import, beside the CSV file. Losing it costs time, never correctness."""
+    """The position of an unfinished import, beside the CSV file. Losing it costs time, never correctness."""
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class ResumeFile:
         self._source = source
         self.writable = True
 
-    def load(self) -> ResumeState | None:
+    def load_state(self) -> ResumeState | None:
         """Return the state of an unfinished run of this very import, or None."""
         try:
             state = msgspec.json.decode(self.path.read_bytes(), type=ResumeState)
@@ -85,13 +85,13 @@ class ResumeFile:
         same = (state.format, Source(state.identity, state.board, state.url)) == (RESUME_FORMAT, self._source)
         return state if same and state.offset >= 0 and state.line >= 0 else None
 
-    def save(self, mark: Mark, tally: Tally, rejects: RejectsMark | None) -> None:
+    def save_state(self, position: FilePosition, tally: Tally, rejects: RejectsPosition | None) -> None:
         """Replace the file as a whole. If it cannot be written, note that in `writable` and go on without it."""
         if not self.writable:
             return
         source = self._source
         state = ResumeState(
-            RESUME_FORMAT, source.identity, source.board, source.url, mark.offset, mark.line, tally, rejects
+            RESUME_FORMAT, source.identity, source.board, source.url, position.offset, position.line, tally, rejects
         )
         try:
             self.partial_path.write_bytes(msgspec.json.encode(state))
@@ -99,7 +99,7 @@ class ResumeFile:
         except OSError:
             self.writable = False
 
-    def remove(self) -> None:
+    def delete_file(self) -> None:
         """Delete the file: the import is complete."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -113,11 +113,11 @@ class TooManyRejectedError(Exception):
 class Reports:
     """Whom to tell.
 
-    `rejected` gets each rejected line once. `accounted` gets each accounted batch with the mark after it.
+    `rejected` gets each rejected line once. `accounted` gets each accounted batch with the position after it.
     """
 
     rejected: Callable[[Rejection], None]
-    accounted: Callable[[Mark, Tally], None]
+    accounted: Callable[[FilePosition, Tally], None]
 
 
 Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # to a board: one result a post
@@ -146,10 +146,10 @@ async def send_batches(
                 batch = next(batches, None)
                 more = batch is not None
                 if batch is not None:
-                    flying.append((batch, asyncio.create_task(deliver(post, board, batch.posts))))
+                    flying.append((batch, asyncio.create_task(deliver_posts(post, board, batch.posts))))
             if flying:
                 batch, task = flying[0]
-                account(batch, await task, tally, reports)
+                account_for_batch(batch, await task, tally, reports)
                 flying.popleft()
                 if tally.rejected > rejected_max:
                     raise TooManyRejectedError
@@ -159,7 +159,7 @@ async def send_batches(
         await asyncio.gather(*(task for _, task in flying), return_exceptions=True)
 
 
-async def deliver(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
+async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
     """Return results in the order of `posts`.
 
     If the service refuses a request as a whole, only the posts at fault are rejected.
@@ -174,20 +174,20 @@ async def deliver(post: Sender, board: str, posts: Sequence[Post]) -> list[PostR
         if len(posts) == 1:
             return [PostResult("rejected", error=refusal.problem)]
     middle = len(posts) // 2
-    return await deliver(post, board, posts[:middle]) + await deliver(post, board, posts[middle:])
+    return await deliver_posts(post, board, posts[:middle]) + await deliver_posts(post, board, posts[middle:])
 
 
-def account(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
-    """Count a batch, report its rejected lines in the order of the file, then report its mark."""
+def account_for_batch(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
+    """Count a batch, report its rejected lines in the order of the file, then report its position."""
     rejected = list(batch.rejected)
     for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
         if result.status == "rejected":
             span = batch.spans[index] if batch.spans else None
             rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line(), span))
         else:
-            tally.count(result.status)
+            tally.count_line(result.status)
     for rejection in sorted(rejected, key=lambda each: each.line):
-        tally.count("rejected")
+        tally.count_line("rejected")
         reports.rejected(rejection)
     tally.rounded += batch.rounded
     reports.accounted(batch.end, tally)

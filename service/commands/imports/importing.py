@@ -21,7 +21,7 @@ from service.client.client import ClientError, NotTheContractError, Patience, Re
 from service.client.client_answers import Board
 from service.commands.imports.import_lines import (
     Field,
-    Mark,
+    FilePosition,
     Plan,
     Rejection,
     Span,
@@ -49,9 +49,15 @@ from service.commands.imports.import_options import (
     RoundOption,
     WaitOption,
 )
-from service.commands.imports.import_rejects import RejectsFile, RejectsMark, advice, reasons_path, refuse_shared_files
+from service.commands.imports.import_rejects import (
+    RejectsFile,
+    RejectsPosition,
+    advice_after_rejections,
+    reasons_path,
+    refuse_shared_files,
+)
 from service.commands.imports.import_run import Reports, ResumeFile, Source, Tally, TooManyRejectedError, send_batches
-from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service, fail
 
 SHOWN_REJECTIONS_MAX = 20
 TOO_FINE = "more digits after the point"  # the service's words for a value that does not fit its column's scale
@@ -142,7 +148,7 @@ def start_import(target: Target, job: Job, patience: Patience) -> None:
         except UnusableFileError as cause:
             fail(str(cause))
 
-    talk(target, action, patience)
+    call_service(target, action, patience)
 
 
 def parse_delimiter(text: str) -> str:
@@ -163,16 +169,16 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
     # With --round, lines once rejected for their digits count. So it starts from the top, with the same post ids.
     resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
-    imported = Imported(digest, client.url, job.board, job.label, identity, summed(board, fields))
+    imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
-    refuse_shared_files(files_of(job, resume, note))
+    refuse_shared_files(files_by_purpose(job, resume, note))
     if board.entries != 0:
         warn_of_sums(note, job)
-    state = None if job.restart else resume.load()
-    start, tally = (Mark(state.offset, state.line), state.tally) if state else (Mark(), Tally())
+    state = None if job.restart else resume.load_state()
+    start, tally = (FilePosition(state.offset, state.line), state.tally) if state else (FilePosition(), Tally())
     done_before = tally.total()
     if tally.rejected > job.rejected_max:
-        fail(f"line {start.line:,} was reached with {too_many(tally, job)}")
+        fail(f"line {start.line:,} was reached with {advice_after_many_rejections(tally, job)}")
     if state:
         typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
     concurrency = 1 if order_matters(board, fields) else job.concurrency
@@ -193,20 +199,20 @@ async def run_import(client: ServiceClient, job: Job) -> None:
                 rejected_max=job.rejected_max,
             )
         except TooManyRejectedError:
-            fail(f"stopped: {too_many(tally, job)}")
+            fail(f"stopped: {advice_after_many_rejections(tally, job)}")
         except ClientError as error:
-            if passes(error):
+            if may_succeed_later(error):
                 typer.echo("stopped; run the same command again to go on where it ended", err=True)
             raise
-    resume.remove()
+    resume.delete_file()
     rounded = f"; values rounded: {tally.rounded:,}" if job.rounds else ""
     typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s) + rounded)
     if tally.rejected:
-        typer.echo(advice(job.path, job.rejects), err=True)
+        typer.echo(advice_after_rejections(job.path, job.rejects), err=True)
         raise typer.Exit(1)
 
 
-def summed(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
+def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
     """Return COLUMN=HEADING of each mapped column that adds up."""
     sums = {each.name for each in board.columns if each.merge == "sum"}
     return tuple(f"{each.column}={each.heading}" for each in fields if each.column in sums)
@@ -214,7 +220,7 @@ def summed(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
 
 def warn_of_sums(note: ImportNote, job: Job) -> None:
     """Warn if this import would add values that another one added. End the command if the person answers no."""
-    fed = note.fed_before()
+    fed = note.columns_fed_before()
     if not fed:
         return
     typer.echo(
@@ -222,22 +228,22 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
         "lines are new posts, so what they add to these columns adds up again (--label says that it is meant so)",
         err=True,
     )
-    if asks():
+    if is_interactive():
         typer.confirm("Import it once more?", abort=True, err=True)
 
 
-def asks() -> bool:
+def is_interactive() -> bool:
     """Return whether there is a person to ask."""
     return sys.stdin.isatty()
 
 
-def passes(error: ClientError) -> bool:
+def may_succeed_later(error: ClientError) -> bool:
     """Return whether the same command may succeed later. A refusal that is the caller's own fault stays one."""
     own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
     return not own_fault and not isinstance(error, NotTheContractError)
 
 
-def too_many(tally: Tally, job: Job) -> str:
+def advice_after_many_rejections(tally: Tally, job: Job) -> str:
     """Return what can be done about that many rejected lines. Running the same command again does not help."""
     return (
         f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
@@ -245,7 +251,7 @@ def too_many(tally: Tally, job: Job) -> str:
     )
 
 
-def files_of(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
+def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
     """Return every file of an import, by its purpose."""
     files = {"the file to import": job.path, "the note for resuming": resume.path}
     files["the note for resuming while it is written"] = resume.partial_path
@@ -256,10 +262,10 @@ def files_of(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
 
 
 def rejects_file(
-    job: Job, heading: Span, mark: RejectsMark | None
+    job: Job, heading: Span, position: RejectsPosition | None
 ) -> contextlib.AbstractContextManager[RejectsFile | None]:
     """Return the file for rejected lines if one was asked for."""
-    return RejectsFile(job.rejects, job.path, heading, mark) if job.rejects else contextlib.nullcontext()
+    return RejectsFile(job.rejects, job.path, heading, position) if job.rejects else contextlib.nullcontext()
 
 
 def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
@@ -294,11 +300,11 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 
 @contextlib.contextmanager
 def reporting(
-    job: Job, resume: ResumeFile, note: ImportNote, start: Mark, rejects: RejectsFile | None
+    job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
 ) -> Iterator[Reports]:
-    """Show progress on a terminal, tell of rejected lines on stderr and in the file asked for, and save the mark.
+    """Show progress on a terminal, tell of rejected lines on stderr and in the file asked for, and save the position.
 
-    The mark is saved after each batch.
+    The position is saved after each batch.
     """
     screen = Console(stderr=True, highlight=False)
     shown = 0
@@ -310,22 +316,22 @@ def reporting(
             nonlocal shown
             shown += 1
             if rejects:
-                rejects.write(rejection)
+                rejects.write_rejection(rejection)
             if shown <= SHOWN_REJECTIONS_MAX:
                 hint = " (--round rounds it)" if TOO_FINE in rejection.reason else ""
                 screen.print(f"line {rejection.line}: {rejection.reason}{hint}", markup=False, soft_wrap=True)
             elif shown == SHOWN_REJECTIONS_MAX + 1:
                 screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
 
-        def accounted(mark: Mark, tally: Tally) -> None:
+        def accounted(position: FilePosition, tally: Tally) -> None:
             if tally.applied or tally.accepted or tally.duplicate:
-                note.record()
+                note.record_import()
             could_write = resume.writable
-            # The mark may pass these lines only once the rejects are in their files.
-            resume.save(mark, tally, rejects.mark() if rejects else None)
+            # The position may pass these lines only once the rejects are in their files.
+            resume.save_state(position, tally, rejects.current_position() if rejects else None)
             if could_write and not resume.writable:
                 screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
-            bar.update(task, completed=mark.offset, lines=mark.line)
+            bar.update(task, completed=position.offset, lines=position.line)
 
         yield Reports(rejected, accounted)
 

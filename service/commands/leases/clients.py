@@ -20,8 +20,8 @@ from service.commands.target import (
     Target,
     UrlOption,
     YesOption,
+    call_service,
     delete_asked,
-    talk,
 )
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
@@ -42,7 +42,7 @@ def create(
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("PUT", client_path(client_id), Record, body=body))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @client_app.command("list")
@@ -56,7 +56,7 @@ def list_clients(
         columns = {"client_id": "client", "name": "name", "pools": "pools", "created_at": "created"}
         show_records(found, columns, as_json=as_json, numeric=("pools",))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @client_app.command("show")
@@ -66,7 +66,7 @@ def show(client_id: ClientArgument, url: UrlOption = DEFAULT_URL, key: KeyOption
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("GET", client_path(client_id), Record))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @client_app.command("delete")

@@ -14,7 +14,7 @@ from service.client.client_leases import Record, lease_path, line, read_lease_jo
 from service.commands.leases.clients import ClientArgument
 from service.commands.leases.pools import PoolArgument
 from service.commands.tables import show_json
-from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, talk
+from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, call_service
 
 LeaseKeyArgument = Annotated[str, typer.Argument(metavar="LEASE_KEY", help="The key that leases.", show_default=False)]
 
@@ -39,7 +39,7 @@ def get(
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("POST", "/v1/leases", Record, body=body))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @lease_app.command("show")
@@ -55,7 +55,7 @@ def show(
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("GET", lease_path(client_id, pool_id, lease_key), Record))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @lease_app.command("give-back")
@@ -71,7 +71,7 @@ def give_back(
     async def action(client: ServiceClient) -> None:
         await client.send("DELETE", lease_path(client_id, pool_id, lease_key))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @lease_app.command("journal")
@@ -87,4 +87,4 @@ def show_journal(
         for record in await read_lease_journal(client, after, limit):
             typer.echo(line(record))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)

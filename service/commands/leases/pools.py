@@ -27,8 +27,8 @@ from service.commands.target import (
     Target,
     UrlOption,
     YesOption,
+    call_service,
     delete_asked,
-    talk,
 )
 
 RESOURCES_A_REQUEST = 1_000
@@ -82,7 +82,7 @@ def create(
     async def action(client: ServiceClient) -> None:
         show_json(await client.call("PUT", pool_path(client_id, pool_id), Record, body=body))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @pool_app.command("list")
@@ -101,7 +101,7 @@ def list_pools(
         columns = {"client_id": "client", "pool_id": "pool", "partitions": "partitions", "created_at": "created"}
         show_records(found, columns, as_json=as_json, numeric=("partitions",))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @pool_app.command("show")
@@ -121,7 +121,7 @@ def show(
             return
         show_table(COLUMNS, region_rows(pool), numeric=COLUMNS[1:])
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def region_rows(pool: Record) -> list[list[object]]:
@@ -130,7 +130,7 @@ def region_rows(pool: Record) -> list[list[object]]:
     return [[name, *(region.get(column) for column in COLUMNS[1:])] for name, region in sorted(regions.items())]
 
 
-def picture(pool: Record, title: str) -> Table:
+def regions_picture(pool: Record, title: str) -> Table:
     """Return the regions of a pool, each with a bar of its leased resources."""
     table = Table(title=Text(title), box=None, pad_edge=False, header_style="bold", title_justify="left")
     for heading in (*COLUMNS, "in use"):
@@ -159,14 +159,14 @@ def watch(
             while True:
                 pool = await client.call("GET", pool_path(client_id, pool_id), Record)
                 title = f"{client_id} / {pool_id}   {datetime.now(UTC):%H:%M:%S} UTC"
-                live.update(picture(pool, title), refresh=True)
+                live.update(regions_picture(pool, title), refresh=True)
                 seen += 1
                 if looks is not None and seen >= looks:
                     return
                 await asyncio.sleep(every)
 
     try:
-        talk(Target(url, key), action)
+        call_service(Target(url, key), action)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
@@ -197,7 +197,7 @@ def add(
         ]
         show_json(add_up_figures(answers))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @pool_app.command("remove")
@@ -223,7 +223,7 @@ def remove(
         ]
         show_json(add_up_figures(answers))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @pool_app.command("resources")
@@ -242,7 +242,7 @@ def list_resources(
         columns = {name: name for name in ("resource", "region", "version", "key", "lease_expires")}
         show_records(found, columns, as_json=as_json, numeric=("version",))
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 @pool_app.command("delete")

@@ -23,7 +23,7 @@ from service.client.client import ServiceClient, segment
 from service.client.client_leases import Record, list_records
 from service.commands.settings import ConfigOption, StoreOption, settings_from
 from service.commands.tables import show_table
-from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, call_service, fail
 from storage.errors import StorageError, StoreLockedError
 
 KEYS_PATH = "/v1/keys"
@@ -88,13 +88,13 @@ Row = tuple[str, str, str, str, str]  # id, name, role, created, revoked
 class Keys(Protocol):
     """The keys of a service, or of a store."""
 
-    async def rows(self) -> list[Row]:
+    async def list_rows(self) -> list[Row]:
         """Return all keys, revoked ones included, for people."""
 
-    async def create(self, name: str, role: str) -> str:
+    async def create_key(self, name: str, role: str) -> str:
         """Make a key and return its text."""
 
-    async def revoke(self, key_id: str) -> None:
+    async def revoke_key(self, key_id: str) -> None:
         """Make a key useless."""
 
 
@@ -104,7 +104,7 @@ class ServiceKeys:
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
-    async def rows(self) -> list[Row]:
+    async def list_rows(self) -> list[Row]:
         """See `Keys`."""
         found = await list_records(self._client, KEYS_PATH, "keys", limit=LISTED_MAX)
         return [
@@ -118,12 +118,12 @@ class ServiceKeys:
             for each in found
         ]
 
-    async def create(self, name: str, role: str) -> str:
+    async def create_key(self, name: str, role: str) -> str:
         """See `Keys`."""
         made = await self._client.call("POST", KEYS_PATH, Record, body={"name": name, "role": role})
         return str(made["key"])
 
-    async def revoke(self, key_id: str) -> None:
+    async def revoke_key(self, key_id: str) -> None:
         """See `Keys`."""
         await self._client.send("DELETE", f"{KEYS_PATH}/{segment(key_id)}")
 
@@ -134,25 +134,25 @@ class KeysOfStore:
     def __init__(self, store: KeyStore) -> None:
         self._store = store
 
-    async def rows(self) -> list[Row]:
+    async def list_rows(self) -> list[Row]:
         """See `Keys`."""
         return [
             (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
             for each in await self._store.list_keys()
         ]
 
-    async def create(self, name: str, role: str) -> str:
+    async def create_key(self, name: str, role: str) -> str:
         """See `Keys`."""
         _, text = await self._store.create(name, role)
         return text
 
-    async def revoke(self, key_id: str) -> None:
+    async def revoke_key(self, key_id: str) -> None:
         """See `Keys`."""
         await self._store.revoke(key_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyLocation:
     """The place of the keys: a service, or the store of the settings if `target` is None."""
 
     target: Target | None
@@ -160,7 +160,9 @@ class Place:
     config: Path | None
 
 
-def place_of(context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None) -> Place:
+def locate_keys(
+    context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None
+) -> KeyLocation:
     """Return the place that the options name. End the command with exit code 2 if they name two."""
 
     def given(name: str) -> bool:
@@ -173,8 +175,8 @@ def place_of(context: typer.Context, url: str, key: str | None, store: str | Non
         raise typer.BadParameter("--url is a service and --store or --config a store: give one of them")
     named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)
     if on_store or (named_by_environment and not on_service):
-        return Place(None, store, config)
-    return Place(Target(url, key), None, None)
+        return KeyLocation(None, store, config)
+    return KeyLocation(Target(url, key), None, None)
 
 
 def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
@@ -185,10 +187,10 @@ def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
     return open_keys(settings, now_us=now_us)
 
 
-def with_keys(place: Place, action: Callable[[Keys], Awaitable[None]]) -> None:
+def with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
     """Run `action` on the keys of a place. A refusal becomes one line and exit code 1."""
     if place.target is not None:
-        talk(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
+        call_service(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
         return
     settings = settings_from({"store": place.store}, None, place.config)
 
@@ -226,10 +228,10 @@ def create(
     """
 
     async def action(keys: Keys) -> None:
-        typer.echo(await keys.create(name, role.value))
+        typer.echo(await keys.create_key(name, role.value))
         typer.echo("keep it now: it is stored hashed and not shown again", err=True)
 
-    with_keys(place_of(context, url, key, store, config), action)
+    with_keys(locate_keys(context, url, key, store, config), action)
 
 
 @keys_app.command("list")
@@ -243,9 +245,9 @@ def list_keys(
     """List keys: id, name, role, when made, when revoked."""
 
     async def action(keys: Keys) -> None:
-        show_table(("id", "name", "role", "created", "revoked"), await keys.rows())
+        show_table(("id", "name", "role", "created", "revoked"), await keys.list_rows())
 
-    with_keys(place_of(context, url, key, store, config), action)
+    with_keys(locate_keys(context, url, key, store, config), action)
 
 
 @keys_app.command("revoke")
@@ -260,10 +262,10 @@ def revoke(
     """Revoke a key: every process refuses it within 5 s. A service keeps the last one with the role ops."""
 
     async def action(keys: Keys) -> None:
-        await keys.revoke(key_id)
+        await keys.revoke_key(key_id)
         typer.echo(f"revoked {key_id}", err=True)
 
-    with_keys(place_of(context, url, key, store, config), action)
+    with_keys(locate_keys(context, url, key, store, config), action)
 
 
 def day_text(time_us: int | None) -> str:

@@ -10,7 +10,7 @@ import typer
 from service.client.client import ServiceClient
 from service.client.client_answers import QueueState
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, talk
+from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, call_service
 
 queue_app = typer.Typer(no_args_is_help=True, help="The ingest queue of posts that are applied soon.")
 
@@ -26,7 +26,7 @@ def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOpti
         else:
             show_queue(state)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def show_queue(state: QueueState) -> None:

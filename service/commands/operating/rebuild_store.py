@@ -17,7 +17,7 @@ from storage.posting.replay import replay_board
 from storage.store import Program
 
 
-async def rebuild(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
+async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
     """Make a board anew from the journal: since it was created or reset, or from the number `since` on.
 
     Raises:

@@ -41,13 +41,13 @@ def rebuild(
     `rankcurve journal`, and rebuild it with --since.
     """
     from service.commands.operating.rebuild_store import (
-        rebuild as rebuild_on,  # here, because the other commands need no driver
+        rebuild_on_store,  # here, because only this command needs a driver
     )
 
     settings = settings_from({"store": store}, None, config)
     begun_s = time.perf_counter()
     try:
-        done = asyncio.run(rebuild_on(settings, board, since))
+        done = asyncio.run(rebuild_on_store(settings, board, since))
     except StoreLockedError as error:
         fail(f"stop the service first, a board is rebuilt on the store itself: {error.detail}")
     except StorageError as error:

@@ -14,7 +14,16 @@ from service.client.client_answers import AuditDone
 from service.commands.boards.refreshing import REFRESH_TIMEOUT_S
 from service.commands.reading.ranks import ColumnArgument, ColumnOption, named_column, ranked_column
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    BoardArgument,
+    JsonOption,
+    KeyOption,
+    Target,
+    UrlOption,
+    call_service,
+    fail,
+)
 
 OwnersOption = Annotated[
     int | None, typer.Option("--owners", "-n", min=1, help="So many; default: as many as the service allows.")
@@ -43,13 +52,13 @@ def audit(
         if done.brackets_broken or done.certificates_broken:
             fail(f"{done.brackets_broken} brackets and {done.certificates_broken} certificates were wrong")
 
-    talk(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
+    call_service(Target(url, key), action, Patience(timeout_s=REFRESH_TIMEOUT_S))
 
 
 def show_audit(done: AuditDone) -> None:
     """Print one line, and one for each wrong bracket."""
     headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
-    errors = map(percent, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
+    errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
     show_table(headings, [row], numeric=headings[1:-1])
     if done.outcome != "compared":
@@ -60,6 +69,6 @@ def show_audit(done: AuditDone) -> None:
         show_table(("value", "true rank", "said", "between"), rows, numeric=("value", "true rank", "said"))
 
 
-def percent(error: float | None) -> str:
+def percent_text(error: float | None) -> str:
     """Return a relative error as a person reads it."""
     return "" if error is None else f"{100 * error:.3g} %"

@@ -15,7 +15,16 @@ from service.client.client_answers import Board, CurveDocument, ValueFor
 from service.commands.reading.drawing import FORMATS, DrawingImpossibleError, draw_curve
 from service.commands.reading.ranks import ColumnArgument, ColumnOption, first_ranked, named_column
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    BoardArgument,
+    JsonOption,
+    KeyOption,
+    Target,
+    UrlOption,
+    call_service,
+    fail,
+)
 
 TOP_RANKS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 TOP_PERCENTILES = (99.9, 99, 90, 50)
@@ -60,7 +69,7 @@ def curve(
         show_curve(found, error_text(held, name))
         show_values(wanted, name)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def show_curve(found: CurveDocument, error: str) -> None:

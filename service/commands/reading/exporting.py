@@ -19,7 +19,7 @@ from service.client.client import ENCODER, PAGE_ENTRIES_MAX, Patience, ServiceCl
 from service.client.client_answers import RankedEntry
 from service.commands.reading.ranks import ColumnOption, ranked_column
 from service.commands.tables import cell_text
-from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service, fail
 
 
 class Format(StrEnum):
@@ -69,7 +69,7 @@ def export(
             fail(f"cannot write {output}: {cause.strerror}")
         typer.echo(f"{written:,} entries of {board}, ranked by {name}", err=True)
 
-    talk(Target(url, key), action, Patience(attempts_max=8, reconnects=True))
+    call_service(Target(url, key), action, Patience(attempts_max=8, reconnects=True))
 
 
 def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:

@@ -11,7 +11,7 @@ import typer
 
 from service.client.client import ServiceClient
 from service.client.client_events import read_events
-from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, talk
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service
 
 JOURNAL_LINES_MAX = 1_000  # a request
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
@@ -32,7 +32,7 @@ def journal(
                 typer.echo(line.decode())
             seen = client.seq_of(lines[-1])
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def stream(
@@ -51,4 +51,4 @@ def stream(
         async for number, name, data in read_events(client, board, query, last_event_id=last_event_id):
             typer.echo(f'{{"id": {number}, "event": "{name}", "data": {data}}}')
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)

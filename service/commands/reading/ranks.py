@@ -13,7 +13,16 @@ import typer
 from service.client.client import PAGE_ENTRIES_MAX, ServiceClient
 from service.client.client_answers import Board, Position
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, BoardArgument, JsonOption, KeyOption, Target, UrlOption, fail, talk
+from service.commands.target import (
+    DEFAULT_URL,
+    BoardArgument,
+    JsonOption,
+    KeyOption,
+    Target,
+    UrlOption,
+    call_service,
+    fail,
+)
 
 
 class Mode(StrEnum):
@@ -88,7 +97,7 @@ def top(
         if not all(entry.exact for entry in page.entries):
             typer.echo(f"~ is an estimate from the curve; its bounds: rankcurve rank {board} OWNER -c {name}", err=True)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def rank(
@@ -132,7 +141,7 @@ def rank(
             if with_previous:
                 show_previous(positions)
 
-    talk(Target(url, key), action)
+    call_service(Target(url, key), action)
 
 
 def show_positions(positions: list[Position]) -> None:
