@@ -58,19 +58,19 @@ T = TypeVar("T")
 
 
 class ClientError(Exception):
-    """the request failed"""
+    """The request failed."""
 
 
 class UnreachableError(ClientError):
-    """no answer from the service"""
+    """No answer came from the service."""
 
 
 class NotTheContractError(ClientError):
-    """the answer is not one of this service"""
+    """The answer does not follow the contract of this service."""
 
 
 class RefusedError(ClientError):
-    """the service refused"""
+    """The service refused the request."""
 
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(problem.line())

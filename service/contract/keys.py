@@ -27,7 +27,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcu
 
 
 class OpenToOthersError(ServiceError):
-    """Without any API key the service binds to loopback only: make one first: `rankcurve keys create --store`."""
+    """Without any API key the service binds to loopback only. Make a key first with `rankcurve keys create --store`."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"{self.__class__.__doc__} The host asked for is {host!r}.")

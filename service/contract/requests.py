@@ -261,4 +261,4 @@ class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfileBody(msgspec.Struct, frozen=True):
-    """A small JSON object of any members: a name, an avatar …"""
+    """A small JSON object with any members, such as a name or an avatar."""

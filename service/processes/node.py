@@ -89,7 +89,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     crashes = LoopCounter(
         SharedCells(folder / f"counter_{SUPERVISOR}.db"),
         "rankcurve_process_ends",
-        "Processes of the node that ended, asked to or not",
+        "Processes of the node that ended, on request or not",
         ("work",),
     )
 

@@ -85,7 +85,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """`ended` is called for every process that has ended, before another one takes its place."""
+        """Take the places to fill. `ended` is called with the place of a process that has ended, before it is replaced."""
         self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
         self._children: dict[ProcessSlot, Child] = {}

@@ -3,7 +3,7 @@
     file ──import_lines──> batches of posts ──import_run──> the service ──> results in the order of the file
                              └── not a post ──> import_rejects                └──> the position in the resume file
 
-The rule: the position in the resume file never passes a line whose outcome is unknown. Each post id is made of the file's
+The position in the resume file never passes a line whose outcome is unknown. Each post id is made of the file's
 content, the mapping and the line. So an import can be stopped, killed and run again at any time, and every line counts
 once.
 

@@ -28,7 +28,7 @@ Post = dict[str, object]
 
 
 class UnusableFileError(Exception):
-    """the file cannot be imported"""
+    """The file cannot be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
 def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max: int) -> Iterator[Batch]:
     """Yield the records from `start` on, in batches of at most `batch_posts_max`.
 
-    A default Mark starts after the headings.
+    A default FilePosition starts after the headings.
     """
     headings, _ = read_headings(path, plan.delimiter)
     with path.open("rb") as stream:

@@ -1,7 +1,7 @@
 """Send the batches of an import: several in flight, accounted for in the order of the file.
 
-The rule: the position on disk never passes a line whose outcome is unknown. The next run sends again what was sent beyond
-the position, under the same post ids. The service answers `duplicate` to those, and nothing counts twice.
+The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
+again, under the same post ids. The service answers `duplicate` to those that it has, and nothing counts twice.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ResumeFile:
 
 
 class TooManyRejectedError(Exception):
-    """more lines were rejected than the import puts up with"""
+    """More lines were rejected than `--rejected-max` allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ queue_app = typer.Typer(no_args_is_help=True, help="The ingest queue of posts th
 
 @queue_app.command("show")
 def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
-    """What waits in each part of the queue, and the workers (role `ops`)."""
+    """Show what waits in each part of the queue, and its workers (role `ops`)."""
 
     async def action(client: ServiceClient) -> None:
         state = await client.queue_state()

@@ -44,8 +44,9 @@ def curve(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show the curve that ranks are read off, and what it takes to be among the best. `--json` is enough to rank
-    offline (docs/curve.md).
+    """Show the curve that ranks are read off, and the values that it takes to be among the best.
+
+    The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
     column = named_column(column_argument, column)
     if plot is not None and plot.suffix.lower() not in FORMATS:

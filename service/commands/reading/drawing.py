@@ -20,7 +20,7 @@ SIZE_INCHES = (10, 4.2)
 
 
 class DrawingImpossibleError(Exception):
-    """nothing can be drawn"""
+    """The curve cannot be drawn."""
 
 
 def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:

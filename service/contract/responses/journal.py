@@ -17,9 +17,11 @@ JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erase
 
 
 class JournalLine(msgspec.Struct):
-    """A line of the journal: what was posted and, of an applied post, what was stored afterwards; of a queued one that
-    was rejected when its turn came, the error. `owner` and what follows `accepted_at` are gone once the owner was
-    erased; `board` is null where it was deleted long ago.
+    """A line of the journal: a post, or a change of an owner or a board.
+
+    `stored` holds what an applied post left in the row. `error` says why a queued post was rejected when it was its
+    turn. Once the owner is erased, `owner` is null and the members after `accepted_at` are missing. `board` is null if
+    the leaderboard was deleted long ago.
     """
 
     seq: int

@@ -17,15 +17,15 @@ from service.monitoring.managed.objects import (
 
 
 class BadRequestError(Exception):
-    """the request is not one of the protocol"""
+    """The request does not follow the protocol."""
 
 
 class UnsupportedTypeError(Exception):
-    """the protocol has the request, this agent does not"""
+    """The protocol has this type of request, and this agent does not support it."""
 
 
 class NotModifiedError(Exception):
-    """nothing has changed since the time that the client named"""
+    """Nothing has changed since the time that the client named."""
 
 
 _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (

@@ -47,7 +47,7 @@ class ChannelLimits:
 
 
 class ProcessFailedError(Exception):
-    """a process of the node could not do what was asked of all"""
+    """A process of the node failed to do what all processes were asked to do."""
 
 
 class NodeChannel:

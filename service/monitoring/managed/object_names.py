@@ -19,7 +19,7 @@ NAME_CHARS_MAX = 4096
 
 
 class MalformedNameError(ValueError):
-    """the text is not the name of a managed object"""
+    """The text is not the name of a managed object."""
 
 
 def quote_value(value: str) -> str:

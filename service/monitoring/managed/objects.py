@@ -18,23 +18,23 @@ NOTHING = "void"
 
 
 class ManagedError(Exception):
-    """an operation or attribute of a managed object can't be had"""
+    """An operation or attribute of a managed object is not available."""
 
 
 class UnknownObjectError(ManagedError):
-    """no such managed object"""
+    """There is no such managed object."""
 
 
 class UnknownAttributeError(ManagedError):
-    """no such attribute"""
+    """The managed object has no such attribute."""
 
 
 class UnknownOperationError(ManagedError):
-    """no such operation, or not with these arguments"""
+    """The managed object has no such operation, or the operation does not take these arguments."""
 
 
 class ForbiddenError(ManagedError):
-    """the operation is not on the list of those that are allowed"""
+    """The operation is not on the list of allowed operations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,16 @@ class AuditMetrics:
         )
         self._certificates = Summary(
             "rankcurve_audit_certificate_ratio",
-            "Error that the curve of each audited rank promises not to pass, where it promises one",
+            "Largest error that the curve of each audited rank certifies, where it has a certificate",
             registry=registry,
         )
         self._brackets_broken = Counter(
-            "rankcurve_audit_brackets_broken", "Audited ranks outside their bracket: never", registry=registry
+            "rankcurve_audit_brackets_broken", "Audited ranks outside their bracket; must stay 0", registry=registry
         )
         self._certificates_broken = Counter(
-            "rankcurve_audit_certificates_broken", "Audited ranks further off than certified: never", registry=registry
+            "rankcurve_audit_certificates_broken",
+            "Audited ranks with a larger error than their certificate allows; must stay 0",
+            registry=registry,
         )
 
     def audited(self, found: Audit) -> None:

@@ -19,14 +19,14 @@ class CloseMetrics:
         self._lag = LatestGauge(
             cells.latest_gauges,
             "rankcurve_closing_lag_seconds",
-            "For how long the leaderboard that is to be closed next has been waiting, at the last look",
+            "Time that the leaderboard to be closed next has been due, at the last check",
         )
         registry.register(self._lag)
         self._archived = Counter(
-            "rankcurve_boards_archived", "Leaderboards that gave up their rows for an archive", registry=registry
+            "rankcurve_boards_archived", "Leaderboards whose rows were replaced by an archive", registry=registry
         )
-        self._owners = Counter("rankcurve_archive_owners", "Owners whose entries went to archives", registry=registry)
-        self._bytes = Counter("rankcurve_archive_bytes", "Bytes that archives were written with", registry=registry)
+        self._owners = Counter("rankcurve_archive_owners", "Owners whose entries were archived", registry=registry)
+        self._bytes = Counter("rankcurve_archive_bytes", "Bytes of the archives that were written", registry=registry)
         self._failures = Counter(
             "rankcurve_closing_failures", "Steps of closing or archiving that ended in an error", registry=registry
         )

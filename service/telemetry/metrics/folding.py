@@ -23,12 +23,12 @@ class FoldMetrics:
         )
         self._void = Counter(
             "rankcurve_live_counts_void",
-            "Curves whose live counts were given up until their next refresh",
+            "Curves whose live counts were discarded until their next refresh",
             registry=registry,
         )
         self._seconds = Histogram(
             "rankcurve_fold_seconds",
-            "Time to fold what had changed into the live counts",
+            "Time to fold new changes into the live counts",
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
@@ -36,7 +36,7 @@ class FoldMetrics:
         self._age = LatestGauge(
             cells.latest_gauges,
             "rankcurve_change_log_age_seconds",
-            "Age of the oldest change that is kept, when the log was to be pruned last",
+            "Age of the oldest change in the log, when pruning last began",
         )
         registry.register(self._age)
 

@@ -18,7 +18,7 @@ class JobMetrics:
         )
         self._seconds = Counter("rankcurve_job_busy_seconds", "Time that a job worked", ["job_name"], registry=registry)
         self._failures = Counter(
-            "rankcurve_job_failures", "Times that a job raised and began again", ["job_name"], registry=registry
+            "rankcurve_job_failures", "Times that a job failed and was started again", ["job_name"], registry=registry
         )
         self._ended = Gauge(
             "rankcurve_job_last_round_timestamp_seconds",

@@ -44,7 +44,7 @@ class LeaseMetrics:
         )
 
         self._exchanged = Counter(
-            "rankcurve_lease_events_exchanged", "Events of other stores' journals that were read", registry=registry
+            "rankcurve_lease_events_exchanged", "Events read from the journals of other stores", registry=registry
         )
         self._duplicates = Counter(
             "rankcurve_lease_duplicates", "Keys with a lease in two stores", ["outcome"], registry=registry
@@ -52,7 +52,7 @@ class LeaseMetrics:
         for outcome in ("found", "released"):
             self._duplicates.labels(outcome)
         self._peer_failures = Counter(
-            "rankcurve_lease_peer_failures", "Reads of other stores' journals that failed", registry=registry
+            "rankcurve_lease_peer_failures", "Failed reads of the journals of other stores", registry=registry
         )
 
     def lease_answered(self, outcome: str) -> None:

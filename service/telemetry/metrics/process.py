@@ -85,7 +85,9 @@ class Metrics:
         )
         self._rows = Counter("rankcurve_write_rows", "Rows that writes inserted or changed", registry=self.registry)
         self._races = Counter(
-            "rankcurve_write_conflicts", "Conditional writes that found another version", registry=self.registry
+            "rankcurve_write_conflicts",
+            "Conditional writes that failed because the row had changed",
+            registry=self.registry,
         )
         self.store = StoreMetrics(self.registry, cells)
         self._count_fits()
@@ -101,7 +103,7 @@ class Metrics:
         self.closings = CloseMetrics(self.registry, cells)
         self.leases = LeaseMetrics(self.registry, cells.gauges)
         self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was slower", registry=self.registry
+            "rankcurve_log_lines_dropped", "Log lines lost because the disk was too slow", registry=self.registry
         )
 
     def _count_fits(self) -> None:
@@ -116,7 +118,7 @@ class Metrics:
         )
         self._refreshes_fenced = Counter(
             "rankcurve_refreshes_fenced",
-            "Curves not stored, because another process had taken their refresh over",
+            "Curves not stored because another process had taken over their refresh",
             registry=self.registry,
         )
         self._scan_entries = Counter(
@@ -127,26 +129,32 @@ class Metrics:
         counters, gauges = cells.counters, cells.gauges
         self._posts = LoopCounter(counters, "rankcurve_posts", "Posts by outcome", ("outcome",))
         self._reads = LoopCounter(
-            counters, "rankcurve_reads", "Answers by route and by how the rank was found", ("route", "method")
+            counters,
+            "rankcurve_reads",
+            "Ranks and rows in answers, by route and by how the rank was found",
+            ("route", "method"),
         )
         self._rates = LoopCounter(
-            counters, "rankcurve_rate_limit", "Reads and posts held against their key's rate", ("kind", "outcome")
+            counters,
+            "rankcurve_rate_limit",
+            "Reads and posts checked against the rate limit of their API key",
+            ("kind", "outcome"),
         )
         self._refused = LoopCounter(
             counters,
             "rankcurve_write_refused_posts",
-            "Posts not applied because too many came, counted once a board",
+            "Posts refused because of load or a stop, counted once for each board",
             ("reason",),
         )
         self._queue_posts = LoopGauge(
-            gauges, "rankcurve_write_queue_posts", "Posts waiting to be written, counted once a board"
+            gauges, "rankcurve_write_queue_posts", "Posts waiting to be written, counted once for each board"
         )
         self._writes_in_flight = LoopGauge(gauges, "rankcurve_writes_in_flight", "Write transactions in flight")
         self._writes_limit = LoopGauge(
             gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
         )
         self._scan_left = LoopGauge(
-            gauges, "rankcurve_scan_entries_left", "Entries that the scans under way have yet to read, about"
+            gauges, "rankcurve_scan_entries_left", "Entries that running scans have yet to read, approximately"
         )
         self._requests = RequestMetrics(cells)
         counts = (self._posts, self._reads, self._rates, self._refused)
@@ -284,10 +292,12 @@ class _CurveCollector(Collector):
             "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
         )
         live_s = [age_s for age_s, figure in zip(ages_s, figures, strict=True) if figure.live]
-        yield GaugeMetricFamily("rankcurve_curves_live", "Serving curves that count what is posted", value=len(live_s))
+        yield GaugeMetricFamily(
+            "rankcurve_curves_live", "Serving curves that are live: their counts follow the posts", value=len(live_s)
+        )
         yield GaugeMetricFamily(
             "rankcurve_live_lag_seconds_max",
-            "Age of the oldest moment that a live curve is of",
+            "Longest time that a live curve is behind the posts",
             value=max(live_s, default=0.0),
         )
 

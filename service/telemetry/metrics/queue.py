@@ -28,14 +28,17 @@ class QueueMetrics:
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._queued = Counter("rankcurve_ingest_queued_posts", "Posts accepted into the queue", registry=registry)
         self._refused = Counter(
-            "rankcurve_ingest_refused_posts", "Posts that the queue did not take", ["reason"], registry=registry
+            "rankcurve_ingest_refused_posts", "Posts that the queue refused", ["reason"], registry=registry
         )
         self._drained = Counter(
-            "rankcurve_ingest_drained_posts", "Queued posts whose turn came, by shard", ["shard"], registry=registry
+            "rankcurve_ingest_drained_posts",
+            "Queued posts that workers took from the queue, by shard",
+            ["shard"],
+            registry=registry,
         )
         self._outcomes = Counter(
             "rankcurve_ingest_outcomes",
-            "What became of queued posts, each counted once a board",
+            "Outcomes of queued posts, counted once for each board",
             ["outcome"],
             registry=registry,
         )
@@ -44,27 +47,31 @@ class QueueMetrics:
         )
         self._seconds = Histogram(
             "rankcurve_ingest_round_seconds",
-            "Time of a round, from reading the queue to the commit",
+            "Time of a round of a queue worker, from reading the queue to the commit",
             buckets=_ROUND_BUCKETS_S,
             registry=registry,
         )
         self._age = Histogram(
             "rankcurve_ingest_applied_age_seconds",
-            "How long the oldest post of a round had waited",
+            "Time that the oldest post of a round had waited",
             buckets=_AGE_BUCKETS_S,
             registry=registry,
         )
         self._races = Counter(
-            "rankcurve_ingest_conflicts", "Rounds that were run again after a lost race", registry=registry
+            "rankcurve_ingest_conflicts",
+            "Rounds of queue workers that were run again after a lost race",
+            registry=registry,
         )
         self._fenced = Counter(
-            "rankcurve_ingest_fenced", "Rounds that found a shard taken over by another worker", registry=registry
+            "rankcurve_ingest_fenced",
+            "Rounds of queue workers that found their shard taken over by another worker",
+            registry=registry,
         )
         self._depth = LatestGauge(
             cells.latest_gauges, "rankcurve_ingest_posts", "Posts in the queue, by shard", ("shard",)
         )
         self._oldest = LatestGauge(
-            cells.latest_gauges, "rankcurve_ingest_age_seconds", "For how long the oldest post in the queue has waited"
+            cells.latest_gauges, "rankcurve_ingest_age_seconds", "Time that the oldest post in the queue has waited"
         )
         registry.register(self._depth)
         registry.register(self._oldest)

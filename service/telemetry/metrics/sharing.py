@@ -21,15 +21,17 @@ class SharingMetrics:
     def __init__(self, registry: CollectorRegistry, views: CollectorRegistry) -> None:
         self._views = views
         self._reads = Counter(
-            "rankcurve_shared_curve_reads", "Curves looked for in memcached", ["outcome"], registry=registry
+            "rankcurve_shared_curve_reads", "Lookups of curves in memcached", ["outcome"], registry=registry
         )
         self._writes = Counter(
-            "rankcurve_shared_curve_writes", "Curves put into memcached", ["outcome"], registry=registry
+            "rankcurve_shared_curve_writes", "Writes of curves to memcached", ["outcome"], registry=registry
         )
         for counter, outcomes in ((self._reads, get_args(ReadOutcome)), (self._writes, get_args(WriteOutcome))):
             for outcome in outcomes:
                 counter.labels(outcome)  # shown as 0 from the start
-        self._errors = Counter("rankcurve_memcached_errors", "Servers that failed in a call", registry=registry)
+        self._errors = Counter(
+            "rankcurve_memcached_errors", "Failures of memcached servers in calls", registry=registry
+        )
 
     def shared_read(self, outcome: ReadOutcome) -> None:
         """See `SharingObserver`."""
@@ -46,5 +48,9 @@ class SharingMetrics:
     def watch_servers(self, left_alone: Callable[[], int]) -> None:
         """Show at every scrape how many servers this process does not ask, because their breaker is open."""
         self._views.register(
-            WatchedGauge("rankcurve_memcached_servers_left_alone", "Servers whose breaker is open", left_alone)
+            WatchedGauge(
+                "rankcurve_memcached_servers_left_alone",
+                "memcached servers that are not asked for a while, after failures",
+                left_alone,
+            )
         )

@@ -34,12 +34,12 @@ class StoreMetrics:
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         statements = Counter("rankcurve_store_statements", "Statements that the store ran", ["kind"], registry=registry)
-        rows = Counter("rankcurve_store_rows", "Rows that statements answered or changed", ["kind"], registry=registry)
+        rows = Counter("rankcurve_store_rows", "Rows that statements returned or changed", ["kind"], registry=registry)
         # Looked up once: finding the child of a label costs as much as counting.
         self._statements = {kind: statements.labels(kind) for kind in STATEMENT_KINDS}
         self._rows = {kind: rows.labels(kind) for kind in STATEMENT_KINDS}
         self._retries = Counter(
-            "rankcurve_store_retries", "Attempts that a lost race or connection made necessary", registry=registry
+            "rankcurve_store_retries", "Programs run again after a lost race or a lost connection", registry=registry
         )
         self._waits = Histogram(
             "rankcurve_store_connection_wait_seconds",
@@ -54,7 +54,7 @@ class StoreMetrics:
             cells.gauges, "rankcurve_store_connections_awaited", "Programs that wait for a connection", labels
         )
         self._limit = LoopGauges(
-            cells.gauges, "rankcurve_store_connections_limit", "Connections that there may be", labels
+            cells.gauges, "rankcurve_store_connections_limit", "Connections that the connection pool may open", labels
         )
         registry.register(self._limit)
         registry.register(self._lent)
@@ -90,7 +90,11 @@ class StoreSizes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the build and the size at the last measurement."""
-        build = GaugeMetricFamily("rankcurve_build_info", "What runs here; always 1", labels=tuple(self._build))
+        build = GaugeMetricFamily(
+            "rankcurve_build_info",
+            "Versions of the service and of Python, and the kind of store, as labels; always 1",
+            labels=tuple(self._build),
+        )
         build.add_metric(tuple(self._build.values()), 1)
         yield build
         if self.last is None:
@@ -101,7 +105,7 @@ class StoreSizes(Collector):
         if self.last.disk_free_bytes is not None:
             yield GaugeMetricFamily(
                 "rankcurve_store_disk_free_bytes",
-                "Free space of the disk that a SQLite store is on",
+                "Free space on the disk of a SQLite store",
                 value=self.last.disk_free_bytes,
             )
 

@@ -22,7 +22,7 @@ class StreamMetrics:
         self._events = Counter("rankcurve_stream_events", "Events handed to streams", registry=registry)
         self._seconds = Histogram(
             "rankcurve_stream_look_seconds",
-            "Time to read the journal once and to tell streams of it",
+            "Time to read the journal once and to pass its events to streams",
             buckets=_SECONDS_BUCKETS,
             registry=registry,
         )

@@ -25,7 +25,7 @@ from tests.service.real_service import Caller, Process, Service
 
 SERIES_MAX = 500
 LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
-ENDS = "Processes of the node that ended, asked to or not"  # the supervisor's
+ENDS = "Processes of the node that ended, on request or not"  # the supervisor's
 SERVICE = Path(__file__).parents[3] / "service"
 TABLE = add_health_routes(ROUTES)
 UNROUTED = "none"
