@@ -87,9 +87,9 @@ _POST_CODES = (
     "rate_limited", "store_busy", "timeout",
 )  # fmt: skip
 _QUEUED = (
-    " With `mode=queued` it is answered with 202 once it is durable in the ingest queue: job workers apply it within"
-    " seconds, exactly once, an owner's posts in their order. One post that can't be taken then refuses all of them."
-    " A retry of an applied post is not refused, even if its period is closed."
+    " With `mode=queued` the answer is 202 once the posts are durable in the ingest queue. Job workers apply them"
+    " within seconds, exactly once, and an owner's posts in their order. If one post of a queued request can't be"
+    " taken, the whole request is refused. A retry of an applied post is not refused, even if its period is closed."
 )
 _COLUMN_CODES = ("unknown_board", "unknown_column")
 
@@ -98,72 +98,76 @@ _READS = [
         method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.get_positions), role=Role.READER,
         view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners", query=PositionsQuery,
         response=OwnerPositions,
-        description="Without `columns`: every ranked column. `rank=auto` counts near the top and wherever no curve is. "
-        "`next=true` adds to each position the next better place and the points that are missing to take it. "
-        "`compare=previous` adds the leaderboard of the period before: the position there, the one that today's value "
-        "would have there (as a new arrival), and how many places the owner and the others have moved since; null for "
-        "all time. An owner who was there then and has no entry yet has null for the position and the value of now. "
-        "A leaderboard that is not a family's has no period before: 400.",
+        description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and"
+        " where there is no curve. `next=true` adds to each position the next better place and the points that are"
+        " missing to take it. `compare=previous` adds the leaderboard of the period before: the owner's position"
+        " there, the position that the current value would have there (as a new arrival), and how many places the"
+        " owner and the others have moved since. It is null for all time. An owner who had an entry then and has"
+        " none yet has null for the current position and value. A leaderboard that belongs to no family has no"
+        " period before: 400.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
         method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
         view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
         response=Page,
-        description="Ranks agree with each other: all follow from the owner's by counting along the rows. Of an"
-        " archived leaderboard the rows that its archive has; a `next` past them answers 410.",
+        description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
+        " archived leaderboard has the rows of its archive; a `next` past them is answered with 410.",
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry", has_own_metrics=True,
         summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
-        problems=("unknown_board", "unknown_owner"), description="A hidden owner's says so.",
+        problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden.",
     ),
     Route(
         method="GET", path=_RANKING, handler=ranking_views.get_page, role=Role.READER, view="page",
         has_own_metrics=True,
         summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
-        description="Of an archived leaderboard the top that its archive holds; 410 past it.",
+        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410.",
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
         view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
-        response=Positions, description="A value that no one has takes the rank that a new arrival with it would get."
-        " `with`: among the entries of these leaderboards too, shards of one game for instance; `as_of` is the oldest."
-        " Those whose id has a comma are named by repeating the parameter, one leaderboard each time.",
+        response=Positions, description="A value that nobody has gets the rank of a new arrival with it. `with` names"
+        " more leaderboards whose entries are counted too, such as the shards of one game; `as_of` is the oldest of"
+        " theirs. To name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
         method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
         view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
-        description="Of an archived leaderboard the rows that its archive has, as around an owner.",
+        description="An archived leaderboard has the rows of its archive, as around an owner.",
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
     ),
     Route(
         method="GET", path=_RANKING + "/values", handler=ranking_views.get_values, role=Role.READER, view="values",
         summary="Values for ranks and percentiles", tag="Rankings", query=ValuesQuery, response=Values,
-        description="The worst value that still has the rank or better; past the end the worst value.",
+        description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
+        " worst value of all.",
         problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
     ),
     Route(
         method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
-        description="Enough to rank offline, with the service's own answers: docs/rank_offline.py does it.",
+        description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py is"
+        " an example.",
         problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
     ),
     Route(
         method="GET", path=_RANKING + "/buckets", handler=ranking_views.buckets, role=Role.READER, view="buckets",
         summary="The distribution of values", tag="Rankings", query=BucketsQuery, response=Buckets,
-        description="Parts of equal width; each holds its `from` and not its `to`, the last holds both. With "
-        "`rank=estimate` they are read off the curve, where there is one, without a count.",
+        description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
+        " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted.",
         problems=(*_COLUMN_CODES, "too_many_buckets"),
     ),
     Route(
         method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.look_up_entries, role=Role.READER,
         view="lookup",
         summary="Entries of many owners", tag="Owners", query=ProfilesQuery, body=Lookup,
-        response=LookupAnswer, description="With a column, positions on the board and places among those asked for.",
+        response=LookupAnswer, description="With a column, each entry has its position on the leaderboard and its"
+        " place among the owners asked for.",
         problems=(*_COLUMN_CODES, "too_many_owners"),
     ),
     Route(
@@ -180,7 +184,8 @@ _POSTS = [
         has_own_metrics=True, summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList),
         raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
         problems=_POST_CODES,
-        description="One post, a list, or NDJSON; answered once everything in it is durable. `set` needs the role ops."
+        description="The body is one post, a list, or NDJSON. The answer comes once everything in it is durable. `set`"
+        " needs the role ops."
         + _QUEUED,
     ),
     Route(
@@ -196,7 +201,8 @@ _POST_STATE = Route(
     method="GET", path=_BOARD + "/posts/{post_id}", handler=post_states.post_state, role=Role.WRITER,
     view="post_state", summary="What became of a post", tag="Posting", response=PostState,
     problems=("unknown_board", "unknown_post"),
-    description="Of a post that came with an id, as long as that is remembered. `pending`: it waits in the queue.",
+    description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
+    " waits in the queue.",
 )  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
@@ -207,36 +213,39 @@ _FAMILIES = [
         body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, query=PostsQuery,
         response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
-        description="One post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in every period,"
-        " for every list of facets that it has values for: all of them or none, but for those whose period is closed."
-        " Its id is remembered once for all of them; sent again it is a duplicate, also after a period's end."
+        description="The body is one post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in"
+        " every period, for every list of facets that it has values for. It is applied to all of them or to none; those"
+        " whose period is closed are left out. Its id is remembered once for all of them: sent again, the post is a"
+        " duplicate, even after the end of a period."
         + _QUEUED,
     ),
     Route(
         method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
         summary="The leaderboard of a time and of facet values", tag="Families", query=FamilyBoardsQuery,
         response=FamilyBoardAnswer, problems=("unknown_board",),
-        description="Without `at`: of now. A listed leaderboard that nothing was posted to is empty.",
+        description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted to"
+        " is empty.",
     ),
     Route(
         method="GET", path=_FAMILY + "/facets", handler=families.facets, role=Role.READER, view="family_facets",
         summary="The values of a facet", tag="Families", query=FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
-        description="Facets as further parameters: only values within them. A page may have fewer than `limit`.",
+        description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
+        " values than `limit`, even if more follow.",
     ),
     Route(
         method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.get_history, role=Role.READER,
         view="family_history", summary="An owner's final positions by period", tag="Families", query=HistoryQuery,
         response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
-        description="The closed periods of a kind, newest first, within facets as further parameters. None since the "
-        "family was made is left out: `position` is null where the owner had no value in the column.",
+        description="The closed periods of one kind, newest first. Further parameters are facet values. Every period "
+        "since the family was made is listed; `position` is null where the owner had no value in the column.",
     ),
     Route(
         method="PUT", path=_FAMILY, handler=families.put_family_spec, role=Role.OPS, view="put_family",
         summary="Create, confirm or change a family", tag="Families", body=PutFamily, response=FamilyAnswer,
         statuses=(200, 201), problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported",
         "catalog_full"),
-        description="Columns can be added, `predictor` and `keep` changed; anything else is a conflict.",
+        description="Columns can be added, and `predictor` and `keep` can be changed. Any other change is a conflict.",
     ),
     Route(
         method="GET", path=_FAMILY, handler=families.get_family, role=Role.READER, view="family",
@@ -251,7 +260,7 @@ _FAMILIES = [
 _OPERATORS = [
     Route(
         method="GET", path="/v1/queue", handler=queue_views.show_queue, role=Role.OPS, view="queue",
-        summary="What waits in the ingest queue, and who applies it", tag="Posting", response=QueueAnswer,
+        summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer,
     ),
     Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
@@ -264,9 +273,9 @@ _OPERATORS = [
         statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"),
-        description="New columns and another predictor are taken over; what would reinterpret stored values is 409. A"
-        " SQLite store holds at most `own_tables_max` leaderboards with tables of their own; more may share tables"
-        ' (`"table": "shared"`).',
+        description="New columns and another predictor are accepted. A change that would reinterpret stored values is"
+        " answered with 409. A SQLite store holds at most `own_tables_max` leaderboards with tables of their own; more"
+        ' leaderboards may share tables (`"table": "shared"`).',
     ),
     Route(
         method="GET", path=_BOARD, handler=boards.get_board, role=Role.READER, view="board",
@@ -282,7 +291,8 @@ _OPERATORS = [
         method="POST", path=_BOARD + "/reset", handler=boards.empty_board, role=Role.OPS, view="reset",
         summary="Empty a leaderboard and keep its specification", tag="Leaderboards", response=BoardAnswer,
         problems=("unknown_board", "family_board", "period_closed"),
-        description="Remembered post ids are forgotten too. What a closed one held is final.",
+        description="The remembered post ids are forgotten too. A closed leaderboard can't be emptied: its rows are"
+        " final.",
     ),
     Route(
         method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
@@ -291,12 +301,13 @@ _OPERATORS = [
     Route(
         method="DELETE", path="/v1/owners/{owner}", handler=owner_changes.erase_owner, role=Role.OPS,
         view="erase_owner", summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
-        description="Entries, profile, and in the journal name, stats and post ids; a retry stays a duplicate.",
+        description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
+        " erased post stays a duplicate.",
     ),
     Route(
         method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_changes.hide, role=Role.OPS, view="hide_owner",
         summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
-        description="Posts still merge; rankings, totals and streams are without the owner from the answer on.",
+        description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner.",
     ),
     Route(
         method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show_owner, role=Role.OPS,
@@ -305,7 +316,7 @@ _OPERATORS = [
     Route(
         method="PUT", path=_PROFILE, handler=profiles.put_profile, role=Role.WRITER, view="put_profile",
         summary="Store an owner's profile", tag="Owners", body=ProfileBody, raw_body=True, response=ProfileAnswer,
-        description="Over the one that is there. `profiles=true` adds it to the rows of a read.",
+        description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read.",
     ),
     Route(
         method="GET", path=_PROFILE, handler=profiles.get_profile, role=Role.READER, view="profile",
@@ -318,7 +329,8 @@ _OPERATORS = [
     Route(
         method="GET", path="/v1/owners/{owner}/posts", handler=journal_views.owner_posts, role=Role.READER,
         view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=OwnerPostsQuery,
-        response=OwnerPosts, problems=("too_many_entries",), description="As far back as the journal is kept.",
+        response=OwnerPosts, problems=("too_many_entries",),
+        description="The list reaches as far back as the journal is kept.",
     ),
     Route(
         method="GET", path=_BOARD + "/stream", handler=stream_views.get_stream, role=Role.READER, view="stream",
@@ -326,29 +338,31 @@ _OPERATORS = [
         response=StreamEvent, media_type=stream_views.SSE_TYPE,
         request_headers=(stream_views.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
-        description="Server-sent events: `top` (without `owner`) and `position` hold the whole state each, so events"
-        " between two may be left out; `id` is a sequence number of the journal. With `Last-Event-ID` nothing comes"
-        " that the client has seen, and at once what it missed; `reset` comes first where that is too old to tell."
-        " A stream ends with its leaderboard, when that is emptied, and when the first post reaches one of a family.",
+        description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
+        " state, so events in between may be left out. `id` is a sequence number of the journal. With"
+        " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If"
+        " that id is too old to tell, `reset` comes first. A stream ends when its leaderboard is deleted or emptied,"
+        " and when the first post reaches a leaderboard of a family.",
     ),
     Route(
         method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",
         summary="The durable log of accepted posts", tag="Journal", query=JournalQuery, response=JournalLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
-        description="One line each, by sequence number: numbers grow and may skip, and nothing below one that was"
-        " shown ever appears later. `after` is the last number seen; no line: nothing newer yet.",
+        description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
+        " smaller one appears later. `after` is the last number seen. An answer without a line means that nothing"
+        " newer is there yet.",
     ),
     Route(
         method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh_curve, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
-        description="A job process does it; answers when the new curve serves.",
+        description="A job process does the work. The answer comes when the new curve is in use.",
     ),
     Route(
         method="POST", path=_RANKING + "/audit", handler=audit_views.audit_column, role=Role.OPS, view="audit",
-        summary="Count random owners and hold the curve against them", tag="Rankings", query=AuditQuery,
+        summary="Count random owners and compare the counts with the curve", tag="Rankings", query=AuditQuery,
         response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
-        description="Compares ranks as of the curve's time: what was posted since is taken back from the counts.",
+        description="Ranks are compared as of the curve's time: later posts are subtracted from the counts.",
     ),
 ]  # fmt: skip
 

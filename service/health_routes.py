@@ -69,16 +69,16 @@ def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> lis
     everything += [
         Route(
             method="GET", path="/healthz", handler=healthz, role=None, view="healthz",
-            summary="Whether the process is up", tag=_TAG, response=Health,
+            summary="Check that the process is up", tag=_TAG, response=Health,
         ),
         Route(
             method="GET", path="/readyz", handler=readyz, role=None, view="readyz",
-            summary="Whether the store is reachable", tag=_TAG, response=Health,
+            summary="Check that the store is reachable", tag=_TAG, response=Health,
             problems=("store_busy", "store_damaged"),
         ),
         Route(
             method="GET", path="/metrics", handler=metrics, role=Role.OPS, view="metrics",
-            summary="Figures in Prometheus' text format", tag=_TAG, media_type=METRICS_TYPE,
+            summary="Metrics in the text format of Prometheus", tag=_TAG, media_type=METRICS_TYPE,
         ),
         Route(
             method="GET", path="/openapi.json", handler=_document(everything), role=Role.READER, view="openapi",

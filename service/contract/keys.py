@@ -158,10 +158,10 @@ class KeyRing:
         if self.open:
             return ANYONE
         if authorization is None:
-            raise _unauthorized("the request has no API key: send Authorization: Bearer <key>")
+            raise _unauthorized("the request has no API key; send Authorization: Bearer <key>")
         identity = self._identities.get(hash_key(_key_text(authorization)))
         if identity is None:
-            raise _unauthorized("the API key is not known here, or was revoked")
+            raise _unauthorized("the API key is unknown or was revoked")
         return identity
 
     def check_binding(self, host: str) -> None:

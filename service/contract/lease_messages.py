@@ -42,31 +42,29 @@ LeaseKey = Annotated[
 ResourceText = Annotated[
     str,
     Meta(
-        description=f"Opaque: 1 to {RESOURCE_CHARS_MAX} characters, given out as it was put in; no NUL.",
+        description=f"Opaque: 1 to {RESOURCE_CHARS_MAX} characters without NUL, given out exactly as they were added.",
         extra_json_schema={"minLength": 1, "maxLength": RESOURCE_CHARS_MAX, "pattern": NO_NUL_PATTERN},
     ),
 ]
 
 
 class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a client is called by people."""
+    """The name of a client, for people."""
 
     name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a pool is; without a body everything is as the service has it by default."""
+    """The settings of a pool. Without a body, every member takes the service's default."""
 
     partitions: (
-        Annotated[
-            int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region, which share the rush for free ones.")
-        ]
+        Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region; requests spread over them.")]
         | UnsetType
     ) = UNSET
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources for a region. What the pool has already stays as it is, or with `move` comes to this region if free."""
+    """Resources for a region. A resource that the pool has stays where it is; with `move`, a free one comes here."""
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
@@ -74,14 +72,14 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources that are to go; with a region, those of them that are there."""
+    """Resources to take out of a pool; with a region, only those of them that are in it."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
     region: RegionName | UnsetType = UNSET
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A key asks for a resource, or to keep the one that it has: `lease_expires` or `lease_seconds` says how long."""
+    """A key asks for a resource, or to keep its own, until `lease_expires` or for `lease_seconds`."""
 
     client_id: ClientId
     pool_id: PoolId
@@ -92,27 +90,29 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """A page of pools, of one client where it is named."""
+    """A page of pools; with `client_id`, only those of that client."""
 
     client_id: ClientId | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the journal: what follows a number."""
+    """A part of the journal: the lines after a sequence number."""
 
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a key has. `version` fences: a later holder of the resource has a greater one."""
+    """The lease of a key. `version` is its fencing number: a later holder of the resource has a greater one."""
 
     resource: str
     key: str
     lease_expires: Time
-    expires_in: Annotated[float, Meta(description="Seconds that were left when the store answered.")]
+    expires_in: Annotated[float, Meta(description="Seconds that were left when the store read the lease.")]
     version: int
-    acquired: Annotated[bool, Meta(description="Whether this request took it; false: the key had it already.")]
+    acquired: Annotated[
+        bool, Meta(description="True if this request took the resource; false if the key had it already.")
+    ]
     region: str
 
 
@@ -120,11 +120,15 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A region of a pool."""
 
     total: int
-    leased: Annotated[int, Meta(description="Leases that run. Those that are over count as available.")]
+    leased: Annotated[
+        int, Meta(description="Resources with a running lease. Those whose lease is over count as available.")
+    ]
     available: int
     headroom: Annotated[
         int | None,
-        Meta(description="What is available `headroom_seconds` from now, forecast; null before it was measured."),
+        Meta(
+            description="Forecast of the resources available `headroom_seconds` from now; null before it was measured."
+        ),
     ]
 
 
@@ -145,7 +149,7 @@ class ClientList(msgspec.Struct, frozen=True):
 
 
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, and where one is asked for, its regions."""
+    """A pool. Its regions are there if one pool is asked for."""
 
     client_id: str
     pool_id: str
@@ -163,7 +167,7 @@ class PoolList(msgspec.Struct, frozen=True):
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new, how many the pool had already, and how many of those came to this region."""
+    """How many resources are new, how many the pool had, and how many of those were moved to this region."""
 
     added: int
     known: int
@@ -171,7 +175,7 @@ class AddedResources(msgspec.Struct, frozen=True):
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """How many resources went. Leased ones stay until their lease is over and given back."""
+    """How many resources were removed. A leased one stays until its lease is given back or liberated."""
 
     removed: int
     leased: int

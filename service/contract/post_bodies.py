@@ -117,7 +117,7 @@ def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
     """
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
     if parts > limits.parts_max:
-        detail = f"{parts} posts, each counted once a board; a request carries at most {limits.parts_max}"
+        detail = f"{parts} posts, counted once for each board; a request carries at most {limits.parts_max}"
         raise ProblemError("too_many_boards", detail, pointer="/posts")
 
 

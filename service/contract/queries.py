@@ -38,7 +38,7 @@ _Decimal = Annotated[str, Meta(extra_json_schema={"pattern": DECIMAL_PATTERN})]
 _Cursor = Annotated[
     str,
     Meta(
-        description="Opaque: `next` or `prev` of an earlier answer.",
+        description="Opaque text: `next` or `prev` of an earlier answer.",
         extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
     ),
 ]
@@ -92,7 +92,7 @@ class QueryBounds(Protocol):
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether posts are applied before the answer, or queued and applied soon after it."""
+    """How posts are applied: before the answer, or queued and soon after it."""
 
     mode: Literal["direct", "queued"] = "direct"
 
@@ -111,27 +111,27 @@ class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows, with their owners' profiles where those are asked for."""
+    """Rows; with `profiles`, each has its owner's profile."""
 
     profiles: bool = False
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The journal past a sequence number; 0: from its beginning."""
+    """The journal after a sequence number; 0 is before its beginning."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's newest posts; `before` a sequence number, those before them."""
+    """An owner's newest posts; with `before`, those with a smaller sequence number."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is streamed of a column: its top rows, or one owner's position."""
+    """The streamed part of a column: its top rows, or one owner's position."""
 
     column: _Column
     top: _Limit | None = None
@@ -140,7 +140,7 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def __post_init__(self) -> None:
         parse_column(self.column)
         if self.top is not None and self.owner is not None:
-            raise ProblemError("bad_request", "a stream is of the top or of an owner, not of both", pointer="owner")
+            raise ProblemError("bad_request", "a stream has the top or an owner, not both", pointer="owner")
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -218,7 +218,7 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.ranks and not self.percentiles:
-            raise ProblemError("bad_request", "ask for ranks or for percentiles", pointer="ranks")
+            raise ProblemError("bad_request", "give ranks or percentiles", pointer="ranks")
         for rank in self.ranks:
             check_rank(rank, "ranks")
         for percentile in self.percentiles:
@@ -227,20 +227,20 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Into how many parts of equal width the values are counted, or read off the curve where there is one."""
+    """The number of buckets of equal width. Entries are counted, or estimated from the curve if there is one."""
 
     buckets: Annotated[int, Meta(ge=1)] = 20
     rank: Literal["exact", "estimate"] = "exact"
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many random owners an audit counts; without it as many as the service allows."""
+    """The number of random owners that an audit counts. Default: as many as the service allows."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which of a family's leaderboards: a period at a time (now), and facets as parameters of their names."""
+    """A leaderboard of a family: the period at a time (default: now), and facet values under the facets' names."""
 
     period: PeriodName
     at: Instant | None = None
@@ -248,7 +248,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The values of one facet, within values of others."""
+    """The values of one facet, limited by values of other facets."""
 
     facet: FacetName
     limit: _Limit | None = None
@@ -256,7 +256,7 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An owner's final positions in the last closed periods of a kind, within facets as parameters of their names."""
+    """An owner's final positions in the last closed periods of a kind, by facet values under the facets' names."""
 
     period: PeriodName
     column: _Column
@@ -291,7 +291,7 @@ _OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
 def check_rank(rank: int, pointer: str) -> None:
     """Raise ProblemError `bad_rank` for a rank below 1 or beyond 64 bits."""
     if not 1 <= rank <= INT64_MAX:
-        raise ProblemError("bad_rank", "a rank is a whole number from 1 up", pointer=pointer)
+        raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
 
 def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
@@ -337,7 +337,9 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
             continue
         if name in found:
             raise ProblemError(
-                "duplicate_field", "a parameter is given twice; a list takes commas", pointer=clip_text(name)
+                "duplicate_field",
+                "the parameter is given twice; a list is separated by commas",
+                pointer=clip_text(name),
             )
         found[name] = tuple(value.split(",")) if name in lists else value
     return found

@@ -80,7 +80,7 @@ Instant = Annotated[
     datetime,
     Meta(
         tz=True,
-        description="With a zone; kept to the microsecond; not before 1970.",
+        description="A time with a zone, kept to the microsecond, not before 1970.",
         extra_json_schema={"pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"},
     ),
 ]
@@ -104,7 +104,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How ranks are estimated; what is left out takes the service's default."""
+    """How ranks are estimated. A member that is missing takes the service's default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -122,32 +122,37 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. One that opens or closes says so from its beginning."""
+    """The specification of a leaderboard. Opening and closing times are given when it is created, or never."""
 
     opens_at: (
-        Annotated[Instant, Meta(description="Posts of before are rejected. Can be moved until it is over.")] | None
+        Annotated[
+            Instant, Meta(description="Posts before this time are rejected. It can be moved until it has passed.")
+        ]
+        | None
     ) = None
     closes_at: (
         Annotated[
             Instant,
-            Meta(description="Posts of then and later are rejected. Can be moved as long as posts still count."),
+            Meta(description="Posts at or after this time are rejected. It can be moved as long as posts still count."),
         ]
         | None
     ) = None
     grace_seconds: Annotated[
-        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="How long after `closes_at` earlier posts still count.")
+        int, Meta(ge=0, le=GRACE_SECONDS_MAX, description="For how long after `closes_at` earlier posts still count.")
     ] = 3600
     keep_seconds: (
         Annotated[
             int,
-            Meta(ge=0, le=KEEP_SECONDS_MAX, description="For how long it keeps its rows once closed; null: for good."),
+            Meta(
+                ge=0, le=KEEP_SECONDS_MAX, description="For how long it keeps its rows once closed; null means forever."
+            ),
         ]
         | None
     ) = None
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: that of its boards, and which boards there are."""
+    """The specification of a family: the specification of its boards, and which boards there are."""
 
     table: Literal["own", "shared"] = "shared"
     periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
@@ -156,7 +161,7 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         list[Annotated[list[FacetName], Meta(extra_json_schema={"maxItems": FACETS_TOGETHER_MAX, **_UNIQUE})]],
         Meta(
             min_length=1,
-            description="Lists of facets by which boards are split; the empty one: for everybody.",
+            description="Lists of facets by which boards are split. The empty list makes the board for everybody.",
             extra_json_schema=_UNIQUE,
         ),
     ] = msgspec.field(default_factory=lambda: [[]])
@@ -165,14 +170,14 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             ge=0,
             le=GRACE_SECONDS_MAX,
-            description="How long after its end late posts still reach a period. Can be shortened: periods that are "
-            "past their new end close.",
+            description="For how long after its end late posts still reach a period. It can be shortened: then "
+            "periods close that are past their new end.",
         ),
     ] = 3600
     keep: Annotated[
         dict[KeptName, Annotated[int, Meta(ge=1)]],
         Meta(
-            description="How many closed periods of a kind keep their rows; all, where a kind is not there.",
+            description="How many closed periods of a kind keep their rows. A kind that is missing keeps all of them.",
             extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}},
         ),
     ] = {}
@@ -183,14 +188,18 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
     owner: OwnerName
     stats: StatsSent | UnsetType = UNSET
-    set: Annotated[StatsSent, Meta(description="Overwrites; role `ops`.")] | UnsetType = UNSET
+    set: (
+        Annotated[StatsSent, Meta(description="Values that overwrite instead of merging; needs the role `ops`.")]
+        | UnsetType
+    ) = UNSET
     post_id: PostId | UnsetType | None = UNSET
     at: (
         Annotated[
             Instant,
             Meta(
-                description="When it happened, with a zone; kept to the microsecond. Default: arrival. A retry repeats "
-                "it, or has none again: another time under one post_id is `post_id_conflict`.",
+                description="When it happened, with a zone; kept to the microsecond. Default: the time of arrival. A "
+                "retry repeats the same time, or has none again. Another time under the same post_id is a "
+                "`post_id_conflict`.",
             ),
         ]
         | UnsetType
@@ -208,13 +217,13 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family: it goes to the family's boards of its time, for everybody and of its facets' values."""
+    """A post to a family. It goes to the family's boards of its time: for everybody, and of its facet values."""
 
     facets: (
         Annotated[
             dict[str, str],
             Meta(
-                description="Facet to value. A list of facets of which one has no value here is skipped.",
+                description="A value by facet. A list of facets is skipped if one of them has no value here.",
                 extra_json_schema={
                     "propertyNames": {"pattern": FACET_PATTERN},
                     "additionalProperties": {"type": "string", "pattern": FACET_VALUE_PATTERN},
@@ -247,14 +256,14 @@ class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Owners whose entries are wanted; with `column`, their positions in it too."""
+    """Owners whose entries are asked for; with `column`, their positions in it too."""
 
     owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
     column: ColumnName | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The leaderboards on which one owner's position in `column` is wanted."""
+    """The leaderboards on which one owner's position in `column` is asked for."""
 
     boards: Annotated[list[BoardId], Meta(min_length=1), at_most("query_values_max")]
     column: ColumnName

@@ -197,7 +197,7 @@ def to_micros(at: datetime) -> int:
     """
     since = at - _EPOCH
     if since.days < 0:
-        raise ProblemError("bad_request", "a time before 1970-01-01T00:00:00Z", pointer="/at")
+        raise ProblemError("bad_request", "the time is before 1970-01-01T00:00:00Z", pointer="/at")
     return (since.days * 86_400 + since.seconds) * _US_PER_S + since.microseconds
 
 
@@ -241,7 +241,7 @@ def parse_family_id(text: str) -> str:
     """Return the text if it is the id of a family. Raises ProblemError `bad_request`."""
     if is_family_id(text):
         return text
-    raise ProblemError("bad_request", f"{_repr(text)} is not a family: {FAMILY_PATTERN}", pointer="family")
+    raise ProblemError("bad_request", f"{_repr(text)} is not the id of a family: {FAMILY_PATTERN}", pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:

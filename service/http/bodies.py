@@ -140,7 +140,7 @@ class BodyReader:
         except TimeoutError as error:
             raise self._late() from error
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
-            raise ProblemError("bad_request", "the body could not be read as its headers announce it") from error
+            raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
     def release_body(self, request: ArrivingRequest) -> None:
         """Subtract the bytes of a request's body, if it was counted, from those that all bodies hold."""
@@ -152,7 +152,7 @@ class BodyReader:
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
-                detail = f"{self._held_bytes} bytes of other bodies are arriving or being answered; come back later"
+                detail = f"{self._held_bytes} bytes of other bodies are arriving or being answered; try again later"
                 raise ProblemError("too_many_bodies", detail)
             self._held_bytes += size - held
             self._held[id(request)] = size
@@ -199,10 +199,11 @@ class BodyReader:
 
     def _late(self) -> ProblemError:
         if self._stopping:
-            return ProblemError("store_busy", "the service stops; nothing of the body was taken")
+            return ProblemError("store_busy", "the service is stopping; nothing of the body was processed")
         idle_s, wait_s = self._limits.body_idle_s_max, self._limits.body_wait_s_max
         return ProblemError(
-            "body_timeout", f"nothing of the body came for {idle_s:g} s, or it took more than {wait_s:g} s"
+            "body_timeout",
+            f"no part of the body arrived for {idle_s:g} s, or the whole body took more than {wait_s:g} s",
         )
 
 
@@ -210,5 +211,5 @@ def _check_coding(headers: MultiMapping[str]) -> None:
     """Refuse a body with a transfer coding besides `chunked`: aiohttp would decode the chunks and leave the rest."""
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
-        detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes {_CHUNKED} alone"
+        detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes only {_CHUNKED}"
         raise ProblemError("bad_request", detail)

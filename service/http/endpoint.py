@@ -265,7 +265,7 @@ class Endpoint:
             raise ProblemError("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
         encoding = request.headers.get(hdrs.CONTENT_ENCODING)
         if encoding is not None and encoding.lower() != "identity":
-            detail = f"the body is encoded as {clip_text(encoding)!r}; the service takes it as it is"
+            detail = f"the body is encoded as {clip_text(encoding)!r}; the service takes no Content-Encoding"
             raise ProblemError("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
         return media_type
 
@@ -329,4 +329,4 @@ def _check_utf8(raw_path: str) -> None:
     try:
         unquote_to_bytes(raw_path).decode("utf-8")
     except UnicodeError as error:
-        raise ProblemError("bad_request", "the path is not UTF-8 once its percent escapes are read") from error
+        raise ProblemError("bad_request", "the path is not UTF-8 after its percent escapes are decoded") from error

@@ -96,4 +96,4 @@ class KeyLimits:
         self._observer.rate_checked(kind, count, passed=wait_s == 0)
         if wait_s > 0:
             retry_after_s = max(self._bounds.retry_after_s, min(self._bounds.retry_after_s_max, ceil(wait_s)))
-            raise BusyError("rate_limited", f"the API key is past its rate of {kind}", retry_after_s=retry_after_s)
+            raise BusyError("rate_limited", f"the API key has used up its rate of {kind}", retry_after_s=retry_after_s)

@@ -129,5 +129,5 @@ def describe_fault(error: HttpProcessingError) -> str:
     if isinstance(error, LineTooLong):
         return "a line of it is too long"
     if isinstance(error, InvalidURLError):
-        return "what it asks for is no path"
+        return "its target is not a path"
     return error.message.strip().partition("\n")[0].rstrip(":").lower()

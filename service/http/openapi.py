@@ -30,16 +30,16 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     "board": {
         "type": "string",
         "pattern": ANY_BOARD_PATTERN,
-        "description": f"`{BOARD_PATTERN}`; longer where it is a family's, by the values of its facets.",
+        "description": f"`{BOARD_PATTERN}`; the id of a family's board is longer by its facet values.",
     },
     "column": {"type": "string", "pattern": COLUMN_PATTERN},
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "operation": {
         "type": "string",
-        "description": "The rest of the path, with slashes, by the protocol's own escapes.",
+        "description": "The rest of the path, with slashes, in the protocol's own escapes.",
     },
-    "id": {"type": "string", "description": "As the list shows it."},
-    "file": {"type": "string", "description": "As the page names it."},
+    "id": {"type": "string", "description": "The id as the list shows it."},
+    "file": {"type": "string", "description": "The name of the file as the page has it."},
     "client_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "pool_id": {"type": "string", "pattern": CLIENT_PATTERN},
     "key": msgspec.json.schema(LeaseKey),
@@ -50,18 +50,20 @@ _BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the
 _PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
 _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
 
-* Ranks start at 1. Times are ISO 8601 in UTC; a time sent with another offset is converted, digits past microseconds \
-are rounded, times before 1970 are refused.
-* Decimals are exact: numbers with the column's scale, or strings `-?\\d+(\\.\\d+)?` where a value is sent.
+* Ranks start at 1. Times are ISO 8601 in UTC. A time sent with another offset is converted, digits past microseconds \
+are rounded, and times before 1970 are refused.
+* Decimals are exact: numbers with the column's scale. They may be sent as strings, too: `-?\\d+(\\.\\d+)?`.
 * Owners are normalised to NFC, in bodies and paths alike.
-* Errors are RFC 9457 problems with a stable `code`. A request error applies nothing; a post error concerns one post \
-and is its `rejected` result.
-* Whole numbers are written without a point and an exponent.
-* `application/x-ndjson` has a JSON value a line; its schema is that of a line.
-* A body without Content-Type is taken as JSON in UTF-8.
-* Roles nest: reader, writer, ops. Without any key configured everyone is ops and only loopback is served; \
-`Host` then has to be a loopback name, and requests of web pages of other sites are refused.
-* `X-Request-Id` is taken from the request where it is 1 to 64 of `A-Za-z0-9._:-`, made otherwise, and always returned.
+* Errors are RFC 9457 problems with a stable `code`. After a request error nothing is applied. A post error concerns \
+one post and is its `rejected` result.
+* Whole numbers have neither a point nor an exponent.
+* `application/x-ndjson` has one JSON value on each line; its schema is that of a line.
+* A body without Content-Type is read as JSON in UTF-8.
+* Each role includes the ones before it: reader, writer, ops. If no API key exists, every caller is ops and the \
+service listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other sites are \
+refused.
+* `X-Request-Id` is taken from the request if it is 1 to 64 characters of `A-Za-z0-9._:-`, and made otherwise. It \
+is in every answer.
 """
 
 
@@ -156,7 +158,9 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     if route.body is not None:
         operation["requestBody"] = {"required": not route.body_optional, "content": _body_content(route, refs)}
         if route.ndjson:
-            operation["requestBody"]["description"] = f"As `{NDJSON_TYPE}` one post a line; blank lines are skipped."
+            operation["requestBody"]["description"] = (
+                f"As `{NDJSON_TYPE}`, each line is one post; blank lines are skipped."
+            )
     elif route.takes_body:
         operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": {}}}}
     return operation

@@ -85,7 +85,10 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """Take the places to fill. `ended` is called with the place of a process that has ended, before it is replaced."""
+        """Take the places to fill and the ways to fill them.
+
+        `ended` is called for every process that has ended, before another one takes its place.
+        """
         self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
         self._children: dict[ProcessSlot, Child] = {}

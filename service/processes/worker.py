@@ -82,7 +82,10 @@ class _Worker:
         def watch() -> None:
             os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent, so it returns when the other end is closed
             shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor can no longer remove it
-            log.error("supervisor_gone", detail="stopping, as nobody would replace or stop this process")
+            log.error(
+                "supervisor_gone",
+                detail="stopping, because without a supervisor nobody would replace or stop this process",
+            )
             loop.call_soon_threadsafe(stop.set)
             threading.Event().wait(stop_s_max(self._settings))
             os._exit(1)

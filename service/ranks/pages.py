@@ -224,5 +224,7 @@ class Pager:
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
         if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):
-            raise BadCursorError("the cursor is another leaderboard's or column's, or was emptied since")
+            raise BadCursorError(
+                "the cursor belongs to another leaderboard or column, or the leaderboard was emptied since"
+            )
         return place

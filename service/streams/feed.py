@@ -174,7 +174,7 @@ class Feed:
                 client.end_stream()
         for joining in self._joining:
             if not joining.done.done():
-                joining.done.set_exception(StoreBusyError("the service stops"))
+                joining.done.set_exception(StoreBusyError("the service is stopping"))
         if self._task is not None:
             self._task.cancel()
 

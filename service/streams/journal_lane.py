@@ -38,7 +38,7 @@ class JournalLane:
             StoreBusyError: `reads_waiting_max` readers wait already.
         """
         if self._waiting >= self._reads_waiting_max:
-            raise StoreBusyError(f"{self._waiting} wait to read a journal")
+            raise StoreBusyError(f"{self._waiting} requests wait to read a journal already")
         self._waiting += 1
         try:
             await self._free.acquire()

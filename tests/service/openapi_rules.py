@@ -47,7 +47,7 @@ RULES = (
     Rule(_SPECS, "bad_value|value_out_of_range", "/columns/", "`min` and `max` fit the column's scale"),
     Rule(_FACETED, "bad_request", ".* is no value of a facet", "schemathesis makes up parameters beside a schema"),
     Rule("family_facets", "bad_request", ".*: the facet to list has a value", "a facet is listed or has a value"),
-    Rule("family_history", "bad_request", "period:", "all time never closes"),
+    Rule("family_history", "bad_request", "period:", "the period all never closes"),
     Rule("value_positions|value_around", "bad_value|value_out_of_range", "", "scale and range are the column's"),
     Rule("value_positions", "bad_request", "with/", "no leaderboard is counted twice"),
     Rule("value_positions", "too_many_values", "values:", "values times leaderboards are bounded"),

@@ -44,8 +44,9 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column.
 
-    The four about its times are there where it opens or closes. One that is `closed` takes no posts; one that is
-    `archived` has no rows any more: its archive answers the top, owners, values, the curve, and 410 the rest.
+    `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are there if it opens or closes. A `closed` leaderboard
+    takes no posts. An `archived` one has no rows any more: the top, owners, values and the curve come from its archive,
+    and any other request is answered with 410.
     """
 
     id: str
@@ -84,7 +85,7 @@ class BoardResult(msgspec.Struct, kw_only=True):
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead.
 
-    A rejected post has an `error`; where it has `boards` too, the one that the others follow from.
+    A rejected post has an `error`. If it has `boards` too, `error` is the cause of the other rejections.
     """
 
     owner: str
@@ -104,11 +105,13 @@ class PostResults(msgspec.Struct, gc=False):
 if TYPE_CHECKING:
     ProfileObject: TypeAlias = msgspec.Raw
 else:
-    ProfileObject = Annotated[dict[str, Any], Meta(description="as it was stored; null where the owner has none")]
+    ProfileObject = Annotated[
+        dict[str, Any], Meta(description="The profile as it was stored; null if the owner has none.")
+    ]
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats; `hidden` is there, and true, where no ranking holds the entry."""
+    """One owner's stats. `hidden` is there, and true, if no ranking shows the entry."""
 
     owner: str
     updated_at: Time
@@ -118,7 +121,10 @@ class EntryAnswer(msgspec.Struct):
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup. With a column, `position` and `place`, the rank among those asked for; null: no value."""
+    """An entry of a lookup. With a column it has `position`, and `place`, its rank among the owners asked for.
+
+    Both are null if the owner has no value in the column.
+    """
 
     owner: str
     updated_at: Time
@@ -149,7 +155,10 @@ class RankedEntry(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """Rows of a ranking, best to worst; owners of equal rank ascend by code point. `next`/`prev`: null at the ends."""
+    """Rows of a ranking, best to worst. Owners of equal rank are sorted by code point.
+
+    `next` and `prev` are cursors, null at the ends of the ranking.
+    """
 
     column: str
     total: int
@@ -193,7 +202,7 @@ class Values(msgspec.Struct):
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
     """Entries with a value from `from` up to `to`; the last bucket includes its `to`.
 
-    `low`, `high` and `exact` are there where the number was read off the curve: the true one lies between them.
+    `low`, `high` and `exact` are there if `entries` was read off the curve: the true number lies between the bounds.
     """
 
     from_: Number
@@ -211,16 +220,16 @@ class Buckets(msgspec.Struct):
 
 
 class EndAnswer(msgspec.Struct):
-    """How far entries may stand beyond the knots."""
+    """The last value that an entry beyond the knots may have."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
-    """Who came after the fit and stands beyond its knots: ends and errors before the best and after the worst knot.
+    """Entries that came after the fit and lie beyond its knots: before the best knot, or after the worst.
 
-    An end is null where nobody stands there.
+    `best` and `worst` are null if no entry lies there. `errors` has the errors of both sides.
     """
 
     best: EndAnswer | None
@@ -231,7 +240,7 @@ class OutsideAnswer(msgspec.Struct):
 class KnotAnswer(msgspec.Struct):
     """A value of the column with its exact rank and how many entries have it.
 
-    `reached_at` is there where the earliest of equal values is better: when this one was reached.
+    `reached_at` is when this value was reached; it is there if the earliest of equal values is better.
     """
 
     value: Number
@@ -241,12 +250,12 @@ class KnotAnswer(msgspec.Struct):
 
 
 class CurveAnswer(msgspec.Struct, kw_only=True):
-    """A curve with all that ranking offline needs; docs/curve.md has the formula, docs/rank_offline.py does it.
+    """A curve with all that ranking offline needs. docs/curve.md has the formula; docs/rank_offline.py is an example.
 
-    Between two neighbouring knots the rank follows a line over keys, or the cubic whose inner control values `shapes`
-    has, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an estimate can
-    be off; null where nobody measured. Lines and cubics are of a lattice of `step` units of the last digit; where
-    `snaps`, every value that is held lies on it.
+    Between two neighbouring knots the rank follows a line over keys, or a cubic. `shapes` has the inner control values
+    of the cubics, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an
+    estimate can be off; it is null if that was not measured. Lines and cubics are defined on a lattice of `step` units
+    of the last digit. If `snaps` is true, every stored value lies on the lattice.
     """
 
     column: str
@@ -277,7 +286,7 @@ class RefreshAnswer(msgspec.Struct):
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank, at the curve's time, the curve's bracket misses."""
+    """A value whose true rank, as of the curve's time, lies outside the curve's bracket."""
 
     value: Number
     true_rank: int
@@ -287,10 +296,10 @@ class AuditedRank(msgspec.Struct):
 
 
 class AuditAnswer(msgspec.Struct, kw_only=True):
-    """How far the curve's ranks of random owners were from the counted ones, relative to these, at the curve's time.
+    """The relative error of the curve's ranks of random owners against counted ranks, as of the curve's time.
 
-    `outcome`: `changed` where more has happened since then than the service can take back, so that nothing was
-    compared; `empty` where there is nobody to ask about. `broken` lists the first of the wrong brackets.
+    `outcome` is `changed` if more posts came since then than the service can subtract; then nothing was compared. It is
+    `empty` if the column has no entry. `broken` lists the first of the wrong brackets.
     """
 
     column: str

@@ -14,11 +14,11 @@ from predictor import FitMethod, LiveCurve, RankCurve
 from service.contract.values import format_us
 from storage.records import Board
 
-Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, microseconds")]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, with microseconds")]
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how it was made, how many knots, of when, and what has moved since."""
+    """The state of a ranked column's curve: how and when it was fitted, its knots, and what has changed since."""
 
     method: FitMethod
     total: int

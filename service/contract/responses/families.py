@@ -31,11 +31,11 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Time
 
 
-Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, microseconds")]
+Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microseconds")]
 
 
 class PeriodAnswer(msgspec.Struct, frozen=True):
-    """A period; of all time the last three are null. `closed`: its late posts are rejected."""
+    """A period. `closed` means that late posts are rejected. For all time, everything but `name` is null."""
 
     name: str
     starts_at: Bound
@@ -46,7 +46,7 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
     """The leaderboard of a time and of facet values, and the one of the period before.
 
-    One that is `archived` answers what its archive holds, 410 the rest.
+    An `archived` leaderboard answers what its archive holds, and any other request with 410.
     """
 
     board: str
@@ -56,7 +56,7 @@ class FamilyBoardAnswer(msgspec.Struct, frozen=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    """A value of a facet, its leaderboard, and the owners that have an entry there."""
+    """A value of a facet, its leaderboard, and how many owners have an entry there."""
 
     value: str
     board: str
@@ -64,7 +64,7 @@ class FacetValue(msgspec.Struct, frozen=True):
 
 
 class FacetList(msgspec.Struct, frozen=True):
-    """The values of a facet in one period that posts had; `next` is the cursor of those after them."""
+    """The values of a facet that posts had in one period; `next` is the cursor of the next page, null at the end."""
 
     facet: str
     period: PeriodAnswer
@@ -73,7 +73,7 @@ class FacetList(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """A period that is closed, its leaderboard, and where the owner ended there; null where it had no value."""
+    """A closed period, its leaderboard, and the owner's final position there; null if the owner had no value."""
 
     board: str
     period: PeriodAnswer
@@ -81,7 +81,7 @@ class PastPosition(msgspec.Struct, frozen=True):
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
-    """An owner's positions by closed period, newest first, none left out; `next` is the cursor of the ones before."""
+    """An owner's positions by closed period, newest first, with every period; `next` is the cursor of older ones."""
 
     owner: str
     column: str

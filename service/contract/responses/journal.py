@@ -39,7 +39,7 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """An owner's posts, the newest first; `next`, given as `before`, continues, null where no more are kept."""
+    """An owner's posts, the newest first. `next` is the `before` of the next page; null if no older posts are kept."""
 
     owner: str
     posts: list[JournalLine]
@@ -47,7 +47,7 @@ class OwnerPosts(msgspec.Struct):
 
 
 class TopEvent(msgspec.Struct):
-    """The data of an event `top`: the best rows as they are now."""
+    """The data of an event `top`: the current best rows."""
 
     column: str
     total: int
@@ -55,9 +55,10 @@ class TopEvent(msgspec.Struct):
 
 
 class OwnerEvent(msgspec.Struct):
-    """The data of an event `position`: where the owner stands now, all null where it is not ranked any more.
+    """The data of an event `position`: where the owner stands now. All of it is null if the owner is no longer ranked.
 
-    `overtaken_by`: up to ten of those who went past since the event before; `previous_rank` is that event's.
+    `overtaken_by` has up to ten owners who overtook this one since the previous event. `previous_rank` is the rank of
+    that event.
     """
 
     owner: str
@@ -71,7 +72,7 @@ class OwnerEvent(msgspec.Struct):
 
 
 class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """The data of an event `reset`: what the client has seen last is too old to go on from."""
+    """The data of an event `reset`: the last event that the client has seen is too old to continue from."""
 
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class StreamEvent(msgspec.Struct):
 
 
 class ProfileAnswer(msgspec.Struct):
-    """What an owner is called and looks like."""
+    """The profile of an owner, such as a name and a picture."""
 
     owner: str
     profile: ProfileObject

@@ -17,8 +17,8 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
     """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
 
-    Where the earliest of equal values is better, `points` is one unit more than the difference of the values, and null
-    where the column's range ends before that.
+    If the earliest of equal values is better, `points` is one unit more than the difference of the values. It is null
+    if the column's range ends before that.
     """
 
     rank: int
@@ -32,7 +32,8 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 class Position(msgspec.Struct, kw_only=True, gc=False):
     """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
 
-    `next` is there when it was asked for, null where nobody is better; `previous` too, null where no period is before.
+    `next` and `previous` are there if they were asked for. `next` is null if nobody is better. `previous` is null if no
+    period comes before.
     """
 
     column: str
@@ -59,13 +60,14 @@ class NoPosition(msgspec.Struct, kw_only=True):
 
 
 class Previous(msgspec.Struct, kw_only=True):
-    """The period before: the owner's `position` there, and the one that today's value would have had instead of it.
+    """The period before: the owner's `position` there, and the position that the current value would have had instead.
 
-    `value_position` ranks today's value among the other owners of then, behind those who have the same where the
-    earliest is better; the owner's own value of then does not count, and an equal one has the same position.
-    `moved`: the places that the owner's value has gained, by the field of then (`position.rank` -
-    `value_position.rank`); `field_moved`: those that the others' values have (`value_position.rank` - today's `rank`).
-    What there was no value for is null.
+    `value_position` ranks the current value among the other owners of that period. If the earliest of equal values is
+    better, it stands behind those with the same value. The owner's own value of that period does not count; if it
+    equals the current one, the position is the same. `moved` is how many places the owner's value has gained among the
+    values of that period (`position.rank` - `value_position.rank`). `field_moved` is how many places the owner has
+    gained because the others' values changed (`value_position.rank` - current `rank`). A member is null if a value that
+    it needs is missing.
     """
 
     board: str

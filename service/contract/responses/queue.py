@@ -16,7 +16,7 @@ from .curves import Time
 class Accepted(msgspec.Struct, frozen=True):
     """Posts that are durable in the ingest queue; workers apply them within seconds.
 
-    `duplicates`: how many of them go to closed periods and were applied before; they are not queued again.
+    `duplicates` is how many of them go to closed periods and were applied before; those are not queued again.
     """
 
     accepted: int
@@ -24,9 +24,9 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a post on a leaderboard: `pending` in the queue, or as posting answers it.
+    """What became of a post on a leaderboard: `pending` in the queue, or the status that direct posting answers.
 
-    `updated_at` and `stats`: what the board held after it; `error`: why it was rejected.
+    `updated_at` and `stats` are those of the row after the post. `error` says why the post was rejected.
     """
 
     post_id: str
@@ -37,7 +37,7 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the queue: what waits there, since when, what was ever applied, and the worker that has it."""
+    """A part of the queue: how many posts wait and for how long, how many were ever applied, and its worker."""
 
     shard: int
     posts: int
@@ -47,10 +47,10 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The ingest queue. `workers` of at most `workers_max` work now.
+    """The ingest queue. At most `workers_max` workers run; `workers` are running now.
 
-    `capacity` and `speed`: posts a second of the store and of one worker, when `workers_max` was last worked out from
-    them; null before.
+    `capacity` and `speed` are the posts a second of the store and of one worker, measured when `workers_max` was last
+    calculated from them; null before that.
     """
 
     posts: int

@@ -85,7 +85,7 @@ async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], lo
 def _agent(context: Any) -> JolokiaAgent:
     agent: JolokiaAgent | None = context.agent
     if agent is None:
-        raise ProblemError("not_found", "managed objects are off: see the setting managed_objects")
+        raise ProblemError("not_found", "managed objects are off; see the setting managed_objects")
     return agent
 
 
@@ -96,7 +96,7 @@ def _refuse_foreign(call: Call) -> None:
     headers = call.request.headers
     refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
     if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
-        raise ProblemError("forbidden", "without API keys the service takes no requests of pages of other sites here")
+        raise ProblemError("forbidden", "without API keys the service takes no requests from pages of other sites here")
 
 
 def _query(call: Call) -> Mapping[str, str]:

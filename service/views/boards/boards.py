@@ -91,10 +91,12 @@ def make_season(body: PutBoard) -> Season | None:
     ends_us = None if body.closes_at is None else to_micros(body.closes_at)
     if opens_us is None and ends_us is None:
         if body.keep_seconds is not None:
-            raise SpecInvalidError("a leaderboard that never closes keeps its rows", pointer="/keep_seconds")
+            raise SpecInvalidError(
+                "keep_seconds needs closes_at: a leaderboard that never closes keeps its rows", pointer="/keep_seconds"
+            )
         return None
     if opens_us is not None and ends_us is not None and not opens_us < ends_us:
-        raise SpecInvalidError("a leaderboard opens before it closes", pointer="/closes_at")
+        raise SpecInvalidError("opens_at must be before closes_at", pointer="/closes_at")
     return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
 
 
@@ -108,7 +110,7 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
     names = [column.name for column in body.columns]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise SpecInvalidError(f"column {name!r} is there twice", pointer=f"/columns/{index}/name")
+            raise SpecInvalidError(f"column {name!r} is given twice", pointer=f"/columns/{index}/name")
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     predictor = body.predictor
     settings = context.settings
@@ -132,7 +134,7 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     kind = ColumnKind(body.type)
     if kind is ColumnKind.TEXT:
         if body.sorted or body.merge != "last":
-            raise SpecInvalidError("a text column is not sorted and merges by last", pointer=at)
+            raise SpecInvalidError("a text column can't be sorted and merges by last", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
         return ColumnSpec(body.name, False, Merge.LAST, Best(body.best), kind, 0, 0, 0)
@@ -140,7 +142,7 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     least = -limit if body.min is UNSET else _bound(body.min, body.scale, f"{at}/min")
     most = limit if body.max is UNSET else _bound(body.max, body.scale, f"{at}/max")
     if not least < most:  # `parse_decimal` has checked that both fit 64 bits
-        raise SpecInvalidError("min is less than max", pointer=f"{at}/min")
+        raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
     return ColumnSpec(body.name, body.sorted, Merge(body.merge), Best(body.best), kind, body.scale, least, most)
 
 
@@ -164,7 +166,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
         if place.prefix != query.prefix:
-            raise ProblemError("bad_cursor", "the cursor is of a list with another prefix", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor belongs to a list with another prefix", pointer="cursor")
         after = place.after
     dialect = context.store.dialect
 
@@ -209,7 +211,7 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
     except UnknownBoardError:
         if await context.catalog.families.find_unreached_board(board_id) is None:
             raise
-        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only") from None
+        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family") from None
 
 
 async def empty_board(context: Context, call: Call) -> BoardAnswer:

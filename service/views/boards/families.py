@@ -51,21 +51,19 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
     """
     periods = tuple(PeriodKind(name) for name in body.periods)
     if len(set(periods)) < len(periods):
-        raise SpecInvalidError("a period is there twice", pointer="/periods")
+        raise SpecInvalidError("a period is given twice", pointer="/periods")
     facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
     if len(set(facets)) < len(facets):
-        raise SpecInvalidError("a list of facets is there twice", pointer="/facets")
+        raise SpecInvalidError("a list of facets is given twice", pointer="/facets")
     boards, most = len(periods) * len(facets), context.settings.family_boards_max
     if boards > most:
-        detail = f"{len(periods)} periods of {len(facets)} lists of facets are {boards} boards a post; at most {most}"
+        detail = f"{len(periods)} periods and {len(facets)} lists of facets are {boards} boards a post; at most {most}"
         raise SpecInvalidError(detail, pointer="/facets")
     if find_zone(body.time_zone) is None:
-        raise SpecInvalidError(
-            f"{clip_text(body.time_zone)!r} is no time zone that is known here", pointer="/time_zone"
-        )
+        raise SpecInvalidError(f"{clip_text(body.time_zone)!r} is not a known time zone", pointer="/time_zone")
     for name in body.keep:
         if PeriodKind(name) not in periods:
-            raise SpecInvalidError(f"keep has {name!r}, which is none of the periods", pointer=f"/keep/{name}")
+            raise SpecInvalidError(f"keep names {name!r}, which is not a period of the family", pointer=f"/keep/{name}")
     keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
     return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
 
@@ -73,12 +71,12 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
 def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
     at = f"/facets/{index}"
     if len(names) > FACETS_TOGETHER_MAX:
-        raise SpecInvalidError(f"at most {FACETS_TOGETHER_MAX} facets together", pointer=at)
+        raise SpecInvalidError(f"a list has at most {FACETS_TOGETHER_MAX} facets", pointer=at)
     if len(set(names)) < len(names):
-        raise SpecInvalidError("a facet is there twice", pointer=at)
+        raise SpecInvalidError("a facet is given twice", pointer=at)
     for name in names:
         if not is_facet(name):
-            raise SpecInvalidError(f"no facet may be called {name!r}", pointer=at)
+            raise SpecInvalidError(f"{name!r} cannot be the name of a facet", pointer=at)
     return tuple(sorted(names))
 
 
@@ -146,7 +144,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     family = await context.catalog.families.reread_family(call.path["family"])
     within = dict(query.facets)
     if query.facet in within:
-        raise ProblemError("bad_request", "the facet to list has a value already", pointer=query.facet)
+        raise ProblemError("bad_request", "the facet to list cannot have a value as well", pointer=query.facet)
     names = tuple(sorted([*within, query.facet]))
     _check_listed(family, names)
     period = _period(context, family, query.period, query)
@@ -156,7 +154,7 @@ async def facets(context: Context, call: Call) -> FacetList:
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, BoardCursor)
         if place.prefix != of_period + query.facet:
-            raise ProblemError("bad_cursor", "the cursor is of another list", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
         after = place.after
 
     def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
@@ -212,7 +210,9 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     """
     for name, value in values.items():
         if not is_facet_value(value):
-            raise ProblemError("bad_request", f"{clip_text(value)!r} is no value of a facet", pointer=clip_text(name))
+            raise ProblemError(
+                "bad_request", f"{clip_text(value)!r} cannot be the value of a facet", pointer=clip_text(name)
+            )
     _check_listed(family, tuple(sorted(values)))
     return sorted(values.items())
 

@@ -61,7 +61,7 @@ def _kind(family: Family, name: str) -> PeriodKind:
     if kind not in family.spec.periods:
         raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {name!r}", pointer="period")
     if kind is PeriodKind.ALL:
-        raise ProblemError("bad_request", "all time never closes", pointer="period")
+        raise ProblemError("bad_request", "the period all never closes", pointer="period")
     return kind
 
 
@@ -87,7 +87,7 @@ def _before(context: Context, cursor: str, list_id: str) -> Period | None:
     place = context.cursors.decode_cursor(cursor, BoardCursor)
     last = parse_period(place.after)
     if place.prefix != list_id or last is None:
-        raise ProblemError("bad_cursor", "the cursor is of another list", pointer="cursor")
+        raise ProblemError("bad_cursor", "the cursor belongs to another list", pointer="cursor")
     return last.previous
 
 

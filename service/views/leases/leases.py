@@ -57,7 +57,7 @@ def _names(call: Call) -> tuple[str, str, str]:
 def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
     expires, seconds = body.lease_expires, body.lease_seconds
     if (expires is UNSET) == (seconds is UNSET):
-        detail = "a lease lasts until lease_expires or for lease_seconds: one of them is needed"
+        detail = "give either lease_expires or lease_seconds"
         raise ProblemError("bad_request", detail, pointer="/lease_expires")
     most_s = context.settings.lease_s_max
     if seconds is not UNSET:

@@ -70,7 +70,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
     if query.cursor is not None:
         place = context.cursors.decode_cursor(query.cursor, PoolCursor)
         if place.client_id != query.client_id:
-            raise ProblemError("bad_cursor", "the cursor is of a list for another client", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor belongs to the list of another client", pointer="cursor")
         after = place.after
     pools = await context.store.read(
         lambda: _pools(context).list_pools(after=after, client_id=query.client_id, limit=limit + 1)
@@ -132,7 +132,7 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
     def program() -> Program[tuple[Pool, list[Resource]]]:
         pool = yield from pools.read_pool(*_names(call))
         if place is not None and place.pool_key != pool.key:
-            raise ProblemError("bad_cursor", "the cursor is of another pool", pointer="cursor")
+            raise ProblemError("bad_cursor", "the cursor belongs to another pool", pointer="cursor")
         after = "" if place is None else place.after
         return pool, (yield from pools.list_resources(pool, after=after, limit=limit + 1))
 
@@ -146,7 +146,7 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 def _resources(context: Context, given: list[str]) -> list[str]:
     most = context.settings.lease_resources_per_request_max
     if len(given) > most:
-        raise ProblemError("too_many_resources", f"{len(given)} resources, at most {most} in one request")
+        raise ProblemError("too_many_resources", f"{len(given)} resources; a request carries at most {most}")
     names = [parse_resource(text, pointer=f"/resources/{index}") for index, text in enumerate(given)]
     return list(dict.fromkeys(names))
 

@@ -40,14 +40,15 @@ LEASES = [
         has_own_metrics=True, summary="Get the resource of a key, or a new one", tag=_TAG, body=AskLease,
         response=LeaseAnswer, problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value",
         "queue_full", "timeout"),
-        description="The resource that the key has already, from whichever region, kept until the later of both times;"
-        " or one of the region that has been free for longest. A lease that is over is taken up again by its key"
-        " unless it was given away. Safe to repeat: asked again, the key has the same one.",
+        description="A key that already has a resource keeps it, whatever its region, until the later of both times."
+        " Otherwise it gets the resource of the region that has been free for longest. A key gets a lease that is over"
+        " back, unless the resource was given to another key. The request is safe to repeat: the key has the same"
+        " resource.",
     ),
     Route(
         method="GET", path=_LEASE, handler=lease_views.get_lease, role=Role.WRITER, view="lease",
         summary="The lease of a key", tag=_TAG, response=LeaseAnswer, problems=("unknown_pool", "unknown_lease"),
-        description="Looks only: nothing is extended.",
+        description="This only reads: nothing is extended.",
     ),
     Route(
         method="DELETE", path=_LEASE, handler=lease_views.give_back, role=Role.WRITER, view="give_back_lease",
@@ -57,11 +58,13 @@ LEASES = [
     Route(
         method="GET", path="/v1/leases/journal", handler=lease_views.get_lease_journal, role=Role.WRITER,
         view="lease_journal",
-        summary="What happened to resources", tag=_TAG, query=LeaseJournalQuery, response=LeaseEventLine,
+        summary="The journal of leases: what happened to"
+        " resources", tag=_TAG, query=LeaseJournalQuery, response=LeaseEventLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries",),
-        description="NDJSON in the order of `seq`, which grows and may skip; nothing ever appears below a number that"
-        " was shown. `kind`: added, removed, acquired, extended, released, liberated, moved; where keys lease in"
-        " several stores also duplicate, and of a lease in another store wanted and returned, for that store to read.",
+        description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
+        " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
+        " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
+        " or returned; that store reads these lines.",
     ),
 ]  # fmt: skip
 
@@ -75,7 +78,7 @@ POOLS = [
     Route(
         method="PUT", path=_CLIENT, handler=client_views.put_client, role=Role.OPS, view="put_client",
         summary="Create, confirm or rename a client", tag=_TAG, body=PutClient, body_optional=True,
-        response=ClientAnswer, statuses=(200, 201), description="A pool makes its client known by itself.",
+        response=ClientAnswer, statuses=(200, 201), description="Creating a pool also creates its client.",
     ),
     Route(
         method="GET", path=_CLIENT, handler=client_views.get_client, role=Role.WRITER, view="client",

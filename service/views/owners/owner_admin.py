@@ -161,7 +161,9 @@ async def _settle(context: Context) -> None:
             while not await context.store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
                 await asyncio.sleep(SETTLED_LOOK_S)
     except TimeoutError as error:
-        raise StoreBusyError("a transaction has been running for too long: ask again when it has ended") from error
+        raise StoreBusyError(
+            "another transaction has been running for too long; ask again when it has ended"
+        ) from error
 
 
 async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[int] | None = None) -> None:

@@ -29,7 +29,7 @@ def find_board_before(board: Board) -> str | None:
     """
     named = None if board.family_key is None else parse_board_id(board.id)
     if named is None:
-        detail = f"{board.id!r} is not the leaderboard of a period: none is before it"
+        detail = f"{board.id!r} is not the leaderboard of a period, so no period comes before it"
         raise ProblemError("bad_request", detail, pointer="compare")
     before = named.period.previous
     return None if before is None else board_id(named.family, before.id, named.facets)

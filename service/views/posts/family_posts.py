@@ -158,7 +158,7 @@ def _check_parts(context: Context, family: Family, posts: Sequence[ReceivedPost]
     parts = len(posts) * len(family.spec.periods) * len(family.spec.facets)
     most = context.settings.parts_per_request_max
     if parts > most:
-        detail = f"{parts} posts, each counted once a board that it may reach; a request carries at most {most}"
+        detail = f"{parts} posts, counted once for each board that they may reach; a request carries at most {most}"
         raise ProblemError("too_many_boards", detail, pointer="/posts")
 
 
@@ -211,7 +211,7 @@ def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -
         if name not in family.facet_names:
             return UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
         if not is_facet_value(value):
-            return BadValueError(f"{clip_text(value)!r} is no value of a facet", pointer=f"/facets/{name}")
+            return BadValueError(f"{clip_text(value)!r} cannot be the value of a facet", pointer=f"/facets/{name}")
     try:
         changes = parse_changes(family.template_board, post.stats, post.overwrite)
     except (PostError, ProblemError) as error:
@@ -224,7 +224,7 @@ def _wanted(context: Context, family: Family, post: ReceivedPost, now_us: int) -
         boards = _boards_in(family.id, period.id, listed, given)
         periods.append(_PeriodBoards(boards, closes_us is not None and now_us >= closes_us))
     if not any(boards for boards, _ in periods):
-        return PostRejectedError("the post has the facets of none of the family's leaderboards", pointer="/facets")
+        return PostRejectedError("the post's facets reach none of the family's leaderboards", pointer="/facets")
     return _Wanted(periods, changes)
 
 

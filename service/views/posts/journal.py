@@ -60,7 +60,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
     async with context.journal_lane.hold_lane():
         begins_after, bundles, boards = await context.store.read(program, heavy=True)
         if 0 < query.after < begins_after:
-            detail = f"the journal begins after {begins_after}: what is past {query.after} is not all there"
+            detail = f"the journal begins after {begins_after}: some of what follows {query.after} is no longer there"
             raise ProblemError("journal_pruned", detail, pointer="after")
         rows = islice(changes_past(bundles, query.after), limit)
         return Reply(await encode_in_turns(make_lines(rows, boards)), media_type=NDJSON_TYPE)

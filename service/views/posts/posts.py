@@ -190,7 +190,7 @@ async def _resolved(context: Context, post: ReceivedPost, only_board: str | None
                 raise asked.unknown[board_id]
             board = context.catalog.find_known(board_id) or await context.catalog.find_board(board_id)
             if board.family_key is not None:
-                raise FamilyBoardError(f"{board_id!r} is a family's, and its posts go to the family")
+                raise FamilyBoardError(f"{board_id!r} belongs to a family: post to the family")
             try:
                 changes = parse_changes(board, post.stats, post.overwrite)
             except UnknownColumnError:

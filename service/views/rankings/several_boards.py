@@ -33,7 +33,9 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
     asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
     if asked > most:
         raise ProblemError(
-            "too_many_values", f"{asked} values, one a leaderboard, are more than {most}", pointer="values"
+            "too_many_values",
+            f"{asked} values, counted once for each leaderboard, are more than {most}",
+            pointer="values",
         )
     found: list[tuple[Board, int]] = []
     for position, board_id in enumerate(query.with_):
@@ -47,7 +49,7 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
         other = board.spec.columns[other_index]
         if (other.best, other.scale) != (column.best, column.scale):
             raise ProblemError(
-                "bad_request", f"{column.name!r} of {board_id!r} is ranked in another way", pointer=pointer
+                "bad_request", f"{column.name!r} of {board_id!r} has another best or scale", pointer=pointer
             )
         found.append((board, other_index))
     return found

@@ -91,7 +91,7 @@ def test_a_request_is_bounded_by_what_its_posts_go_to(media_type: str) -> None:
     assert len(parse(body(12), media_type=media_type, fan=True)[0]) == 12
     problem = refusal(body(13), media_type=media_type, fan=True)
     assert (problem.code, problem.errors[0].pointer) == ("too_many_boards", "/posts")
-    assert problem.detail.startswith("26 posts, each counted once a board")
+    assert problem.detail.startswith("26 posts, counted once for each board")
 
 
 def test_a_post_to_many_boards_names_them() -> None:
