@@ -37,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Leaderboards in SQL, with ranks from a curve and the bracket that the true rank lies in.
+    help="""Leaderboards in SQL. Ranks come from a curve, with the bracket that the true rank lies in.
 
     Start one, and in another terminal give it a season:
 
@@ -49,7 +49,7 @@ app = typer.Typer(
         rankcurve top season -c xp
         rankcurve rank season 1070385706236341127
 
-    Exit codes: 0 done, 1 failed, 2 asked wrongly.""",
+    Exit codes: 0 done, 1 failed, 2 wrong options or arguments.""",
 )
 
 RUN, DATA, READ, LEASES = "Run a service", "Boards and data", "Read", "Leases"

@@ -117,7 +117,7 @@ async def set_up_family(client: ServiceClient, players: int) -> None:
     for start in range(0, len(posts), BATCH_POSTS):
         body = {"posts": posts[start : start + BATCH_POSTS]}
         await client.call("POST", f"{family_path(FAMILY)}/posts", dict[str, Any], body=body)
-    typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and of all time, for everybody and by clan")
+    typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and for all time, for everybody and by clan")
 
 
 async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -241,10 +241,10 @@ def demo(
     port: Annotated[
         int, typer.Option(min=1, max=65535, envvar=PORT_VARIABLE, show_envvar=True, help="Port of the service.")
     ] = 8080,
-    players: Annotated[int, typer.Option(min=1, max=PLAYERS_MAX, help="Players of the season.")] = 100_000,
-    store: Annotated[str, typer.Option(help="Where the season is kept.")] = "sqlite:///data/demo.db",
-    log: Annotated[Path, typer.Option(dir_okay=False, help="What the service logs.")] = Path("data/demo.log"),
-    once: Annotated[bool, typer.Option("--once", help="Stop when everything is set up.")] = False,
+    players: Annotated[int, typer.Option(min=1, max=PLAYERS_MAX, help="Number of players in the season.")] = 100_000,
+    store: Annotated[str, typer.Option(help="Folder of the season's data.")] = "sqlite:///data/demo.db",
+    log: Annotated[Path, typer.Option(dir_okay=False, help="File for the log of the service.")] = Path("data/demo.log"),
+    once: Annotated[bool, typer.Option("--once", help="End once everything is set up.")] = False,
 ) -> None:
     """Set up a sample season, serve it, and print lines to try. Ctrl-C ends it; the season stays."""
     require_free_port(port)

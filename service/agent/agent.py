@@ -178,7 +178,7 @@ class LeaseAgent:
         Raises:
             ServiceAwayError: no attempt got a final answer.
         """
-        assert self._session is not None, "the agent is used within `async with`"
+        assert self._session is not None, "use the agent in an `async with` block"
         failure: object = None
         for attempt in range(self._attempts_max):
             if attempt:
@@ -192,7 +192,9 @@ class LeaseAgent:
                     failure = f"{response.status} {answer}"
             except (ClientError, TimeoutError, ValueError) as error:
                 failure = repr(error)
-        raise ServiceAwayError(f"{self._url} did not answer {self._attempts_max} times, last: {failure}")
+        raise ServiceAwayError(
+            f"{self._url} did not answer at any of {self._attempts_max} attempts; the last: {failure}"
+        )
 
 
 def _refusal(problem: Any) -> RefusedError:

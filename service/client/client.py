@@ -375,7 +375,7 @@ def decode(content: bytes, answer: type[T]) -> T:
     try:
         return msgspec.json.Decoder(answer, float_hook=Decimal).decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-        raise NotTheContractError(f"the answer is not one of rankcurve's: {one_line(str(cause))}") from cause
+        raise NotTheContractError(f"the answer does not come from rankcurve: {one_line(str(cause))}") from cause
 
 
 def refused(status: int, content: bytes) -> RefusedError:

@@ -47,7 +47,7 @@ async def peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise PeerUnavailableError(f"{peer} can't be reached: {type(error).__name__}") from error
             except (msgspec.MsgspecError, ValueError, ProblemError) as error:
-                raise PeerUnavailableError(f"{peer} answered what is no journal: {type(error).__name__}") from error
+                raise PeerUnavailableError(f"{peer} did not answer with a journal: {type(error).__name__}") from error
 
         yield read
 

@@ -17,14 +17,16 @@ from config.masking import masked
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", dir_okay=False, help="TOML file with settings. Default: what RANKCURVE_CONFIG names."),
+    typer.Option(
+        "--config", dir_okay=False, help="TOML file with settings. Default: the file that RANKCURVE_CONFIG names."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`, repeatable."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting of `rankcurve config`; repeatable."),
 ]
 StoreOption = Annotated[
-    str | None, typer.Option(help="Where the data lives, like sqlite:///data/rankcurve.db.", show_default=False)
+    str | None, typer.Option(help="Address of the store, like sqlite:///data/rankcurve.db.", show_default=False)
 ]
 
 

@@ -24,23 +24,25 @@ KEY_VARIABLE = "RANKCURVE_KEY"
 UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Address of the service.")]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key; the variable keeps it out of `ps`."),
+    typer.Option(
+        "--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key. In the variable it does not show in `ps`."
+    ),
 ]
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 HINTS: Mapping[str, str] = {
-    "unknown_board": "list the boards: rankcurve board list; create one: rankcurve board create --help",
-    "unknown_pool": "list the pools: rankcurve pool list; create one: rankcurve pool create CLIENT POOL",
-    "unknown_region": "list the regions: rankcurve pool show CLIENT POOL",
-    "no_resource_available": "look at the regions: rankcurve pool show CLIENT POOL",
-    "ops_key_needed": "on the store itself any key can be revoked: rankcurve keys revoke ID --store",
+    "unknown_board": "to list the boards: rankcurve board list; to create one: rankcurve board create --help",
+    "unknown_pool": "to list the pools: rankcurve pool list; to create one: rankcurve pool create CLIENT POOL",
+    "unknown_region": "to list the regions: rankcurve pool show CLIENT POOL",
+    "no_resource_available": "to see the regions: rankcurve pool show CLIENT POOL",
+    "ops_key_needed": "in the store itself any key can be revoked: rankcurve keys revoke ID --store",
     "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",
     "forbidden": "this needs a key with a higher role (reader < writer < ops)",
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
-    "no_curve": "fit the first one: rankcurve refresh BOARD",
+    "no_curve": "to fit the first one: rankcurve refresh BOARD",
 }
 
 

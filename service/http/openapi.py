@@ -60,8 +60,8 @@ one post and is its `rejected` result.
 * `application/x-ndjson` has one JSON value on each line; its schema is that of a line.
 * A body without Content-Type is read as JSON in UTF-8.
 * Each role includes the ones before it: reader, writer, ops. If no API key exists, every caller is ops and the \
-service listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other sites are \
-refused.
+service listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other \
+sites are refused.
 * `X-Request-Id` is taken from the request if it is 1 to 64 characters of `A-Za-z0-9._:-`, and made otherwise. It \
 is in every answer.
 """

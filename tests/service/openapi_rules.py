@@ -45,15 +45,19 @@ RULES = (
     Rule(_POSTING, "bad_value|value_out_of_range", "", "scale and range of a value are the column's"),
     Rule(_SPECS, "bad_spec", "", "parts of a specification depend on each other"),
     Rule(_SPECS, "bad_value|value_out_of_range", "/columns/", "`min` and `max` fit the column's scale"),
-    Rule(_FACETED, "bad_request", ".* is no value of a facet", "schemathesis makes up parameters beside a schema"),
-    Rule("family_facets", "bad_request", ".*: the facet to list has a value", "a facet is listed or has a value"),
+    Rule(
+        _FACETED, "bad_request", ".* cannot be the value of a facet", "schemathesis makes up parameters beside a schema"
+    ),
+    Rule(
+        "family_facets", "bad_request", ".*: the facet to list cannot have a value", "a facet is listed or has a value"
+    ),
     Rule("family_history", "bad_request", "period:", "the period all never closes"),
     Rule("value_positions|value_around", "bad_value|value_out_of_range", "", "scale and range are the column's"),
     Rule("value_positions", "bad_request", "with/", "no leaderboard is counted twice"),
     Rule("value_positions", "too_many_values", "values:", "values times leaderboards are bounded"),
     Rule("page", "bad_request", "from_rank:", "a page starts at a cursor or at a rank"),
     Rule("values", "bad_request|too_many_values", "ranks:", "ranks or percentiles are needed, and bounded together"),
-    Rule("stream", "bad_request", "owner:", "a stream is of the top or of an owner"),
+    Rule("stream", "bad_request", "owner:", "a stream has the top or an owner"),
     Rule("positions", "bad_request", "compare:", "only a family's leaderboard has a period before"),
     Rule("ask_lease", "bad_request", "/lease_expires:", "exactly one of `lease_expires` and `lease_seconds`"),
     Rule("ask_lease", "bad_value", "(/lease_expires)?:", "the end of a lease is compared with the clock"),

@@ -34,18 +34,19 @@ READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archive
 
 ColumnsOption = Annotated[
     list[str] | None,
-    typer.Option("--column", "-c", metavar="SPEC", help="A column like xp:sum:high, repeatable: see above."),
+    typer.Option("--column", "-c", metavar="SPEC", help="A column like xp:sum:high, as described above; repeatable."),
 ]
 SpecOption = Annotated[
     Path | None,
     typer.Option(
         exists=True,
         dir_okay=False,
-        help="The spec as a JSON file, like `board show` prints it, instead of --column and --ties.",
+        help="A JSON file with the spec, as `board show` prints it, instead of --column and --ties.",
     ),
 ]
 TiesOption = Annotated[
-    str | None, typer.Option(help="shared: equal values share a rank; earliest: reached first ranks better.")
+    str | None,
+    typer.Option(help="shared: equal values share a rank. earliest: of equal values, the one reached first is better."),
 ]
 
 board_app = typer.Typer(
@@ -93,7 +94,7 @@ def parse_number(option: str, text: str) -> object:
     whole_number = "." not in digits
     well_formed = len(text) <= 32 and digits.isascii() and whole.isdecimal() and (whole_number or fraction.isdecimal())
     if not well_formed or (option == "scale" and (sign or not whole_number)):
-        raise typer.BadParameter(f"{option}={text} is not a number that {option} can have")
+        raise typer.BadParameter(f"{option}={text} is not a number that {option} accepts")
     return int(text) if whole_number else text
 
 
@@ -105,26 +106,28 @@ def create(
     column: ColumnsOption = None,
     spec: SpecOption = None,
     ties: TiesOption = None,
-    opens_at: Annotated[str | None, typer.Option(help="Posts of before are rejected.")] = None,
+    opens_at: Annotated[str | None, typer.Option(help="Posts before this time are rejected.")] = None,
     closes_at: Annotated[
-        str | None, typer.Option(help="Posts of then and later are rejected, like 2026-12-31T23:00:00Z.")
+        str | None, typer.Option(help="Posts at or after this time are rejected, like 2026-12-31T23:00:00Z.")
     ] = None,
-    grace_seconds: Annotated[int | None, typer.Option(min=0, help="How long after that late posts count.")] = None,
+    grace_seconds: Annotated[
+        int | None, typer.Option(min=0, help="For how long after that late posts still count.")
+    ] = None,
     keep_seconds: Annotated[
-        int | None, typer.Option(min=0, help="How long it keeps its rows once closed, before it is archived.")
+        int | None, typer.Option(min=0, help="For how long it keeps its rows once closed, before it is archived.")
     ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
     """Create a leaderboard, or confirm that it is as asked for.
 
-    Running it again is harmless. New columns can be added to a live board; whatever would reinterpret stored values
-    is refused. A column is written as
+    Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
+    values is refused. A column is written as
 
         NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
 
-    and is ranked unless `unsorted` or `text`. `sum` adds up, `max` and `min` keep the best or least, `last` replaces;
-    `high` (default) or `low` says which values rank first; `scale` is the number of decimals.
+    and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
+    `last` replaces. `high` (default) or `low` says which values rank first. `scale` is the number of decimals.
 
     Examples:
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
@@ -137,7 +140,7 @@ def create(
     if ties not in (None, "shared", "earliest"):
         raise typer.BadParameter("--ties is shared or earliest")
     if spec is not None and ties is not None:
-        raise typer.BadParameter("--ties belongs into the file given with --spec")
+        raise typer.BadParameter("--ties belongs in the file given with --spec")
     wanted: dict[str, object] = read_spec(spec) if spec else {"columns": columns_from(column)}
     times: dict[str, object] = {"opens_at": opens_at, "closes_at": closes_at}
     times |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
@@ -184,7 +187,7 @@ def without_nulls(column: dict[str, Any]) -> dict[str, Any]:
 
 @board_app.command("list")
 def list_boards(
-    prefix: Annotated[str, typer.Option(help="Only ids that start with this.")] = "",
+    prefix: Annotated[str, typer.Option(help="Show only ids that start with this.")] = "",
     limit: LimitOption = 1000,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -233,13 +236,16 @@ def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = No
 @board_app.command("close")
 def close(
     board: BoardArgument,
-    at: Annotated[str | None, typer.Option(help="When, like 2026-12-31T23:00:00Z; default: in a few seconds.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="The time to close, like 2026-12-31T23:00:00Z. Default: in a few seconds.")
+    ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Have a leaderboard that was made with times close then, without grace; prints its spec as JSON.
+    """Set the time at which a leaderboard with opening or closing times closes, without grace. Prints its spec as JSON.
 
-    Posts of then and later are rejected. It can't be undone once it is closed. Boards of a family close by themselves.
+    Posts at or after this time are rejected. Once the board is closed, this can't be undone. Boards of a family close
+    by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
 
@@ -257,5 +263,5 @@ def delete(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Delete a leaderboard with all its entries. There is no way back; asks first unless --yes."""
+    """Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given."""
     delete_asked(Target(url, key), board_path(board), board, f"Delete {board} with all its entries?", yes=yes)

@@ -30,13 +30,15 @@ HISTORY_PAGE = 30  # periods of one request; a service may allow few
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
 PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
-AtOption = Annotated[str | None, typer.Option(help="A time in the period, like 2026-12-05T00:00:00Z; default now.")]
+AtOption = Annotated[str | None, typer.Option(help="A time in the period, like 2026-12-05T00:00:00Z. Default: now.")]
 WithinArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[FACET=VALUE]…", help="Values of facets.", show_default=False)
 ]
 
 family_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Boards by period and by facet, fed by one post."
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="Families: boards by period and by facet that one post reaches together.",
 )
 
 
@@ -60,12 +62,17 @@ def create(
     ] = None,
     facets: Annotated[
         list[str] | None,
-        typer.Option(help="Facets by which boards are split, like org or location,org; repeatable, beside everybody."),
+        typer.Option(
+            help="Facets by which boards are split, like org or location,org; repeatable. There is always a board for "
+            "everybody, too."
+        ),
     ] = None,
-    time_zone: Annotated[str, typer.Option(help="In which periods begin and end.")] = "UTC",
-    grace_seconds: Annotated[int | None, typer.Option(min=0, help="How long late posts still count.")] = None,
+    time_zone: Annotated[str, typer.Option(help="Time zone in which periods begin and end.")] = "UTC",
+    grace_seconds: Annotated[
+        int | None, typer.Option(min=0, help="For how long after a period late posts still count.")
+    ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(help="Closed periods that keep their rows, like day=30; repeatable.")
+        list[str] | None, typer.Option(help="Number of closed periods that keep their rows, like day=30; repeatable.")
     ] = None,
     ties: TiesOption = None,
     spec: SpecOption = None,
@@ -119,7 +126,7 @@ def delete(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Delete a family with all its boards. There is no way back; asks first unless --yes."""
+    """Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given."""
     delete_asked(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
 
 
@@ -153,7 +160,7 @@ def board(
 @family_app.command("facets")
 def list_values(
     family: FamilyArgument,
-    facet: Annotated[str, typer.Argument(help="The facet whose values are wanted.", show_default=False)],
+    facet: Annotated[str, typer.Argument(help="The facet whose values are listed.", show_default=False)],
     within: WithinArgument = None,
     period: PeriodOption = "all",
     at: AtOption = None,
@@ -190,7 +197,7 @@ def history(
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
     within: WithinArgument = None,
     period: Annotated[str, typer.Option(help="year, month, week or day.")] = "day",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many periods.")] = 30,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of periods.")] = 30,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,

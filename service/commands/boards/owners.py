@@ -16,7 +16,7 @@ from service.commands.tables import show_json
 from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, call_service, fail
 
 owner_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; profiles and match history."
+    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; show profiles and posts."
 )
 
 OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="Whom.", show_default=False)]
@@ -49,13 +49,13 @@ def show(owner: OwnerArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = No
 @owner_app.command("erase", cls=NumbersAreArguments)
 def erase(
     owner: OwnerArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Erase an owner: entries on every leaderboard, profile, and name and posts in the journal (role `ops`)."""
+    """Erase an owner: all entries, the profile, and the name and posts in the journal (role `ops`)."""
     if not yes:
-        typer.confirm(f"Erase {owner} everywhere? This can't be taken back", abort=True)
+        typer.confirm(f"Erasing can't be undone. Erase {owner} everywhere?", abort=True)
     _send("DELETE", _path(owner), f"{owner} is erased", url, key)
 
 
@@ -80,7 +80,7 @@ def posts(
 def profile(
     owner: OwnerArgument,
     document: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="Store this object; default: print the one there is.")
+        str | None, typer.Argument(metavar="JSON", help="Store this object. Default: print the stored profile.")
     ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,

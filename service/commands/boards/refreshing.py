@@ -38,7 +38,7 @@ def refresh(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Refresh the curves of a leaderboard now instead of on schedule (role `ops`)."""
+    """Refresh the curves of a leaderboard now instead of at the scheduled time (role `ops`)."""
     if columns and column:
         raise typer.BadParameter("name the columns once, with --column")
 

@@ -216,7 +216,7 @@ class RecordReader:
     def _post(self, line: int, row: list[str]) -> tuple[Post, int] | str:
         """Return the post of a record and how many of its values were rounded, or the reason why it is no post."""
         if len(row) != self._cells_count:
-            return f"{len(row)} cells where the headings have {self._cells_count}"
+            return f"{len(row)} cells, but {self._cells_count} headings"
         owner = row[self._owner_index]
         if reason := owner_fault(owner):
             return reason
@@ -229,7 +229,7 @@ class RecordReader:
             if each.text and (reason := text_fault(cell)):
                 return f"{each.heading}: {reason}"
             if not each.text and (len(cell) > VALUE_LETTERS_MAX or not VALUE.fullmatch(cell)):
-                return f"{each.heading}: {cell[:40]!r} is not a decimal like 600 or -1.25"
+                return f"{each.heading}: {cell[:40]!r} is not a decimal number like 600 or -1.25"
             if each.scale is not None and (nearest := rounded_text(cell, each.scale)) is not None:
                 cell = nearest
                 rounded += 1
@@ -254,7 +254,7 @@ def rounded_text(cell: str, scale: int) -> str | None:
 def owner_fault(owner: str) -> str | None:
     """Return why `owner` cannot be an owner, or None."""
     if not owner or len(owner) > OWNER_LETTERS_MAX:
-        return f"an owner has 1 to {OWNER_LETTERS_MAX} characters, this one {len(owner)}"
+        return f"an owner has 1 to {OWNER_LETTERS_MAX} characters, and this one has {len(owner)}"
     if not owner.isprintable() and any(unicodedata.category(letter) == "Cc" for letter in owner):
         return "the owner has control characters"
     return text_fault(owner)

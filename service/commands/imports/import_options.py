@@ -26,38 +26,38 @@ MapOption = Annotated[
         "--column",
         "-c",
         metavar="COLUMN=HEADING",
-        help="Which heading of the file feeds which column of the leaderboard, repeatable: xp=score posts what stands "
-        "under `score` as `xp`; xp alone means xp=xp. Default: every column that the file has a heading for.",
+        help="The column of the leaderboard and the heading of the file that feeds it; repeatable. xp=score posts the "
+        "values under `score` as `xp`; xp alone means xp=xp. Default: every column that the file has a heading for.",
     ),
 ]
-DelimiterOption = Annotated[str, typer.Option(help="What separates cells; `tab` for a tabulator.")]
-BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines a request.")]
+DelimiterOption = Annotated[str, typer.Option(help="Character that separates cells; `tab` for a tabulator.")]
+BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines in each request.")]
 ConcurrencyOption = Annotated[
-    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at a time; one where order matters.")
+    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at the same time; one if the order of lines matters.")
 ]
 RetriesOption = Annotated[
-    int, typer.Option(min=0, max=1000, help="Further attempts a request while the service is busy or away.")
+    int, typer.Option(min=0, max=1000, help="Further attempts for each request while the service is busy or away.")
 ]
 WaitOption = Annotated[
     bool,
     typer.Option(
-        "--wait", help="Wait, as --retries says, for a service that is not there yet; otherwise that ends the import."
+        "--wait", help="Wait for a service that is not up yet, as often as --retries says. Otherwise the import ends."
     ),
 ]
 RejectedMaxOption = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Stop once more lines than this were rejected, those before a resumption included: the mapping may be "
-        "wrong. What was applied stands; run again with a larger number to go on.",
+        help="Stop once more lines than this were rejected, because the mapping may be wrong. Earlier runs of the same "
+        "import count, too. Applied lines stay applied; to continue, run again with a larger number.",
     ),
 ]
 RejectsOption = Annotated[
     Path | None,
     typer.Option(
         dir_okay=False,
-        help="Write the rejected lines here as they are, headings first: correct them and import this file. "
-        "Why each was rejected stands in FILE.reasons.",
+        help="Write the rejected lines here unchanged, after the headings. Correct them and import this file. "
+        "FILE.reasons says why each was rejected.",
     ),
 ]
 RoundOption = Annotated[
@@ -65,31 +65,31 @@ RoundOption = Annotated[
     typer.Option(
         "--round",
         help="Round values with more digits than their column's scale, like 48.682000000000002 from a binary number, "
-        "and say how many; otherwise such a line is rejected.",
+        "and say how many were rounded. Without this option such a line is rejected.",
     ),
 ]
 LabelOption = Annotated[
     str,
     typer.Option(
-        help="Part of the post ids: a new label counts the same content once more, on purpose or because two files "
-        "are equal by chance."
+        help="Part of the post ids. With a new label the same content counts once more. Use it on purpose, or if two "
+        "files are equal by chance."
     ),
 ]
 ResumeOption = Annotated[
     Path | None,
     typer.Option(
         dir_okay=False,
-        help="Where an unfinished import is noted. Default: beside FILE.csv. What was imported into columns of merge "
-        "`sum` is noted in the same folder, in FILE.csv.BOARD.imported: the same file with other columns would add up "
-        "again, so the command warns, and asks at a terminal.",
+        help="File that notes an unfinished import. Default: beside FILE.csv. In the same folder, "
+        "FILE.csv.BOARD.imported notes imports into columns of merge `sum`. The same file with another mapping would "
+        "add its values again, so the command warns, and asks at a terminal.",
     ),
 ]
-RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the top, whatever was noted.")]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the first line, whatever was noted.")]
 QueuedOption = Annotated[
     bool,
     typer.Option(
         "--queued",
-        help="Have the lines applied soon instead of before the answer: faster, but of lines that are rejected when "
-        "their turn comes only the service's journal tells.",
+        help="Queue the lines: the service applies them soon after its answer, which is faster. Lines that are "
+        "rejected when they are applied are listed only in the service's journal.",
     ),
 ]

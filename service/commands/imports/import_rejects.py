@@ -47,7 +47,7 @@ def refuse_shared_files(files: Mapping[str, Path]) -> None:
     """
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
         if path.resolve() == other_path.resolve() or same_file(path, other_path):
-            raise UnusableFileError(f"{other_path} is both {one} and {other}: give another file")
+            raise UnusableFileError(f"{other_path} is both {one} and {other}; give another file")
 
 
 def same_file(path: Path, other: Path) -> bool:
@@ -110,7 +110,7 @@ class RejectsFile:
         if (len(kept), zlib.crc32(kept)) != (position.bytes, position.crc) or file_bytes(
             self._reasons
         ) < position.reasons_bytes:
-            raise UnusableFileError(f"{self._path} was changed since the import stopped: give --rejects another file")
+            raise UnusableFileError(f"{self._path} was changed since the import stopped; give --rejects another file")
         self._records.truncate(position.bytes)
         self._reasons.truncate(position.reasons_bytes)
         self._reasons.seek(position.reasons_bytes)
@@ -152,6 +152,6 @@ def advice_after_rejections(path: Path, rejects: Path | None) -> str:
     todo = (
         f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"
         if rejects
-        else "put only the corrected lines, under the same headings, in a new file (--rejects FILE writes it)"
+        else "put only the corrected lines, under the same headings, in a new file (--rejects FILE writes one)"
     )
-    return f"to add the rejected lines, {todo}; {path} imported again after an edit would count its other lines again"
+    return f"to add the rejected lines, {todo}; if you edit {path} and import it again, its other lines count again"

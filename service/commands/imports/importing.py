@@ -105,15 +105,15 @@ def import_csv(
 ) -> None:
     """Post every line of a CSV file to a leaderboard.
 
-    Each line is one post with an id made of the content of the file and the line, so an import that was stopped is run
-    again as it was: it goes on where it ended, and no line counts twice. An edited file is another file, all of whose
-    lines count again.
+    Each line is one post. Its id is made of the content of the file and the line. To continue an import that was
+    stopped, run the same command again: it goes on where it ended, and no line counts twice. An edited file is another
+    file, so all its lines count again.
 
-    Rejected lines are listed with their numbers and the exit code is 1; the others stand. To add them, correct the
-    file that --rejects wrote and import that one.
+    If lines are rejected, they are listed with their numbers, the others stay applied, and the exit code is 1. To add
+    the rejected lines, correct the file that --rejects wrote and import that file.
 
-    Batches go one at a time where their order matters: a mapped column merges by `last`, or the board breaks ties by
-    `earliest`.
+    Batches are sent one at a time if their order matters: if a mapped column merges by `last`, or the board breaks ties
+    by `earliest`.
 
     The leaderboard must exist. Example:
 
@@ -178,9 +178,9 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     start, tally = (FilePosition(state.offset, state.line), state.tally) if state else (FilePosition(), Tally())
     done_before = tally.total()
     if tally.rejected > job.rejected_max:
-        fail(f"line {start.line:,} was reached with {advice_after_many_rejections(tally, job)}")
+        fail(f"at line {start.line:,}: {advice_after_many_rejections(tally, job)}")
     if state:
-        typer.echo(f"going on after line {start.line:,} ({done_before:,} lines done before)", err=True)
+        typer.echo(f"continuing after line {start.line:,} ({done_before:,} lines done before)", err=True)
     concurrency = 1 if order_matters(board, fields) else job.concurrency
     began_s = time.monotonic()
     with (
@@ -202,7 +202,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
             fail(f"stopped: {advice_after_many_rejections(tally, job)}")
         except ClientError as error:
             if may_succeed_later(error):
-                typer.echo("stopped; run the same command again to go on where it ended", err=True)
+                typer.echo("stopped; run the same command again to continue where it ended", err=True)
             raise
     resume.delete_file()
     rounded = f"; values rounded: {tally.rounded:,}" if job.rounds else ""
@@ -224,8 +224,8 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
     if not fed:
         return
     typer.echo(
-        f"warning: {job.path.name} was imported into {job.board} before, with {', '.join(fed)}; by another mapping its "
-        "lines are new posts, so what they add to these columns adds up again (--label says that it is meant so)",
+        f"warning: {job.path.name} was imported into {job.board} before, with {', '.join(fed)}; with another mapping "
+        "its lines are new posts, so their values are added to these columns again (use --label if that is intended)",
         err=True,
     )
     if is_interactive():
@@ -247,7 +247,7 @@ def advice_after_many_rejections(tally: Tally, job: Job) -> str:
     """Return what can be done about that many rejected lines. Running the same command again does not help."""
     return (
         f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
-        f"With another mapping it starts from the top, with a larger --rejected-max it goes on"
+        f"With another mapping the import starts from the first line, with a larger --rejected-max it continues"
     )
 
 
@@ -330,7 +330,9 @@ def reporting(
             # The position may pass these lines only once the rejects are in their files.
             resume.save_state(position, tally, rejects.current_position() if rejects else None)
             if could_write and not resume.writable:
-                screen.print(f"note: cannot write {resume.path}: a second run would start at the top", markup=False)
+                screen.print(
+                    f"note: cannot write {resume.path}: a second run would start at the first line", markup=False
+                )
             bar.update(task, completed=position.offset, lines=position.line)
 
         yield Reports(rejected, accounted)

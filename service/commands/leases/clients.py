@@ -26,17 +26,17 @@ from service.commands.target import (
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
 
-client_app = typer.Typer(no_args_is_help=True, help="Create, list, rename and delete clients of leased pools.")
+client_app = typer.Typer(no_args_is_help=True, help="Create, list, rename and delete clients, which own pools.")
 
 
 @client_app.command("create")
 def create(
     client_id: ClientArgument,
-    name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the client, for people.")] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Create a client, or give it another name. A pool creates its client by itself."""
+    """Create a client, or give it another name. Creating a pool also creates its client."""
     body = {} if name is None else {"name": name}
 
     async def action(client: ServiceClient) -> None:
@@ -73,7 +73,7 @@ def show(client_id: ClientArgument, url: UrlOption = DEFAULT_URL, key: KeyOption
 def delete(
     client_id: ClientArgument, yes: YesOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
 ) -> None:
-    """Delete a client with all its pools and every lease in them; asks first unless --yes."""
+    """Delete a client with all its pools and every lease in them. Asks first unless --yes is given."""
     delete_asked(
         Target(url, key), client_path(client_id), client_id, f"Delete {client_id} with all its pools?", yes=yes
     )

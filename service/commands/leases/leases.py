@@ -16,7 +16,9 @@ from service.commands.leases.pools import PoolArgument
 from service.commands.tables import show_json
 from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, call_service
 
-LeaseKeyArgument = Annotated[str, typer.Argument(metavar="LEASE_KEY", help="The key that leases.", show_default=False)]
+LeaseKeyArgument = Annotated[
+    str, typer.Argument(metavar="LEASE_KEY", help="The key that the resource is for.", show_default=False)
+]
 
 lease_app = typer.Typer(no_args_is_help=True, help="Leases of resources.")
 
@@ -26,12 +28,12 @@ def get(
     client_id: ClientArgument,
     pool_id: PoolArgument,
     lease_key: LeaseKeyArgument,
-    region: Annotated[str, typer.Option(help="Where a new one is taken.", show_default=False)],
-    seconds: Annotated[float, typer.Option(min=0.001, help="For how long from now.")] = 60.0,
+    region: Annotated[str, typer.Option(help="Region from which a new resource is taken.", show_default=False)],
+    seconds: Annotated[float, typer.Option(min=0.001, help="Length of the lease in seconds from now.")] = 60.0,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Get the resource of a key, for longer than it has it, or a new one."""
+    """Get the resource of a key and extend its lease, or get a new resource."""
     body = {
         "client_id": client_id, "pool_id": pool_id, "key": lease_key, "region": region, "lease_seconds": seconds,
     }  # fmt: skip
@@ -76,8 +78,8 @@ def give_back(
 
 @lease_app.command("journal")
 def show_journal(
-    after: Annotated[int, typer.Option(min=0, help="Only what follows this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many lines.")] = 100,
+    after: Annotated[int, typer.Option(min=0, help="Show only lines after this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of lines at most.")] = 100,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:

@@ -34,12 +34,12 @@ from service.commands.target import (
 RESOURCES_A_REQUEST = 1_000
 COLUMNS = ("region", "total", "leased", "available", "headroom")
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Id of the pool.", show_default=False)]
-RegionOption = Annotated[str, typer.Option(help="Where they are.", show_default=False)]
+RegionOption = Annotated[str, typer.Option(help="Region of the resources.", show_default=False)]
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[RESOURCE]…", help="The resources.", show_default=False)
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A file with one resource a line.")
+    Path | None, typer.Option("--file", exists=True, dir_okay=False, help="A file with one resource on each line.")
 ]
 
 pool_app = typer.Typer(
@@ -70,7 +70,7 @@ def create(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Create a pool, or change the one that there is.
+    """Create a pool, or change an existing one.
 
     Examples:
         rankcurve pool create acme numbers
@@ -87,7 +87,7 @@ def create(
 
 @pool_app.command("list")
 def list_pools(
-    client_id: Annotated[str | None, typer.Option("--client", help="Only those of this client.")] = None,
+    client_id: Annotated[str | None, typer.Option("--client", help="Show only pools of this client.")] = None,
     limit: LimitOption = 1000,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -146,8 +146,10 @@ def regions_picture(pool: Record, title: str) -> Table:
 def watch(
     client_id: ClientArgument,
     pool_id: PoolArgument,
-    every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")] = 1.0,
-    looks: Annotated[int | None, typer.Option(min=1, help="End after so many looks; default: never.")] = None,
+    every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two updates.")] = 1.0,
+    looks: Annotated[
+        int | None, typer.Option(min=1, help="Number of updates before the command ends. Default: it never ends.")
+    ] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -178,11 +180,11 @@ def add(
     region: RegionOption,
     resources: NamesArgument = None,
     path: FileOption = None,
-    move: Annotated[bool, typer.Option(help="Bring those here that are free in another region.")] = False,
+    move: Annotated[bool, typer.Option(help="Also move resources here that are free in another region.")] = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Put resources into a region of a pool, or with --move bring them there."""
+    """Add resources to a region of a pool. With --move, also move free ones there from other regions."""
     names = names_from(resources, path)
 
     async def action(client: ServiceClient) -> None:
@@ -206,11 +208,11 @@ def remove(
     pool_id: PoolArgument,
     resources: NamesArgument = None,
     path: FileOption = None,
-    region: Annotated[str | None, typer.Option(help="Only those of this region.")] = None,
+    region: Annotated[str | None, typer.Option(help="Only resources of this region.")] = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Take resources out of a pool. Leased ones stay until they are given back: run it again then."""
+    """Take resources out of a pool. Leased ones stay; run the command again once they are given back."""
     names = names_from(resources, path)
     more = {} if region is None else {"region": region}
 
@@ -235,7 +237,7 @@ def list_resources(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """List resources with who has them until when."""
+    """List resources, each with its key and the end of its lease."""
 
     async def action(client: ServiceClient) -> None:
         found = await list_records(client, pool_path(client_id, pool_id) + "/resources", "resources", limit=limit)
@@ -253,6 +255,6 @@ def delete(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Delete a pool with every lease in it; asks first unless --yes."""
+    """Delete a pool with every lease in it. Asks first unless --yes is given."""
     question = f"Delete the pool {pool_id} of {client_id} with every lease in it?"
     delete_asked(Target(url, key), pool_path(client_id, pool_id), f"{client_id} {pool_id}", question, yes=yes)

@@ -16,7 +16,7 @@ from service.commands.target import fail
 from storage.errors import StorageError, StoreLockedError
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move a store that is there aside, to *.replaced.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
 
 
 def backup(
@@ -25,9 +25,10 @@ def backup(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Copy the SQLite store into a new FILE, also while the service takes posts; it has to be on this machine.
+    """Copy the SQLite store into a new FILE. The service may go on taking posts; the store has to be on this machine.
 
-    The copy is of one moment, and everything acknowledged before is in it. It is checked before it gets its name.
+    The copy holds the store at one moment, with every post that was acknowledged before. It is checked before it gets
+    its name.
 
     Example:
         rankcurve backup /backup/rankcurve-$(date +%F).db
@@ -52,7 +53,7 @@ def restore(
 ) -> None:
     """Put a backup in the place of the SQLite store. Stop the service first, and start it again afterwards.
 
-    FILE is checked first and stays as it is. A store that is there is kept beside it with --replace, log included.
+    FILE is checked first and stays as it is. With --replace, an existing store and its log are kept beside the new one.
     """
     from storage.engines.sqlite_backup import restore_store as restore_file
 
@@ -63,7 +64,10 @@ def restore(
         fail(f"stop the service first: {error.detail}")
     except StorageError as error:
         fail(error.detail)
-    typer.echo(f"{database} is {file} now" + (f"; before: {', '.join(map(str, aside))}" if aside else ""))
+    typer.echo(
+        f"{database} now has the content of {file}"
+        + (f"; the earlier store is kept as {', '.join(map(str, aside))}" if aside else "")
+    )
 
 
 def _file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
@@ -72,6 +76,6 @@ def _file_of(store: str | None, assignments: list[str] | None, config: Path | No
 
     settings = settings_from({"store": store}, assignments, config)
     if is_shared(settings.store):
-        typer.echo("error: a PostgreSQL store is saved by pg_dump or pg_basebackup: see docs/operating.md", err=True)
+        typer.echo("error: use pg_dump or pg_basebackup for a PostgreSQL store; see docs/operating.md", err=True)
         raise typer.Exit(2)
     return Path(settings.store.removeprefix(SQLITE_PREFIX))

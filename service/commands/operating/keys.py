@@ -28,18 +28,18 @@ from storage.errors import StorageError, StoreLockedError
 
 KEYS_PATH = "/v1/keys"
 LISTED_MAX = 1_000_000  # as many as keys_max may allow
-AWAY_HINT = f"name the service with --url or {URL_VARIABLE}, or, where none runs, the store with --store"
+AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
 
 keys_app = typer.Typer(
     rich_markup_mode="markdown",
     no_args_is_help=True,
-    help="""Create, list and revoke API keys: of the service at --url, or with --store on the store itself.
+    help="""Create, list and revoke API keys, of the service at --url or, with --store, in the store itself.
 
-    A service takes over within 5 s what changes. A SQLite file belongs to one process: --store is refused while a
-    service runs on it.
+    A service knows a change within 5 s. A SQLite file belongs to one process, so --store is refused while a service
+    runs on it.
 
-    A store is also what RANKCURVE_STORE or RANKCURVE_CONFIG names, unless --url, --key or RANKCURVE_URL is given.""",
+    RANKCURVE_STORE or RANKCURVE_CONFIG can name the store, too, unless --url, --key or RANKCURVE_URL is given.""",
 )
 
 
@@ -172,7 +172,7 @@ def locate_keys(
     on_store = given("store") or given("config")
     on_service = given("url") or (given("key") and not on_store)
     if on_store and on_service:
-        raise typer.BadParameter("--url is a service and --store or --config a store: give one of them")
+        raise typer.BadParameter("--url names a service, and --store or --config names a store; give only one of them")
     named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)
     if on_store or (named_by_environment and not on_service):
         return KeyLocation(None, store, config)
@@ -201,7 +201,7 @@ def with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> 
     try:
         asyncio.run(session())
     except StoreLockedError as error:
-        fail(f"a service runs on this store, ask it with --url and --key: {error.detail}")
+        fail(f"a service runs on this store; name the service with --url and --key: {error.detail}")
     except StorageError as error:
         fail(error.detail)
 
@@ -209,17 +209,21 @@ def with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> 
 @keys_app.command("create")
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for, for the list.", show_default=False)],
-    role: Annotated[Role, typer.Option(help="reader: read; writer: post too; ops: everything.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the key in the list, such as its user.", show_default=False)
+    ],
+    role: Annotated[
+        Role, typer.Option(help="reader: may read. writer: may post, too. ops: may do everything.", show_default=False)
+    ],
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make a key and print it, once.
+    """Create a key and print it. It is shown only this once.
 
-    The first key of a service that runs without keys has the role ops; from then on every caller needs a key. Without
-    a service, make it on the store itself.
+    The first key of a service that runs without keys must have the role ops. From then on every caller needs a key.
+    If no service runs, create it in the store itself.
 
     Examples:
         export RANKCURVE_KEY=$(rankcurve keys create me --role ops)
@@ -229,7 +233,7 @@ def create(
 
     async def action(keys: Keys) -> None:
         typer.echo(await keys.create_key(name, role.value))
-        typer.echo("keep it now: it is stored hashed and not shown again", err=True)
+        typer.echo("save it now: it is stored as a hash and never shown again", err=True)
 
     with_keys(locate_keys(context, url, key, store, config), action)
 
@@ -242,7 +246,7 @@ def list_keys(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List keys: id, name, role, when made, when revoked."""
+    """List keys with id, name, role, and the times of creation and revocation."""
 
     async def action(keys: Keys) -> None:
         show_table(("id", "name", "role", "created", "revoked"), await keys.list_rows())
@@ -259,7 +263,7 @@ def revoke(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Revoke a key: every process refuses it within 5 s. A service keeps the last one with the role ops."""
+    """Revoke a key. Every process refuses it within 5 s. A service does not revoke the last key with the role ops."""
 
     async def action(keys: Keys) -> None:
         await keys.revoke_key(key_id)

@@ -12,7 +12,9 @@ from service.client.client_answers import QueueState
 from service.commands.tables import show_json, show_table
 from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, call_service
 
-queue_app = typer.Typer(no_args_is_help=True, help="The ingest queue of posts that are applied soon.")
+queue_app = typer.Typer(
+    no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
+)
 
 
 @queue_app.command("show")
@@ -38,5 +40,5 @@ def show_queue(state: QueueState) -> None:
     show_table(("shard", "posts", "age s", "applied", "worker"), rows, numeric=("posts", "age s", "applied"))
     measured = ""
     if state.capacity is not None and state.speed is not None:
-        measured = f": the store took {state.capacity:,} posts/s, a worker does {state.speed:,}"
+        measured = f"; measured: {state.capacity:,} posts/s by the store, {state.speed:,} by one worker"
     typer.echo(f"{state.workers} of at most {state.workers_max} workers{measured}")

@@ -21,7 +21,7 @@ SinceOption = Annotated[
         "--since",
         metavar="SEQ",
         min=1,
-        help="Replay the posts from this number of the journal on, those to earlier boards of that name included. "
+        help="Replay the posts from this number of the journal on, including those to earlier boards of that name. "
         "Default: since the board was created or reset.",
         show_default=False,
     ),
@@ -31,13 +31,13 @@ SinceOption = Annotated[
 def rebuild(
     board: BoardArgument, since: SinceOption = None, store: StoreOption = None, config: ConfigOption = None
 ) -> None:
-    """Make a leaderboard anew from the journal: every row as the last post to it left it.
+    """Rebuild a leaderboard from the journal: every row becomes what the last post to it left.
 
-    On SQLite stop the service first; on PostgreSQL posts to the board wait meanwhile. A retry of a post that counts
-    stays a duplicate. Refused, with nothing changed, where the journal does not reach back to the board's beginning or
-    to --since, or where it has no post to the board.
+    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A retry of a post
+    that counts stays a duplicate. The command is refused, and changes nothing, if the journal does not reach back to
+    the board's beginning or to --since, or if it has no post to the board.
 
-    A leaderboard that was deleted: create it again with the same columns, find the number of its first post with
+    To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
     `rankcurve journal`, and rebuild it with --since.
     """
     from service.commands.operating.rebuild_store import (
@@ -49,7 +49,7 @@ def rebuild(
     try:
         done = asyncio.run(rebuild_on_store(settings, board, since))
     except StoreLockedError as error:
-        fail(f"stop the service first, a board is rebuilt on the store itself: {error.detail}")
+        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
     except StorageError as error:
         fail(error.detail)
     seconds = time.perf_counter() - begun_s

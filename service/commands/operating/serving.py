@@ -18,11 +18,13 @@ from service.contract.problems import ServiceError
 from storage.errors import StorageError, StoreLockedError
 
 JobsOption = Annotated[
-    str | None, typer.Option(help="embedded: jobs run beside the service; none: they do not.", show_default=False)
+    str | None,
+    typer.Option(help="embedded: this service runs the jobs, too. none: it runs no jobs.", show_default=False),
 ]
 HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
 WorkersOption = Annotated[
-    int | None, typer.Option(min=1, max=64, help="Processes that serve (PostgreSQL).", show_default=False)
+    int | None,
+    typer.Option(min=1, max=64, help="Number of processes that serve (PostgreSQL only).", show_default=False),
 ]
 MemcachedOption = Annotated[
     str | None,
@@ -30,7 +32,7 @@ MemcachedOption = Annotated[
 ]
 MonitorPortOption = Annotated[
     int | None,
-    typer.Option("--port", min=0, max=65535, help="Port for /healthz, /readyz and /metrics.", show_default=False),
+    typer.Option("--port", min=0, max=65535, help="Port of /healthz, /readyz and /metrics.", show_default=False),
 ]
 
 
@@ -44,13 +46,15 @@ def serve(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Serve leaderboards over HTTP. Ready when /readyz answers 200; Ctrl-C or SIGTERM finishes what was accepted.
+    """Serve leaderboards over HTTP. The service is ready when /readyz answers 200.
 
-    Without options: http://127.0.0.1:8080, data in data/rankcurve.db, jobs included. Every option is also a setting:
-    see `rankcurve config`.
+    After Ctrl-C or SIGTERM the service finishes the requests that it has accepted, and ends.
 
-    Without any API key the service listens on loopback only and treats every caller as ops. The first key, with --store
-    while the service does not run:
+    Without options it listens on http://127.0.0.1:8080, keeps its data in data/rankcurve.db and runs the jobs, too.
+    Every option is also a setting: see `rankcurve config`.
+
+    Without any API key the service listens on loopback only and treats every caller as ops. Create the first key like
+    this, with --store if the service does not run:
 
         rankcurve keys create NAME --role ops
     """
@@ -58,7 +62,7 @@ def serve(
     settings = settings_from({**named, "memcached_servers": memcached}, assignments, config)
     # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
     if settings.workers > 1:
-        _refuse_one_file(settings, f"{settings.workers} workers would be as many writers: serve it with one")
+        _refuse_one_file(settings, f"{settings.workers} workers would all write to it: use one")
         from service.processes.node import run
     else:
         from service.serve import serve_until_stopped as run
@@ -75,11 +79,11 @@ def run_jobs(
 ) -> None:
     """Run the background jobs alone, for `rankcurve serve --jobs none` on the same PostgreSQL store.
 
-    Any number may run. With --port (or the setting jobs_port) monitors are answered there.
+    Any number of these processes may run. With --port (or the setting jobs_port) each answers monitors there.
     """
     named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
     settings = settings_from(named, assignments, config)
-    _refuse_one_file(settings, "its jobs run in the process that serves it: rankcurve serve --jobs embedded")
+    _refuse_one_file(settings, "its jobs run in the process that serves it: use rankcurve serve --jobs embedded")
     from service.processes.jobs_only import run
 
     _run(run, settings, settings.jobs_port)
@@ -90,7 +94,7 @@ def _refuse_one_file(settings: Settings, instead: str) -> None:
     from service.stores import is_shared
 
     if not is_shared(settings.store):
-        typer.echo(f"error: {settings.store}: one process owns a SQLite file, and {instead}", err=True)
+        typer.echo(f"error: {settings.store}: a SQLite file belongs to one process, and {instead}", err=True)
         raise typer.Exit(2)
 
 
@@ -98,7 +102,7 @@ def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None
     try:
         run(settings)
     except StoreLockedError as error:
-        fail(f"{error.detail}: talk to it over HTTP, stop it first, or serve another --store")
+        fail(f"{error.detail}; use that service over HTTP, stop it first, or serve another --store")
     except (StorageError, ServiceError) as error:
         fail(str(error))
     except OSError as error:

@@ -26,7 +26,7 @@ from service.commands.target import (
 )
 
 OwnersOption = Annotated[
-    int | None, typer.Option("--owners", "-n", min=1, help="So many; default: as many as the service allows.")
+    int | None, typer.Option("--owners", "-n", min=1, help="Number of owners. Default: as many as the service allows.")
 ]
 
 
@@ -39,7 +39,10 @@ def audit(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Count random owners exactly and hold the curve against them (role `ops`). Exits 1 where a bracket was wrong."""
+    """Count random owners exactly and compare the curve with the counts (role `ops`).
+
+    The exit code is 1 if a bracket was wrong.
+    """
     column = named_column(column_argument, column)
 
     async def action(client: ServiceClient) -> None:
@@ -62,7 +65,7 @@ def show_audit(done: AuditDone) -> None:
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
     show_table(headings, [row], numeric=headings[1:-1])
     if done.outcome != "compared":
-        reasons = {"changed": "too much was posted since the curve was made", "empty": "the column is empty"}
+        reasons = {"changed": "too much was posted since the curve was fitted", "empty": "the column is empty"}
         typer.echo(f"nothing was compared: {reasons.get(done.outcome, done.outcome)}", err=True)
     if done.broken:
         rows = [(each.value, each.true_rank, each.rank, f"{each.low}..{each.high}") for each in done.broken]

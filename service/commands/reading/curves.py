@@ -31,7 +31,11 @@ TOP_PERCENTILES = (99.9, 99, 90, 50)
 
 PlotOption = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", help=f"Draw it, by the file's ending: {' or '.join(FORMATS)}."),
+    typer.Option(
+        "--plot",
+        metavar="FILE",
+        help=f"Draw the curve into this file, in the format of its ending: {' or '.join(FORMATS)}.",
+    ),
 ]
 
 

@@ -31,7 +31,7 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
         OSError: the file cannot be written.
     """
     if not curve.knots:
-        raise DrawingImpossibleError("the curve is that of an empty column: there is nothing to draw")
+        raise DrawingImpossibleError("the curve is of an empty column, so there is nothing to draw")
     figure = _figure()
     # A tie run falls straight down, from the first rank of the value to the last.
     points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in curve.knots]
@@ -61,7 +61,9 @@ def _figure() -> Figure:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DrawingImpossibleError("drawing needs matplotlib: pip install 'rankcurve[plots]'") from error
+        raise DrawingImpossibleError(
+            "drawing needs matplotlib; install it with: pip install 'rankcurve[plots]'"
+        ) from error
     matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # the same curve gives the same file
     return Figure(figsize=SIZE_INCHES, layout="constrained")
 

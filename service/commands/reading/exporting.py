@@ -30,12 +30,15 @@ class Format(StrEnum):
 
 
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", dir_okay=False, help="File; default: standard output.")
+    Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write. Default: standard output.")
 ]
 FormatOption = Annotated[
-    Format, typer.Option("--format", help="csv: rank, owner, all columns, updated_at; ndjson: entries as they come.")
+    Format,
+    typer.Option(
+        "--format", help="csv: rank, owner, all columns, updated_at. ndjson: the entries as the service sends them."
+    ),
 ]
-PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, help="Entries a request.")]
+PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES_MAX, help="Entries in each request.")]
 
 
 def export(

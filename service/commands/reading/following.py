@@ -15,11 +15,11 @@ from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Targe
 
 JOURNAL_LINES_MAX = 1_000  # a request
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
-LastOption = Annotated[int | None, typer.Option("--last-event-id", help="Go on after the event of this number.")]
+LastOption = Annotated[int | None, typer.Option("--last-event-id", help="Continue after the event with this number.")]
 
 
 def journal(
-    after: Annotated[int, typer.Option(min=0, help="The last sequence number seen; 0: from the beginning.")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="The last sequence number seen. 0: start at the beginning.")] = 0,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
@@ -38,13 +38,13 @@ def journal(
 def stream(
     board: BoardArgument,
     column: ColumnArgument,
-    top: Annotated[int | None, typer.Option("--top", "-n", min=1, help="So many of the best rows.")] = None,
-    owner: Annotated[str | None, typer.Option("--owner", help="One owner's position instead.")] = None,
+    top: Annotated[int | None, typer.Option("--top", "-n", min=1, help="Number of the best rows.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's position instead.")] = None,
     last_event_id: LastOption = None,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Print the top of a ranking, or an owner's position, whenever it changes; ends with the service or Ctrl-C."""
+    """Print the top of a ranking, or an owner's position, whenever it changes. Ends with the service or with Ctrl-C."""
     query = {"column": column} | ({"top": str(top)} if top else {}) | ({"owner": owner} if owner else {})
 
     async def action(client: ServiceClient) -> None:

@@ -34,19 +34,23 @@ class Mode(StrEnum):
 
 
 ColumnOption = Annotated[
-    str | None, typer.Option("--column", "-c", help="Ranked column; default: the board's first.", show_default=False)
+    str | None, typer.Option("--column", "-c", help="Ranked column. Default: the board's first.", show_default=False)
 ]
 # Scripts may still write `top BOARD COLUMN`, the form before --column.
 ColumnArgument = Annotated[str | None, typer.Argument(metavar="COLUMN", hidden=True)]
 OwnerArgument = Annotated[
     str | None,
-    typer.Argument(metavar="OWNER", help="Whose positions, `-5` too; leave out with --value.", show_default=False),
+    typer.Argument(
+        metavar="OWNER",
+        help="Owner whose positions are shown, even one like `-5`; not with --value.",
+        show_default=False,
+    ),
 ]
 ColumnsOption = Annotated[
-    list[str] | None, typer.Option("--column", "-c", help="Ranked column, repeatable; default: all.")
+    list[str] | None, typer.Option("--column", "-c", help="Ranked column, repeatable. Default: all.")
 ]
 ValuesOption = Annotated[
-    list[str] | None, typer.Option("--value", help="Rank of this value instead of an owner's, repeatable.")
+    list[str] | None, typer.Option("--value", help="Show the rank of this value instead of an owner's; repeatable.")
 ]
 
 
@@ -74,13 +78,13 @@ def top(
     board: BoardArgument,
     column_argument: ColumnArgument = None,
     column: ColumnOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="So many rows.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="Number of rows.")] = 10,
     from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show the best of a ranking, or any stretch of it. A rank like ~12345 is an estimate."""
+    """Show the top of a ranking, or any other part of it. A rank like ~12345 is an estimate."""
     column = named_column(column_argument, column)
 
     async def action(client: ServiceClient) -> None:
@@ -95,7 +99,9 @@ def top(
             numeric=("rank", name),
         )
         if not all(entry.exact for entry in page.entries):
-            typer.echo(f"~ is an estimate from the curve; its bounds: rankcurve rank {board} OWNER -c {name}", err=True)
+            typer.echo(
+                f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {name} shows its bounds", err=True
+            )
 
     call_service(Target(url, key), action)
 
@@ -105,11 +111,13 @@ def rank(
     owner: OwnerArgument = None,
     column: ColumnsOption = None,
     value: ValuesOption = None,
-    with_next: Annotated[bool, typer.Option("--next", help="And what is missing to the next better place.")] = False,
-    with_previous: Annotated[
-        bool, typer.Option("--previous", help="And the period before: who moved, on a family's board.")
+    with_next: Annotated[
+        bool, typer.Option("--next", help="Also show what is missing to the next better place.")
     ] = False,
-    mode: Annotated[Mode, typer.Option(help="auto: counted near the top, from the curve elsewhere.")] = Mode.auto,
+    with_previous: Annotated[
+        bool, typer.Option("--previous", help="On a family's board, also show the period before and who moved since.")
+    ] = False,
+    mode: Annotated[Mode, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = Mode.auto,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
@@ -122,7 +130,7 @@ def rank(
     if (with_next or with_previous) and owner is None:
         raise typer.BadParameter("--next and --previous go with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
-        raise typer.BadParameter("repeat the option instead of separating by commas")
+        raise typer.BadParameter("repeat the option; commas do not separate values")
 
     async def action(client: ServiceClient) -> None:
         if owner is not None:

@@ -107,7 +107,7 @@ def test_the_same_curve_gives_the_same_file(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> None:
     run(serving, "curve", "b", "xp", "--plot", "curve.pdf", code=2)
     empty = run(serving, "curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
-    assert empty.stderr == "error: the curve is that of an empty column: there is nothing to draw\n"
+    assert empty.stderr == "error: the curve is of an empty column, so there is nothing to draw\n"
     nowhere = run(serving, "curve", "b", "xp", "--plot", str(tmp_path / "none" / "x.svg"), code=1)
     assert nowhere.stderr.startswith("error: ")
     assert run(serving, "curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
@@ -122,7 +122,7 @@ def test_without_matplotlib_the_command_says_what_to_install(serving: Process, t
         [sys.executable, "-c", program, *arguments], env=environment(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: drawing needs matplotlib: pip install 'rankcurve[plots]'\n"
+    assert done.stderr == "error: drawing needs matplotlib; install it with: pip install 'rankcurve[plots]'\n"
 
 
 def test_neither_the_commands_nor_the_service_import_matplotlib() -> None:

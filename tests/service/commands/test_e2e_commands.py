@@ -121,7 +121,7 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     total_before = points(shell.process)
     assert 0 < total_before < LINES
     result = shell(*arguments, code=1)  # lines were rejected
-    assert "going on after line" in result.stderr
+    assert "continuing after line" in result.stderr
     assert f"{LINES:,} lines" in result.stdout
     assert points(shell.process) == LINES - LINES // 1000
     listed = list(csv.DictReader(io.StringIO(Path(f"{rejects}.reasons").read_text(encoding="utf-8"))))

@@ -99,7 +99,7 @@ def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_se
     assert again.exit_code == 0
     [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
     assert "with wins=won, xp=score;" in warning
-    assert "adds up again" in warning
+    assert "added to these columns again" in warning
     assert "warning" in into_sums(fake, summed, "xp=top").stderr
     assert "warning" not in into_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
     assert "warning" not in into_sums(fake, summed, "best=score").stderr
@@ -109,7 +109,7 @@ def test_a_person_at_a_terminal_is_asked_before_a_sum_adds_up_again(
     fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     into_sums(fake, summed, "xp=score")
-    monkeypatch.setattr(importing, "asks", lambda: True)
+    monkeypatch.setattr(importing, "is_interactive", lambda: True)
     sent = len(fake.batches)
     arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
     assert run(*arguments, fake=fake, stdin="n\n").exit_code == 1
@@ -163,7 +163,7 @@ def test_an_import_that_stopped_at_noise_is_begun_again_with_round_and_counts_no
     do_import(fake, players, "--concurrency", "1")
     fake.posts_before_outage = None
     rounded = do_import(fake, players, "--round")
-    assert "going on" not in rounded.stderr, "lines before the mark may have been rejected for their digits"
+    assert "continuing after" not in rounded.stderr, "lines before the mark may have been rejected for their digits"
     assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in rounded.stdout
 
 
@@ -223,7 +223,7 @@ def test_a_stopped_import_goes_on_after_the_last_line_whose_outcome_is_known(fak
     fake.posts_before_outage, fake.batches = None, []
     finished = do_import(fake, players)
     assert finished.exit_code == 0
-    assert "going on after line 13 (12 lines done before)" in finished.stderr
+    assert "continuing after line 13 (12 lines done before)" in finished.stderr
     assert "25 lines: 25 applied, 0 unchanged, 0 duplicate" in finished.stdout
     assert sum(len(batch) for batch in fake.batches) == 13
     assert not (players.parent / "players.csv.b.resume").exists()
@@ -250,7 +250,7 @@ def test_a_file_that_changed_since_is_read_from_the_top(fake: FakeService, playe
     fake.posts_before_outage = None
     players.write_text(players.read_text() + "new,7\n")
     result = do_import(fake, players)
-    assert "going on" not in result.stderr
+    assert "continuing after" not in result.stderr
     assert "26 lines" in result.stdout
     assert len(fake.xp("b")) == 26
 
@@ -273,10 +273,10 @@ def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeServi
     assert len(fake.batches) == 2
     again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
     assert (again.exit_code, len(fake.batches)) == (1, 2), "nothing is sent that could only stop again"
-    assert "with a larger --rejected-max it goes on" in again.stderr
+    assert "with a larger --rejected-max it continues" in again.stderr
     fake.rejected_owners = set()
     finished = do_import(fake, players, "--rejected-max", "8")
-    assert "going on after line 9" in finished.stderr
+    assert "continuing after line 9" in finished.stderr
     assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
 
 
@@ -284,8 +284,8 @@ def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
     text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
     assert "An edited file is another file" in text
     assert "COLUMN=HEADING" in text
-    assert "posts what stands under score as xp" in text.replace("`", "")
-    assert "run again with a larger number to go on" in text
+    assert "posts the values under score as xp" in text.replace("`", "")
+    assert "to continue, run again with a larger number" in text
 
 
 def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(

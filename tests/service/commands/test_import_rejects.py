@@ -76,7 +76,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
     finished = do_import(fake, path, "--rejects", str(rejects))
-    assert "going on" in finished.stderr
+    assert "continuing after" in finished.stderr
     assert rejects.read_text() == "id,xp\n" + "".join(f"p{i},bad\n" for i in range(0, 25, 3))
     assert reason_lines(rejects) == [i + 2 for i in range(0, 25, 3)]
 
@@ -95,7 +95,7 @@ def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
     assert "was changed since the import stopped" in refused.stderr
     assert rejects.read_text() == corrected
     elsewhere = tmp_path / "more.csv"
-    assert "going on" in do_import(fake, path, "--rejects", str(elsewhere)).stderr
+    assert "continuing after" in do_import(fake, path, "--rejects", str(elsewhere)).stderr
     listed = corrected.splitlines()[1:] + elsewhere.read_text().splitlines()[1:]
     assert [line.partition(",")[0] for line in listed] == [f"p{i}" for i in range(0, 25, 3)]
 

@@ -42,7 +42,7 @@ def test_top_marks_estimated_ranks_and_says_what_the_mark_means(fake: FakeServic
     fake.estimates = True
     result = run("top", "b", "-n", "3", fake=fake)
     assert [row[0] for row in rows_of(result.stdout)] == ["rank", "~1", "~2", "~3"]
-    assert result.stderr == "~ is an estimate from the curve; its bounds: rankcurve rank b OWNER -c xp\n"
+    assert result.stderr == "~ marks an estimate from the curve; rankcurve rank b OWNER -c xp shows its bounds\n"
 
 
 def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:

@@ -183,7 +183,7 @@ def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
     assert (result.exit_code, result.stderr) == (1, "error: no key 'nope'\n")
     keys.locked = True
     result = run("keys", "list", *STORE)
-    told = "error: a service runs on this store, ask it with --url and --key: a service owns this store\n"
+    told = "error: a service runs on this store; name the service with --url and --key: a service owns this store\n"
     assert (result.exit_code, result.stderr) == (1, told)
 
 
