@@ -119,9 +119,9 @@ def _media_type(query: Mapping[str, str], request: JolokiaRequest | None = None)
 
 
 _DESCRIPTION = (
-    "Protocol 7.2: read, list, search, exec, version. What can't be met is an answer with a status of its own, under"
-    " HTTP 200. In the path `!/` is a slash and `!!` an exclamation mark; the query takes the protocol's processing"
-    " parameters, and `p` in place of a path."
+    "Protocol 7.2 of Jolokia, with read, list, search, exec and version. A request that fails has its own status in the"
+    " answer, under HTTP 200. In the path, `!/` is a slash and `!!` an exclamation mark. The query takes the"
+    " protocol's processing parameters, and `p` instead of a path."
 )
 JOLOKIA = [
     Route(
@@ -129,10 +129,10 @@ JOLOKIA = [
         description=_DESCRIPTION, foreign_protocol=True, response=JolokiaAnswer, problems=("not_found",),
     )
     for method, path, handler, view, summary in (
-        ("GET", "/jolokia", get_jolokia, "jolokia", "The version of the Jolokia agent, or the request in `p`"),
+        ("GET", "/jolokia", get_jolokia, "jolokia", "Show the version of the Jolokia agent, or answer `p`"),
         ("POST", "/jolokia", post_jolokia, "jolokia_post", "Read and operate managed objects, one request or a list"),
         ("GET", "/jolokia/{operation}", get_jolokia, "jolokia_get", "Read and operate managed objects"),
         ("POST", "/jolokia/{operation}", post_jolokia, "jolokia_post_to",
-         "The same as without an operation in the path"),
+         "Read and operate managed objects, as without an operation in the path"),
     )
 ]  # fmt: skip

@@ -25,31 +25,41 @@ Refresh = Callable[[Board, int], Awaitable[float]]  # returns how long it took, 
 # Name, type, meaning with unit, and how it is read.
 _BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
     ("Id", TEXT, "The board's id", lambda board: board.id),
-    ("Columns", LIST, "Names of its columns", lambda board: [column.name for column in board.spec.columns]),
-    ("Table", TEXT, "Whether its rows have a table of their own: own, shared", lambda board: board.spec.table.value),
+    ("Columns", LIST, "Names of the columns", lambda board: [column.name for column in board.spec.columns]),
+    ("Table", TEXT, "Table of the rows: own, or shared with other boards", lambda board: board.spec.table.value),
     ("Ties", TEXT, "How equal values rank: shared, earliest", lambda board: board.spec.ties.value),
-    ("CreatedAt", TEXT, "When it was made, ISO 8601 in UTC", lambda board: format_us(board.created_at_us)),
-    ("Resets", LONG, "Times that it was emptied [count]", lambda board: board.epoch),
-    ("OfFamily", BOOLEAN, "Whether it belongs to a family", lambda board: board.family_key is not None),
-    ("Samples", LONG, "Knots of a curve as the spec has them [count]", lambda board: board.spec.predictor.samples),
+    ("CreatedAt", TEXT, "Time of creation, ISO 8601 in UTC", lambda board: format_us(board.created_at_us)),
+    ("Resets", LONG, "Times that the board was emptied [count]", lambda board: board.epoch),
+    ("OfFamily", BOOLEAN, "True if the board belongs to a family", lambda board: board.family_key is not None),
+    (
+        "Samples",
+        LONG,
+        "Knots of a curve, as the specification says [count]",
+        lambda board: board.spec.predictor.samples,
+    ),
     ("ExactTop", LONG, "Ranks that are always counted [count]", lambda board: board.spec.predictor.exact_top),
     (
         "RefreshSeconds",
         LONG,
-        "Schedule of the refreshes [seconds]",
+        "Interval between scheduled refreshes [seconds]",
         lambda board: board.spec.predictor.refresh_seconds,
     ),
 )
 _PREDICTOR: tuple[tuple[str, str, str, Callable[[CurveState], Any]], ...] = (
     ("Method", TEXT, "How the curve was made: skip, scan", lambda curve: curve.method),
-    ("Entries", LONG, "Entries that it ranks [entries]", lambda curve: curve.total),
+    ("Entries", LONG, "Entries that the curve ranks [entries]", lambda curve: curve.total),
     ("Knots", LONG, "Values with exact counts [count]", lambda curve: curve.knots),
-    ("AsOf", TEXT, "The moment that it is of, ISO 8601 in UTC", lambda curve: curve.as_of),
-    ("Age", DOUBLE, "Time since that moment [seconds]", lambda curve: curve.age_seconds),
-    ("Certificate", DOUBLE, "Largest relative error when fitted [ratio]", lambda curve: curve.certificate),
-    ("Live", BOOLEAN, "Whether it counts what is posted after its fit", lambda curve: curve.live),
-    ("Moves", LONG, "Changes between its knots since its fit [count]", lambda curve: curve.moves),
-    ("Bound", DOUBLE, "How far a rank may be off by now, relative to it [ratio]", lambda curve: curve.bound),
+    ("AsOf", TEXT, "Time that the curve describes, ISO 8601 in UTC", lambda curve: curve.as_of),
+    ("Age", DOUBLE, "Time since AsOf [seconds]", lambda curve: curve.age_seconds),
+    (
+        "Certificate",
+        DOUBLE,
+        "Largest relative error when the curve was fitted [ratio]",
+        lambda curve: curve.certificate,
+    ),
+    ("Live", BOOLEAN, "True if the curve counts posts after its fit", lambda curve: curve.live),
+    ("Moves", LONG, "Changes between the knots since the fit [count]", lambda curve: curve.moves),
+    ("Bound", DOUBLE, "Largest current error of a rank, relative to the rank [ratio]", lambda curve: curve.bound),
 )
 
 
@@ -103,7 +113,11 @@ class BoardObjects:
             _board_name(board),
             "A leaderboard",
             {name: Attribute(kind, text, lambda _, read=read: read(board)) for name, kind, text, read in _BOARD},  # type: ignore[misc]
-            {"refresh": Operation("Replace the curves of all ranked columns; seconds that each took", refresh)},
+            {
+                "refresh": Operation(
+                    "Refresh the curves of all ranked columns; returns the seconds that each took", refresh
+                )
+            },
             kind="rankcurve.Board",
         )
 
@@ -125,9 +139,9 @@ class BoardObjects:
 
         return ManagedObject(
             _predictor_name(board, index),
-            "The curve of a ranked column; null before the first",
+            "The curve of a ranked column; null before the first fit",
             {name: Attribute(kind, text, reading(read)) for name, kind, text, read in _PREDICTOR},
-            {"refresh": Operation("Replace the curve now; seconds that it took", refresh, returns=DOUBLE)},
+            {"refresh": Operation("Refresh the curve now; returns the seconds that it took", refresh, returns=DOUBLE)},
             kind="rankcurve.Predictor",
         )
 

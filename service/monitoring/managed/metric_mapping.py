@@ -39,8 +39,10 @@ GROUPS: Sequence[MetricGroup] = (
     MetricGroup(
         "Store", ("write", "posts", "reads", "store_"), "The store, and the writing of posts to it", name="{store}"
     ),
-    MetricGroup("Pool", ("store_connection",), "A pool of connections to the store", label="pool"),
-    MetricGroup("Throttle", ("rate_limit", "write_refused", "ingest_refused"), "What was turned away, and why"),
+    MetricGroup("Pool", ("store_connection",), "A connection pool of the store", label="pool"),
+    MetricGroup(
+        "Throttle", ("rate_limit", "write_refused", "ingest_refused"), "Posts and requests that were refused, and why"
+    ),
     MetricGroup(
         "Cache", ("shared_curve", "memcached", "curve", "live_lag"), "The curves that ranks are read off, and memcached"
     ),
@@ -51,11 +53,11 @@ GROUPS: Sequence[MetricGroup] = (
     MetricGroup("Job", ("boards_closed", "boards_archived", "closing", "archive"), "A background job", name="close"),
     MetricGroup("Lease", ("lease",), "Leases that clients hold", name=_ALL),
     MetricGroup("Queue", ("ingest",), "The queue of posts that are applied later", label="shard", key="shard"),
-    MetricGroup("Stream", ("stream",), "Streams of changes to clients"),
+    MetricGroup("Stream", ("stream",), "Streams that send changes to clients"),
     MetricGroup("RequestProcessor", ("request",), "A route of the service", label="route"),
     MetricGroup("Node", ("process_ends",), "The processes of this node"),
 )
-_OTHERS = MetricGroup("Metrics", (), "Figures that belong to nothing else")
+_OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 class MetricMapping:

@@ -28,22 +28,27 @@ def make_java_objects(version: str) -> list[ManagedObject]:
 
 def _runtime(version: str) -> ManagedObject:
     rows: tuple[_Row, ...] = (
-        ("Name", TEXT, "Process that answers, at its host", lambda _: f"{os.getpid()}@{socket.gethostname()}"),
-        ("Pid", LONG, "Id of the process that answers", lambda _: os.getpid()),
-        ("StartTime", LONG, "When the first process began, since 1970 [milliseconds]", _started_ms),
+        (
+            "Name",
+            TEXT,
+            "The answering process and its host, as PID@HOST",
+            lambda _: f"{os.getpid()}@{socket.gethostname()}",
+        ),
+        ("Pid", LONG, "Process id of the answering process", lambda _: os.getpid()),
+        ("StartTime", LONG, "Start of the first process, as time since 1970 [milliseconds]", _started_ms),
         (
             "Uptime",
             LONG,
-            "Time since then [milliseconds]",
+            "Time since the start [milliseconds]",
             lambda now: max(0, round(time.time() * 1000) - _started_ms(now)),
         ),
         ("VmName", TEXT, "Interpreter", lambda _: platform.python_implementation()),
-        ("VmVendor", TEXT, "Who makes it", lambda _: "Python Software Foundation"),
-        ("VmVersion", TEXT, "Its version", lambda _: platform.python_version()),
-        ("SpecName", TEXT, "What runs", lambda _: "rankcurve"),
-        ("SpecVersion", TEXT, "Its version", lambda _: version),
+        ("VmVendor", TEXT, "Maker of the interpreter", lambda _: "Python Software Foundation"),
+        ("VmVersion", TEXT, "Version of the interpreter", lambda _: platform.python_version()),
+        ("SpecName", TEXT, "Name of the service", lambda _: "rankcurve"),
+        ("SpecVersion", TEXT, "Version of the service", lambda _: version),
     )
-    return _managed("Runtime", "How the node runs", rows)
+    return _managed("Runtime", "The runtime of the node", rows)
 
 
 def _memory(pages: int) -> ManagedObject:
@@ -68,10 +73,10 @@ def _memory(pages: int) -> ManagedObject:
 def _system(pages: int) -> ManagedObject:
     rows: tuple[_Row, ...] = (
         ("Name", TEXT, "Operating system", lambda _: platform.system()),
-        ("Version", TEXT, "Its release", lambda _: platform.release()),
-        ("Arch", TEXT, "Machine", lambda _: platform.machine()),
+        ("Version", TEXT, "Release of the operating system", lambda _: platform.release()),
+        ("Arch", TEXT, "Type of the machine", lambda _: platform.machine()),
         ("AvailableProcessors", LONG, "Processors [count]", lambda _: os.cpu_count()),
-        ("SystemLoadAverage", DOUBLE, "Load of the last minute", lambda _: os.getloadavg()[0]),
+        ("SystemLoadAverage", DOUBLE, "Load average of the last minute", lambda _: os.getloadavg()[0]),
         (
             "ProcessCpuTime",
             LONG,
@@ -87,12 +92,12 @@ def _system(pages: int) -> ManagedObject:
         (
             "MaxFileDescriptorCount",
             LONG,
-            "Files that they may open [count]",
+            "Files that the processes may open [count]",
             lambda now: int(now.value("process_max_fds")),
         ),
         ("TotalPhysicalMemorySize", LONG, "Memory of the machine [bytes]", lambda _: pages),
     )
-    return _managed("OperatingSystem", f"{sys.platform} below the node", rows)
+    return _managed("OperatingSystem", f"The operating system of the node: {sys.platform}", rows)
 
 
 def _managed(kind: str, description: str, rows: tuple[_Row, ...]) -> ManagedObject:

@@ -32,9 +32,9 @@ from .runtime import make_java_objects
 from .tree import ObjectTree, TreeLimits
 
 _JOB_OPERATIONS = {
-    "run": "End the job's rest in every process of the node, so that it works now; how many have the job",
-    "pause": "Let the job begin no further round in any process of the node; how many have it",
-    "resume": "Let it go on; how many have it",
+    "run": "Run the job now in every process of the node, by ending its rest; returns how many processes have it",
+    "pause": "Pause the job: no process of the node begins another round; returns how many processes have it",
+    "resume": "Let the paused job continue; returns how many processes have it",
 }
 
 
@@ -127,7 +127,10 @@ class _Fixed:
             self._curves(),
             {
                 "flush": Operation(
-                    "Read every curve anew in every process of the node; how many did", self._flush, (), LONG
+                    "Read every curve again in every process of the node; returns how many processes did",
+                    self._flush,
+                    (),
+                    LONG,
                 )
             },
             kind="rankcurve.Cache",
@@ -147,13 +150,15 @@ class _Fixed:
             "Curves": Attribute(
                 LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count
             ),
-            "CurvesLive": Attribute(DOUBLE, "Those that count what is posted [count]", viewed("rankcurve_curves_live")),
+            "CurvesLive": Attribute(
+                DOUBLE, "Live curves in the answering process [count]", viewed("rankcurve_curves_live")
+            ),
             "CurveAgeMax": Attribute(
-                DOUBLE, "Age of the oldest one [seconds]", viewed("rankcurve_curve_age_seconds_max")
+                DOUBLE, "Age of the oldest curve [seconds]", viewed("rankcurve_curve_age_seconds_max")
             ),
             "LiveLagMax": Attribute(
                 DOUBLE,
-                "Age of the oldest moment that a live one is of [seconds]",
+                "Longest time that a live curve is behind the posts [seconds]",
                 viewed("rankcurve_live_lag_seconds_max"),
             ),
         }
@@ -164,16 +169,22 @@ class _Fixed:
         refused = {} if throttle is None else dict(throttle.attributes)
         attributes = {
             **{name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")},
-            "Url": Attribute(TEXT, "Where it is, passwords left out", lambda _: masked(self._settings.store)),
-            "SizeBytes": Attribute(DOUBLE, "Its size at the last look [bytes]", self._viewed("rankcurve_store_bytes")),
-            "SoleWriter": Attribute(BOOLEAN, "Whether nobody else writes there", lambda _: store.sole_writer),
+            "Url": Attribute(TEXT, "Address of the store, without passwords", lambda _: masked(self._settings.store)),
+            "SizeBytes": Attribute(
+                DOUBLE, "Size of the store when it was last measured [bytes]", self._viewed("rankcurve_store_bytes")
+            ),
+            "SoleWriter": Attribute(
+                BOOLEAN, "True if no other process writes to the store", lambda _: store.sole_writer
+            ),
             "WritesAtOnce": Attribute(
-                LONG, "Transactions that may run at once [count]", lambda _: store.writes_at_once
+                LONG, "Write transactions that may run at the same time [count]", lambda _: store.writes_at_once
             ),
         }
         if store.sole_writer:
             free = self._viewed("rankcurve_store_disk_free_bytes")
-            attributes["DiskFreeBytes"] = Attribute(DOUBLE, "What its disk had left at the last look [bytes]", free)
+            attributes["DiskFreeBytes"] = Attribute(
+                DOUBLE, "Free space on the disk of the store when it was last measured [bytes]", free
+            )
         return ManagedObject(
             ObjectName.of(DOMAIN, type="Store", name=dialect),
             "The store, and the writing of posts to it",
@@ -186,7 +197,7 @@ class _Fixed:
             async def act() -> int:
                 done = await self._channel.run_everywhere(f"job.{action}", job)
                 if not done:
-                    raise UnknownObjectError(f"no process of this node has the job {job} now")
+                    raise UnknownObjectError(f"no process of this node currently has the job {job}")
                 return len(done)
 
             return act

@@ -44,7 +44,7 @@ export function path(texts, ...parts) {
 
 function segment(part) {
   if (part === "." || part === "..") {
-    throw new Problem(400, { detail: `A browser can't ask for “${part}”: it takes it for a folder.` });
+    throw new Problem(400, { detail: `A browser can't ask for “${part}”, because it takes that for a folder.` });
   }
   return encodeURIComponent(part);
 }

@@ -91,7 +91,7 @@ export class BoardsView {
     const caption = prefix ? `Boards whose id begins with “${prefix}”` : "Boards by id";
     if (leaderboards.length) show(this.list, table(caption, COLUMNS, leaderboards.map(row)));
     else if (prefix) show(this.list, empty("No board’s id begins with ", el("bdi", {}, `“${prefix}”`), "."));
-    else show(this.list, empty("No boards yet. One is made by ", el("code", {}, "rankcurve board create"), "."));
+    else show(this.list, empty("No boards yet. To create one, use ", el("code", {}, "rankcurve board create"), "."));
     const shown = `${whole(leaderboards.length)} ${leaderboards.length === 1 ? "board" : "boards"}`;
     this.count.textContent = next ? `${shown}, and more on the next page` : shown;
     show(

@@ -212,13 +212,13 @@ export class CurvePanels {
 }
 
 function aboutCurve(state, exactTop) {
-  const measured = state.certificate === null ? "The widest bracket past it: a sampled curve is not measured" : "Measured at the fit, widened by what moved since";
+  const measured = state.certificate === null ? "The widest bracket of an estimate; the error of a sampled curve is not measured" : "Measured when the curve was fitted, and widened by the changes since";
   return facts([
-    ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Age of the moment that the curve is of; live curves go on with the log of changes"],
-    ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read at the fit" : "The knots alone were read"],
-    ["Off by at most", mostError(state, exactTop), `Ranks up to there are counted. ${measured}`],
+    ["Refreshed", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "Time since the moment that the curve describes; a live curve follows the log of changes"],
+    ["Method", state.method === "scan" ? "scan" : "skip", state.method === "scan" ? "Every value was read when the curve was fitted" : "Only the knots were read"],
+    ["Off by at most", mostError(state, exactTop), `Ranks up to that one are counted. ${measured}`],
     ["Knots", whole(state.knots), "Values with exact counts"],
-    ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "Whether posts since the fit are counted; moves make gaps between knots less certain"],
+    ["Live", state.live ? `yes, ${whole(state.moves)} moves` : "no", "A live curve counts posts since its fit. Moves make ranks between two knots less certain"],
   ]);
 }
 

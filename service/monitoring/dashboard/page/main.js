@@ -30,7 +30,7 @@ const keys = new KeyPanel(document.getElementById("key-panel"), document.getElem
       await ask("/v1/leaderboards?limit=1");
       return "";
     } catch (error) {
-      return error instanceof Problem && error.status !== 401 ? "" : `This key was not taken: ${error.message}`;
+      return error instanceof Problem && error.status !== 401 ? "" : `This key was refused: ${error.message}`;
     }
   },
   changed: () => go({ anew: true }),

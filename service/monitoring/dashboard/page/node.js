@@ -63,9 +63,9 @@ export class NodeView {
     this.grid.hidden = true;
     show(this.about);
     if (problem.status === 403) {
-      show(this.tiles, fault(problem), empty("The health of the node is for operators: give a key of the role ops by the button above. Boards are shown with the key as it is."));
+      show(this.tiles, fault(problem), empty("Only operators see the health of the node. Use the button above to give a key with the role ops. The current key is enough to see boards."));
     } else if (problem.status === 404) {
-      show(this.tiles, empty("This node keeps no managed objects (setting ", el("code", {}, "managed_objects"), "), so there is nothing to show."));
+      show(this.tiles, empty("This node has no managed objects (setting ", el("code", {}, "managed_objects"), "), so there is nothing to show."));
     } else show(this.tiles, fault(problem));
   }
 

@@ -54,12 +54,12 @@ export function storeFacts(now, store) {
   return facts([
     ...Object.entries(outcomes).map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`]),
     ["Posts refused", whole(refused), "Queue full, overloaded or stopping"],
-    ["Over a key’s rate", whole(held), "Reads and posts held against the rate of their key"],
-    ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Transactions that write, and how many may at once"],
+    ["Over a key’s rate", whole(held), "Reads and posts beyond the rate of their key"],
+    ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Write transactions that run now, and how many may run at the same time"],
     ["Posts a transaction", `mean ${three(store.WriteBatchPosts?.Mean)}`],
     ["Statements", `${perSecond(store.Statements)}/s`],
     ["Rows", `${perSecond(store.Rows)}/s`],
-    ["Conflicts", whole(store.WriteConflicts?.Count), "Transactions that met others and began anew"],
+    ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row"],
     ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks"],
     ["Change log", now.others?.ChangeLogAgeSeconds === undefined ? "–" : `${age(now.others.ChangeLogAgeSeconds)} old`, "How far back it reaches"],
   ]);
@@ -73,8 +73,8 @@ export function queueFacts(counted, queue) {
     ["Workers", `${whole(queue.workers)} of ${whole(queue.workers_max)}`],
     ["Queued", `${perSecond(counted?.IngestQueuedPosts)}/s`],
     ["Applied", `${perSecond(counted?.IngestOutcomes)}/s`],
-    ["Applied after", duration(counted?.IngestAppliedAgeSeconds?.P50), "From being queued to being applied, half of them"],
-    ["Capacity", queue.capacity === null ? "–" : `${whole(queue.capacity)}/s`, "Posts a second of the store, as last measured"],
+    ["Applied after", duration(counted?.IngestAppliedAgeSeconds?.P50), "Median time from being queued to being applied"],
+    ["Capacity", queue.capacity === null ? "–" : `${whole(queue.capacity)}/s`, "Posts a second that the store takes, as last measured"],
   ];
   const busy = queue.shards.filter((shard) => shard.posts > 0 || shard.worker);
   if (!busy.length) return facts(rows);
@@ -98,7 +98,7 @@ export function jobTable(jobs, now) {
         failures ? el("b", { class: "fault" }, whole(failures)) : "0",
       ];
     });
-  if (!rows.length) return empty("This node runs no jobs: they run in processes of another one.");
+  if (!rows.length) return empty("This node runs no jobs: another node runs them.");
   const columns = [
     { label: "Job" },
     { label: "Last round", kind: NUMBER },

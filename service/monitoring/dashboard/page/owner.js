@@ -93,7 +93,7 @@ export class OwnerPanel {
   }
 
   standing({ spec }, entry, positions, reason) {
-    if (entry.hidden) return empty("Hidden: no ranking, total or stream holds this owner; posts still merge.");
+    if (entry.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
     if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
     const scales = Object.fromEntries(spec.columns.map(({ name, scale }) => [name, scale]));
     const columns = [

@@ -110,7 +110,7 @@ async def test_whatever_owners_are_called_is_text(page: Page, node: Process) -> 
         await page.wait_for(f"document.querySelector('#owner h2')?.textContent.includes({json.dumps(owner)})")
         assert await page.evaluate("document.querySelector('#find').value") == owner
         if owner == "..":
-            await page.wait_for_text("takes it for a folder", within="#owner")
+            await page.wait_for_text("takes that for a folder", within="#owner")
         else:
             await page.wait_for("document.querySelectorAll('#owner table').length === 2")
             assert owner[:40] in await page.evaluate("document.querySelector('#owner .facts').textContent")

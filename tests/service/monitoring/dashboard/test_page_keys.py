@@ -66,7 +66,7 @@ async def test_the_page_asks_for_a_key_and_tells_a_wrong_one(page: Page, closed:
     await page.goto(closed.url)
     await page.wait_for_text("A key is needed", within="#key-fault")
     await give(page, "rk_wrong")
-    await page.wait_for_text("This key was not taken", within="#key-fault")
+    await page.wait_for_text("This key was refused", within="#key-fault")
     assert await kept(page) == ([], [], ""), "a key that opens nothing is not kept"
     await give(page, closed.reader)
     await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
@@ -95,7 +95,7 @@ async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, c
 async def test_the_node_is_for_operators_and_the_rest_for_readers(page: Page, closed: Closed) -> None:
     await page.goto(f"{closed.url}/#/node")
     await give(page, closed.reader)
-    await page.wait_for_text("give a key of the role ops", within="#view")
+    await page.wait_for_text("give a key with the role ops", within="#view")
     await page.click("#key-button")
     await give(page, closed.ops)
     await page.wait_for("document.querySelector('#node-jobs table')")
