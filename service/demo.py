@@ -25,7 +25,7 @@ from service.client.client import ClientError, Patience, ServiceClient
 from service.commands.boards.families import family_path
 from service.commands.imports.import_lines import Batch, FilePosition, Post, Rejection
 from service.commands.imports.import_run import Reports, Tally, TooManyRejectedError, send_batches
-from service.commands.imports.importing import progress_bar
+from service.commands.imports.importing import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
 
 HOST = "127.0.0.1"
@@ -112,11 +112,11 @@ def arena_posts(players: int, rng: random.Random) -> list[Post]:
 
 async def set_up_family(client: ServiceClient, players: int) -> None:
     """Create the family and post to it; posts of an earlier run are duplicates and count once."""
-    await client.call("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
+    await client.request_answer("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
     posts = arena_posts(players, random.Random(SEED))
     for start in range(0, len(posts), BATCH_POSTS):
         body = {"posts": posts[start : start + BATCH_POSTS]}
-        await client.call("POST", f"{family_path(FAMILY)}/posts", dict[str, Any], body=body)
+        await client.request_answer("POST", f"{family_path(FAMILY)}/posts", dict[str, Any], body=body)
     typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and for all time, for everybody and by clan")
 
 
@@ -133,13 +133,13 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
     patience = Patience(attempts_max=20, reconnects=True, timeout_s=REFRESH_TIMEOUT_S)
     async with ServiceClient(url, os.environ.get(KEY_VARIABLE), patience=patience) as client:
         await client.put_board(BOARD, SPEC)
-        board = await client.board(BOARD)
+        board = await client.get_board(BOARD)
         if board.entries is not None and board.entries >= players:
             typer.echo(f"{BOARD} already has {board.entries:,} players")
         else:
             await post_season(client, players)
         for column in board.ranked_columns():
-            done = await client.refresh(BOARD, column)
+            done = await client.refresh_curve(BOARD, column)
             typer.echo(f"curve of {column}: {done.total:,} entries in {done.seconds * 1000:.0f} ms")
         await set_up_family(client, players)
 
@@ -150,7 +150,7 @@ async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log
         if server.poll() is not None:
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
         with contextlib.suppress(ClientError):
-            await client.ready()
+            await client.check_ready()
             return
         await asyncio.sleep(READY_POLL_S)
     fail(f"the service is not ready after {READY_WAIT_S:.0f} s; see {log}")
@@ -166,7 +166,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
     """Post every player. End the demo at the first rejected post."""
     screen = Console(stderr=True, highlight=False)
     tally, reasons = Tally(), list[Rejection]()
-    with progress_bar(screen) as bar:
+    with make_progress_bar(screen) as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
 
         def accounted(position: FilePosition, _: Tally) -> None:
@@ -174,7 +174,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
 
         try:
             await send_batches(
-                client.post,
+                client.apply_posts,
                 BOARD,
                 season_batches(players),
                 tally=tally,

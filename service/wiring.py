@@ -39,7 +39,7 @@ from jobs.ownership import LeaseLimits
 from jobs.queue.workers import SEMAPHORE, QueueLimits, QueueParts
 from jobs.runner import RunnerLimits
 from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
-from service.client.lease_peers import peer_reader
+from service.client.lease_peers import open_peer_reader
 from service.contract.cursors import CursorCodec
 from service.http.key_limits import KeyLimitBounds, KeyLimits
 from service.http.key_watch import KeyWatch, watch_keys
@@ -127,7 +127,7 @@ async def open_context(
         start = start_jobs if settings.jobs == "embedded" else start_watch
         read_peer = None
         if settings.lease_peers:
-            read_peer = await stack.enter_async_context(peer_reader(parse_peers(settings.lease_peers)))
+            read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
         parts = _job_parts(settings, metrics, stored, clock, desk, read_peer)
         parts = replace(parts, controls=controls, sleep=controls.sleep)

@@ -73,7 +73,7 @@ class RefusedError(ClientError):
     """The service refused the request."""
 
     def __init__(self, status: int, problem: Problem) -> None:
-        super().__init__(problem.line())
+        super().__init__(problem.one_line_text())
         self.status = status
         self.problem = problem
 
@@ -98,7 +98,7 @@ class Patience:
     timeout_s: float = 120.0
 
 
-def segment(text: str) -> str:
+def quote_segment(text: str) -> str:
     """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL code would drop them."""
     return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
 
@@ -156,7 +156,7 @@ class ServiceClient:
         assert self._session is not None, "use ServiceClient as an async context manager"
         return self._session
 
-    async def call(
+    async def request_answer(
         self,
         method: str,
         path: str,
@@ -165,10 +165,10 @@ class ServiceClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> T:
-        """Send one request as `send` does; return the response as `answer`. May also raise NotTheContractError."""
-        return decode(await self.send(method, path, query=query, body=body), answer)
+        """Send one request as `send_request` does; return the response as `answer`. May also raise NotTheContractError."""
+        return decode_answer(await self.send_request(method, path, query=query, body=body), answer)
 
-    async def send(
+    async def send_request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None
     ) -> bytes:
         """Send one request, and again while the service asks for patience; return the body of the 2xx response.
@@ -217,7 +217,7 @@ class ServiceClient:
         self._answered, self._away = True, False
         if 200 <= status < 300:
             return content, None
-        refusal = refused(status, content)
+        refusal = refusal_of(status, content)
         if status in RETRIED_STATUSES and retry_after is not None:
             return refusal, self._asked_wait_s(retry_after, attempt)
         return refusal, reconnect_s if status in PROXY_STATUSES else None
@@ -233,26 +233,26 @@ class ServiceClient:
             return self._backoff_s(attempt)
         return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
 
-    async def ready(self) -> None:
+    async def check_ready(self) -> None:
         """Return if `/readyz` answers 200. Raises ClientError otherwise."""
-        await self.send("GET", "/readyz")
+        await self.send_request("GET", "/readyz")
 
-    async def board_document(self, board: str) -> dict[str, Any]:
+    async def get_board_document(self, board: str) -> dict[str, Any]:
         """Return the whole board document, with exact decimals."""
-        return await self.call("GET", board_path(board), dict[str, Any])
+        return await self.request_answer("GET", board_path(board), dict[str, Any])
 
-    async def board(self, board: str) -> Board:
+    async def get_board(self, board: str) -> Board:
         """Return the board's spec. Raises RefusedError `unknown_board`."""
-        return await self.call("GET", board_path(board), Board)
+        return await self.request_answer("GET", board_path(board), Board)
 
-    async def boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
+    async def list_boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
         """Return at most `limit` documents of boards whose id starts with `prefix`."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while len(found) < limit:
             query = {"limit": str(min(limit - len(found), PAGE_ENTRIES_MAX))}
             query |= ({"prefix": prefix} if prefix else {}) | ({"cursor": cursor} if cursor else {})
-            answer = await self.call("GET", "/v1/leaderboards", BoardList, query=query)
+            answer = await self.request_answer("GET", "/v1/leaderboards", BoardList, query=query)
             found += answer.leaderboards
             if not answer.next or answer.next == cursor or not answer.leaderboards:
                 break
@@ -261,40 +261,42 @@ class ServiceClient:
 
     async def put_board(self, board: str, spec: Mapping[str, object]) -> dict[str, Any]:
         """Create or confirm a board; return its full spec. Raises RefusedError `spec_conflict`."""
-        return await self.call("PUT", board_path(board), dict[str, Any], body=spec)
+        return await self.request_answer("PUT", board_path(board), dict[str, Any], body=spec)
 
-    async def post(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+    async def apply_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Post a batch; return one result for each post, in order. Give each a `post_id`, and a repeat is harmless."""
-        answer = await self.call("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
+        answer = await self.request_answer("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
         if len(answer.results) != len(posts):
             raise NotTheContractError(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
 
-    async def queue(self, board: str, posts: Sequence[object]) -> list[PostResult]:
+    async def queue_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Queue a batch of posts; return one result `accepted` for each. One wrong post refuses the whole batch."""
         path = f"{board_path(board)}/posts"
-        answer = await self.call("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
+        answer = await self.request_answer("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
         if answer.accepted != len(posts):
             raise NotTheContractError(f"of {len(posts)} posts {answer.accepted} were accepted")
         return [PostResult("accepted")] * len(posts)
 
-    async def queue_state(self) -> QueueState:
+    async def get_queue_state(self) -> QueueState:
         """Return what waits in the ingest queue, and who applies it."""
-        return await self.call("GET", "/v1/queue", QueueState)
+        return await self.request_answer("GET", "/v1/queue", QueueState)
 
-    async def page(
+    async def get_page(
         self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None
     ) -> Page:
         """Return one page of a ranking, best first: from row `from_rank`, from `cursor`, or from the top."""
         query = {"limit": str(limit)}
         query |= ({"from_rank": str(from_rank)} if from_rank else {}) | ({"cursor": cursor} if cursor else {})
-        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}", Page, query=query)
+        return await self.request_answer(
+            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}", Page, query=query
+        )
 
-    async def pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
+    async def walk_pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
         """Yield every page of a ranking. Raises NotTheContractError if a cursor does not move on."""
         cursor: str | None = None
         while True:
-            page = await self.page(board, column, limit=limit, cursor=cursor)
+            page = await self.get_page(board, column, limit=limit, cursor=cursor)
             yield page
             if page.next is None:
                 return
@@ -302,7 +304,7 @@ class ServiceClient:
                 raise NotTheContractError("the cursor of the ranking does not move on")
             cursor = page.next
 
-    async def owner_positions(
+    async def get_owner_positions(
         self,
         board: str,
         owner: str,
@@ -318,59 +320,67 @@ class ServiceClient:
 
         Raises RefusedError `unknown_owner`, `not_ranked`.
         """
-        path = f"{board_path(board)}/entries/{segment(owner)}/positions"
+        path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
         query |= ({"next": "true"} if with_next else {}) | ({"compare": "previous"} if with_previous else {})
-        return (await self.call("GET", path, Positions, query=query)).positions
+        return (await self.request_answer("GET", path, Positions, query=query)).positions
 
-    async def value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
+    async def get_value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
         """Return the positions that newcomers with `values` would get."""
-        path = f"{board_path(board)}/rankings/{segment(column)}/positions"
+        path = f"{board_path(board)}/rankings/{quote_segment(column)}/positions"
         query = {"values": ",".join(values), "rank": mode}
-        return (await self.call("GET", path, Positions, query=query)).positions
+        return (await self.request_answer("GET", path, Positions, query=query)).positions
 
-    async def curve_document(self, board: str, column: str) -> dict[str, Any]:
+    async def get_curve_document(self, board: str, column: str) -> dict[str, Any]:
         """Return the whole document of a curve, with exact decimals. Raises RefusedError `no_curve`."""
-        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", dict[str, Any])
+        return await self.request_answer(
+            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}/curve", dict[str, Any]
+        )
 
-    async def curve(self, board: str, column: str) -> CurveDocument:
+    async def get_curve(self, board: str, column: str) -> CurveDocument:
         """Return a curve with its knots. Raises RefusedError `no_curve`."""
-        return await self.call("GET", f"{board_path(board)}/rankings/{segment(column)}/curve", CurveDocument)
+        return await self.request_answer(
+            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}/curve", CurveDocument
+        )
 
-    async def values_for(
+    async def get_values(
         self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
     ) -> list[ValueFor]:
         """Return the worst values that still have these ranks, then those that still have these percentiles."""
         lists = {"ranks": ranks, "percentiles": percentiles}
         query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
-        path = f"{board_path(board)}/rankings/{segment(column)}/values"
-        return (await self.call("GET", path, ValuesFor, query=query)).values
+        path = f"{board_path(board)}/rankings/{quote_segment(column)}/values"
+        return (await self.request_answer("GET", path, ValuesFor, query=query)).values
 
-    async def audit(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
+    async def audit_column(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
         """Compare the stored curve with random owners, counted exactly. Raises RefusedError `no_curve`."""
-        path = f"{board_path(board)}/rankings/{segment(column)}/audit"
-        return await self.call("POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)})
+        path = f"{board_path(board)}/rankings/{quote_segment(column)}/audit"
+        return await self.request_answer(
+            "POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)}
+        )
 
-    async def journal(self, *, after: int, limit: int) -> bytes:
+    async def read_journal(self, *, after: int, limit: int) -> bytes:
         """Return lines of the journal past a number."""
-        return await self.send("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
+        return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod
-    def seq_of(line: bytes) -> int:
+    def parse_seq(line: bytes) -> int:
         """Return the number of a line of the journal."""
-        return int(decode(line, dict[str, Any])["seq"])
+        return int(decode_answer(line, dict[str, Any])["seq"])
 
-    async def refresh(self, board: str, column: str) -> RefreshDone:
+    async def refresh_curve(self, board: str, column: str) -> RefreshDone:
         """Have a job process fit a new curve; return once it serves. Raises RefusedError `no_job_process`."""
-        return await self.call("POST", f"{board_path(board)}/rankings/{segment(column)}/refresh", RefreshDone)
+        return await self.request_answer(
+            "POST", f"{board_path(board)}/rankings/{quote_segment(column)}/refresh", RefreshDone
+        )
 
 
 def board_path(board: str) -> str:
     """Return the path of one leaderboard."""
-    return f"/v1/leaderboards/{segment(board)}"
+    return f"/v1/leaderboards/{quote_segment(board)}"
 
 
-def decode(content: bytes, answer: type[T]) -> T:
+def decode_answer(content: bytes, answer: type[T]) -> T:
     """Decode `content` as `answer`, with exact decimals. Raises NotTheContractError."""
     try:
         return msgspec.json.Decoder(answer, float_hook=Decimal).decode(content)
@@ -378,7 +388,7 @@ def decode(content: bytes, answer: type[T]) -> T:
         raise NotTheContractError(f"the answer does not come from rankcurve: {one_line(str(cause))}") from cause
 
 
-def refused(status: int, content: bytes) -> RefusedError:
+def refusal_of(status: int, content: bytes) -> RefusedError:
     """Return the refusal in a response other than 2xx. Without a problem document it has at least the status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)

@@ -32,7 +32,7 @@ class Problem(msgspec.Struct, frozen=True):
     code: str = ""
     errors: list[FieldProblem] = []
 
-    def line(self) -> str:
+    def one_line_text(self) -> str:
         """Return code, detail and the first pointers on one line without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
         shown = [f"{error.pointer or '/'} {self._news(error.detail)}".strip() for error in self.errors[:3]]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from service.client.client import ServiceClient, UnreachableError, board_path, refused
+from service.client.client import ServiceClient, UnreachableError, board_path, refusal_of
 from service.client.client_answers import one_line
 
 LINE_BYTES_MAX = 1 << 20
@@ -32,7 +32,7 @@ async def read_events(
             URL(address, encoded=True), headers=headers, timeout=timeout, read_bufsize=LINE_BYTES_MAX
         ) as response:
             if response.status != 200:
-                raise refused(response.status, await response.read())
+                raise refusal_of(response.status, await response.read())
             while line := await response.content.readline():
                 text = line.decode().rstrip("\n")
                 if not text and "data" in fields:

@@ -10,24 +10,24 @@ from typing import Any
 
 import msgspec
 
-from .client import PAGE_ENTRIES_MAX, ServiceClient, decode, segment
+from .client import PAGE_ENTRIES_MAX, ServiceClient, decode_answer, quote_segment
 
 Record = dict[str, Any]
 
 
 def client_path(client_id: str) -> str:
     """Return the path of one client."""
-    return f"/v1/clients/{segment(client_id)}"
+    return f"/v1/clients/{quote_segment(client_id)}"
 
 
 def pool_path(client_id: str, pool_id: str) -> str:
     """Return the path of one pool."""
-    return f"/v1/pools/{segment(client_id)}/{segment(pool_id)}"
+    return f"/v1/pools/{quote_segment(client_id)}/{quote_segment(pool_id)}"
 
 
 def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
     """Return the path of one lease."""
-    return f"/v1/leases/{segment(client_id)}/{segment(pool_id)}/{segment(lease_key)}"
+    return f"/v1/leases/{quote_segment(client_id)}/{quote_segment(pool_id)}/{quote_segment(lease_key)}"
 
 
 async def list_records(
@@ -38,7 +38,7 @@ async def list_records(
     cursor: str | None = None
     while len(found) < limit:
         asked = {"limit": str(min(limit - len(found), PAGE_ENTRIES_MAX)), **(query or {})}
-        answer = await client.call("GET", path, Record, query=asked | ({"cursor": cursor} if cursor else {}))
+        answer = await client.request_answer("GET", path, Record, query=asked | ({"cursor": cursor} if cursor else {}))
         found += answer.get(member) or []
         if not answer.get("next") or answer["next"] == cursor:
             break
@@ -49,8 +49,8 @@ async def list_records(
 async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
     """Return the events of resources past a number."""
     query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
-    lines = (await client.send("GET", "/v1/leases/journal", query=query)).splitlines()
-    return [decode(line, Record) for line in lines]
+    lines = (await client.send_request("GET", "/v1/leases/journal", query=query)).splitlines()
+    return [decode_answer(line, Record) for line in lines]
 
 
 def split_names(names: Sequence[str], size: int) -> list[list[str]]:
@@ -67,6 +67,6 @@ def add_up_figures(answers: Sequence[Record]) -> Record:
     return total
 
 
-def line(record: Record) -> str:
+def record_line(record: Record) -> str:
     """Return a record as JSON on one line, for programs."""
     return msgspec.json.encode(record).decode()

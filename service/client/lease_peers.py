@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(LeaseEventLine).decode
 
 
 @asynccontextmanager
-async def peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
+async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
     """Provide a function that reads a page of a peer's journal.
 
     `peers`: the URL of each peer by its name; the password of a URL is the API key.

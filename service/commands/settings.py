@@ -30,7 +30,7 @@ StoreOption = Annotated[
 ]
 
 
-def settings_from(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
+def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
     """Return the effective settings.
 
     `named` are options with a name of their own (None: not given), `assignments` are those of --set. End the command

@@ -22,7 +22,7 @@ from service.client.client_answers import one_line
 PIPED_WIDTH = 400
 
 
-def console() -> Console:
+def make_console() -> Console:
     """Return standard output, wide if it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
@@ -34,7 +34,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, num
         table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
-    console().print(table)
+    make_console().print(table)
 
 
 def show_records(

@@ -96,13 +96,13 @@ def call_service(
         raise typer.Exit(1) from None
 
 
-def delete_asked(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
+def delete_if_confirmed(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
     """Delete what stands at a path of the service. Unless `yes`, ask `question` first."""
     if not yes and not typer.confirm(question):
         raise typer.Exit(1)
 
     async def action(client: ServiceClient) -> None:
-        await client.send("DELETE", path)
+        await client.send_request("DELETE", path)
         typer.echo(f"deleted {name}", err=True)
 
     call_service(target, action)

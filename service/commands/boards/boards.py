@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.client.client import NotTheContractError, ServiceClient, board_path, decode
+from service.client.client import NotTheContractError, ServiceClient, board_path, decode_answer
 from service.commands.tables import show_json, show_table
 from service.commands.target import (
     DEFAULT_URL,
@@ -23,7 +23,7 @@ from service.commands.target import (
     UrlOption,
     YesOption,
     call_service,
-    delete_asked,
+    delete_if_confirmed,
 )
 
 MERGES = ("sum", "max", "min", "last")
@@ -141,7 +141,7 @@ def create(
         raise typer.BadParameter("--ties is shared or earliest")
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs in the file given with --spec")
-    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": columns_from(column)}
+    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": parse_columns(column)}
     times: dict[str, object] = {"opens_at": opens_at, "closes_at": closes_at}
     times |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
     wanted |= {name: value for name, value in times.items() if value is not None}
@@ -154,7 +154,7 @@ def create(
     call_service(Target(url, key), action)
 
 
-def columns_from(texts: list[str] | None) -> list[dict[str, object]]:
+def parse_columns(texts: list[str] | None) -> list[dict[str, object]]:
     """Return the specifications of columns that are written in words. Raises typer.BadParameter."""
     return [parse_column(text) for text in texts or []]
 
@@ -165,7 +165,7 @@ def read_spec(path: Path) -> dict[str, Any]:
     What `board show` prints is a specification, too.
     """
     try:
-        document: dict[str, Any] = decode(path.read_bytes(), dict[str, Any])
+        document: dict[str, Any] = decode_answer(path.read_bytes(), dict[str, Any])
     except (OSError, NotTheContractError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
     return writable_members(document)
@@ -196,7 +196,7 @@ def list_boards(
     """List leaderboards by id."""
 
     async def action(client: ServiceClient) -> None:
-        documents = await client.boards(prefix, limit=limit)
+        documents = await client.list_boards(prefix, limit=limit)
         if as_json:
             show_json(documents)
             return
@@ -228,7 +228,7 @@ def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = No
     """Show a leaderboard's spec, its number of entries and the state of its curves, as JSON."""
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.board_document(board))
+        show_json(await client.get_board_document(board))
 
     call_service(Target(url, key), action)
 
@@ -250,7 +250,7 @@ def close(
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
 
     async def action(client: ServiceClient) -> None:
-        wanted = writable_members(await client.board_document(board))
+        wanted = writable_members(await client.get_board_document(board))
         show_json(await client.put_board(board, {**wanted, "closes_at": when, "grace_seconds": 0}))
 
     call_service(Target(url, key), action)
@@ -264,4 +264,4 @@ def delete(
     key: KeyOption = None,
 ) -> None:
     """Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given."""
-    delete_asked(Target(url, key), board_path(board), board, f"Delete {board} with all its entries?", yes=yes)
+    delete_if_confirmed(Target(url, key), board_path(board), board, f"Delete {board} with all its entries?", yes=yes)

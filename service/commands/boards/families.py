@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from service.client.client import ServiceClient, segment
+from service.client.client import ServiceClient, quote_segment
 from service.client.client_answers import History, PastPosition, Position
-from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, columns_from, parse_number, read_spec
+from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, parse_columns, parse_number, read_spec
 from service.commands.numbers import NumbersAreArguments
 from service.commands.reading.ranks import bracket_text
 from service.commands.tables import show_json, show_table
@@ -23,7 +23,7 @@ from service.commands.target import (
     UrlOption,
     YesOption,
     call_service,
-    delete_asked,
+    delete_if_confirmed,
 )
 
 HISTORY_PAGE = 30  # periods of one request; a service may allow few
@@ -94,7 +94,7 @@ def create(
         wanted = {name: value for name, value in read_spec(spec).items() if name not in READ_ONLY_MEMBERS}
     else:
         wanted = {
-            "columns": columns_from(column),
+            "columns": parse_columns(column),
             "periods": period or ["all"],
             "facets": [[], *([name for name in text.split(",") if name] for text in facets or [])],
             "time_zone": time_zone,
@@ -104,7 +104,7 @@ def create(
         wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("PUT", family_path(family), dict[str, Any], body=wanted))
+        show_json(await client.request_answer("PUT", family_path(family), dict[str, Any], body=wanted))
 
     call_service(Target(url, key), action)
 
@@ -114,7 +114,7 @@ def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = 
     """Show a family's spec and how many boards posts have reached, as JSON."""
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("GET", family_path(family), dict[str, Any]))
+        show_json(await client.request_answer("GET", family_path(family), dict[str, Any]))
 
     call_service(Target(url, key), action)
 
@@ -127,7 +127,7 @@ def delete(
     key: KeyOption = None,
 ) -> None:
     """Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given."""
-    delete_asked(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
+    delete_if_confirmed(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
 
 
 @family_app.command("board")
@@ -148,7 +148,7 @@ def board(
     query = parse_pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
 
     async def action(client: ServiceClient) -> None:
-        found = await client.call("GET", f"{family_path(family)}/boards", dict[str, Any], query=query)
+        found = await client.request_answer("GET", f"{family_path(family)}/boards", dict[str, Any], query=query)
         if as_json:
             show_json(found)
         else:
@@ -176,7 +176,7 @@ def list_values(
         cursor: str | None = None
         while True:
             asked = query | ({"cursor": cursor} if cursor else {})
-            page = await client.call("GET", f"{family_path(family)}/facets", dict[str, Any], query=asked)
+            page = await client.request_answer("GET", f"{family_path(family)}/facets", dict[str, Any], query=asked)
             found += page["values"]
             if page["next"] is None or page["next"] == cursor:
                 break
@@ -206,12 +206,14 @@ def history(
     query = parse_pairs(within, "FACET=VALUE") | {"period": period, "column": column}
 
     async def action(client: ServiceClient) -> None:
-        path = f"{family_path(family)}/owners/{segment(owner)}/history"
+        path = f"{family_path(family)}/owners/{quote_segment(owner)}/history"
         found: list[PastPosition] = []
         cursor: str | None = None
         while len(found) < limit:
             asked = query | {"limit": str(min(limit - len(found), HISTORY_PAGE))}
-            page = await client.call("GET", path, History, query=asked | ({"cursor": cursor} if cursor else {}))
+            page = await client.request_answer(
+                "GET", path, History, query=asked | ({"cursor": cursor} if cursor else {})
+            )
             found += page.history
             if page.next is None or page.next == cursor:
                 break
@@ -234,4 +236,4 @@ def position_cells(position: Position | None) -> tuple[object, ...]:
 
 def family_path(family: str) -> str:
     """Return the path of one family."""
-    return f"/v1/families/{segment(family)}"
+    return f"/v1/families/{quote_segment(family)}"

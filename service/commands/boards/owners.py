@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.client.client import ServiceClient, segment
+from service.client.client import ServiceClient, quote_segment
 from service.commands.numbers import NumbersAreArguments
 from service.commands.tables import show_json
 from service.commands.target import DEFAULT_URL, KeyOption, Target, UrlOption, call_service, fail
@@ -23,12 +23,12 @@ OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="Whom.", sho
 
 
 def _path(owner: str, rest: str = "") -> str:
-    return f"/v1/owners/{segment(owner)}{rest}"
+    return f"/v1/owners/{quote_segment(owner)}{rest}"
 
 
 def _send(method: str, path: str, said: str, url: str, key: str | None) -> None:
     async def action(client: ServiceClient) -> None:
-        await client.send(method, path)
+        await client.send_request(method, path)
         typer.echo(said, err=True)
 
     call_service(Target(url, key), action)
@@ -69,7 +69,7 @@ def posts(
     """Print an owner's newest posts, one JSON object a line."""
 
     async def action(client: ServiceClient) -> None:
-        answer = await client.call("GET", _path(owner, "/posts"), dict[str, Any], query={"limit": str(limit)})
+        answer = await client.request_answer("GET", _path(owner, "/posts"), dict[str, Any], query={"limit": str(limit)})
         for post in answer["posts"]:
             show_json(post)
 
@@ -95,7 +95,7 @@ def profile(
 
     async def action(client: ServiceClient) -> None:
         method = "GET" if document is None else "PUT"
-        answer = await client.call(method, _path(owner, "/profile"), dict[str, Any], body=body)
+        answer = await client.request_answer(method, _path(owner, "/profile"), dict[str, Any], body=body)
         show_json(answer["profile"])
 
     call_service(Target(url, key), action)

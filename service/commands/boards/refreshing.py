@@ -43,10 +43,10 @@ def refresh(
         raise typer.BadParameter("name the columns once, with --column")
 
     async def action(client: ServiceClient) -> None:
-        names = column or columns or (await client.board(board)).ranked_columns()
+        names = column or columns or (await client.get_board(board)).ranked_columns()
         if not names:
             fail(f"{board} has no ranked column")
-        done = [(name, await client.refresh(board, name)) for name in names]
+        done = [(name, await client.refresh_curve(board, name)) for name in names]
         if as_json:
             show_json([curve for _, curve in done])
         else:

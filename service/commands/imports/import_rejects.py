@@ -46,11 +46,11 @@ def refuse_shared_files(files: Mapping[str, Path]) -> None:
     `files` are keyed by their purpose.
     """
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
-        if path.resolve() == other_path.resolve() or same_file(path, other_path):
+        if path.resolve() == other_path.resolve() or is_same_file(path, other_path):
             raise UnusableFileError(f"{other_path} is both {one} and {other}; give another file")
 
 
-def same_file(path: Path, other: Path) -> bool:
+def is_same_file(path: Path, other: Path) -> bool:
     """Return whether two names lead to one file; False if one of them leads to no file."""
     try:
         return path.samefile(other)

@@ -183,7 +183,7 @@ def account_for_batch(batch: Batch, results: list[PostResult], tally: Tally, rep
     for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
         if result.status == "rejected":
             span = batch.spans[index] if batch.spans else None
-            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).line(), span))
+            rejected.append(Rejection(line, (result.error or Problem(code="rejected")).one_line_text(), span))
         else:
             tally.count_line(result.status)
     for rejection in sorted(rejected, key=lambda each: each.line):

@@ -161,7 +161,7 @@ def parse_delimiter(text: str) -> str:
 
 async def run_import(client: ServiceClient, job: Job) -> None:
     """Run the whole import. End the command with exit code 1 if lines were rejected."""
-    board = await client.board(job.board)
+    board = await client.get_board(job.board)
     headings, heading = read_headings(job.path, job.delimiter)
     fields = map_fields(board, job, headings)
     digest = file_digest(job.path)
@@ -184,13 +184,13 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     concurrency = 1 if order_matters(board, fields) else job.concurrency
     began_s = time.monotonic()
     with (
-        rejects_file(job, heading, state.rejects if state else None) as rejects,
-        reporting(job, resume, note, start, rejects) as reports,
+        open_rejects_file(job, heading, state.rejects if state else None) as rejects,
+        report_progress(job, resume, note, start, rejects) as reports,
     ):
         try:
             batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
             await send_batches(
-                client.queue if job.queued else client.post,
+                client.queue_posts if job.queued else client.apply_posts,
                 job.board,
                 batches,
                 tally=tally,
@@ -206,7 +206,7 @@ async def run_import(client: ServiceClient, job: Job) -> None:
             raise
     resume.delete_file()
     rounded = f"; values rounded: {tally.rounded:,}" if job.rounds else ""
-    typer.echo(summary(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s) + rounded)
+    typer.echo(summary_text(tally, lines=tally.total() - done_before, seconds=time.monotonic() - began_s) + rounded)
     if tally.rejected:
         typer.echo(advice_after_rejections(job.path, job.rejects), err=True)
         raise typer.Exit(1)
@@ -261,7 +261,7 @@ def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str
     return files
 
 
-def rejects_file(
+def open_rejects_file(
     job: Job, heading: Span, position: RejectsPosition | None
 ) -> contextlib.AbstractContextManager[RejectsFile | None]:
     """Return the file for rejected lines if one was asked for."""
@@ -299,7 +299,7 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def reporting(
+def report_progress(
     job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
 ) -> Iterator[Reports]:
     """Show progress on a terminal, tell of rejected lines on stderr and in the file asked for, and save the position.
@@ -308,7 +308,7 @@ def reporting(
     """
     screen = Console(stderr=True, highlight=False)
     shown = 0
-    with progress_bar(screen) as bar:
+    with make_progress_bar(screen) as bar:
         size = job.path.stat().st_size
         task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
 
@@ -338,7 +338,7 @@ def reporting(
         yield Reports(rejected, accounted)
 
 
-def progress_bar(screen: Console) -> Progress:
+def make_progress_bar(screen: Console) -> Progress:
     """Return a bar of bytes done and lines read; it is silent if stderr is no terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
@@ -351,7 +351,7 @@ def progress_bar(screen: Console) -> Progress:
     )
 
 
-def summary(tally: Tally, *, lines: int, seconds: float) -> str:
+def summary_text(tally: Tally, *, lines: int, seconds: float) -> str:
     """Return one line with all outcomes so far, and the pace of this run."""
     stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
     if tally.accepted:

@@ -21,7 +21,7 @@ from service.commands.target import (
     UrlOption,
     YesOption,
     call_service,
-    delete_asked,
+    delete_if_confirmed,
 )
 
 ClientArgument = Annotated[str, typer.Argument(metavar="CLIENT", help="Id of the client.", show_default=False)]
@@ -40,7 +40,7 @@ def create(
     body = {} if name is None else {"name": name}
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("PUT", client_path(client_id), Record, body=body))
+        show_json(await client.request_answer("PUT", client_path(client_id), Record, body=body))
 
     call_service(Target(url, key), action)
 
@@ -64,7 +64,7 @@ def show(client_id: ClientArgument, url: UrlOption = DEFAULT_URL, key: KeyOption
     """Show a client, as JSON."""
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("GET", client_path(client_id), Record))
+        show_json(await client.request_answer("GET", client_path(client_id), Record))
 
     call_service(Target(url, key), action)
 
@@ -74,6 +74,6 @@ def delete(
     client_id: ClientArgument, yes: YesOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None
 ) -> None:
     """Delete a client with all its pools and every lease in them. Asks first unless --yes is given."""
-    delete_asked(
+    delete_if_confirmed(
         Target(url, key), client_path(client_id), client_id, f"Delete {client_id} with all its pools?", yes=yes
     )

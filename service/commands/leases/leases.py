@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from service.client.client import ServiceClient
-from service.client.client_leases import Record, lease_path, line, read_lease_journal
+from service.client.client_leases import Record, lease_path, read_lease_journal, record_line
 from service.commands.leases.clients import ClientArgument
 from service.commands.leases.pools import PoolArgument
 from service.commands.tables import show_json
@@ -39,7 +39,7 @@ def get(
     }  # fmt: skip
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("POST", "/v1/leases", Record, body=body))
+        show_json(await client.request_answer("POST", "/v1/leases", Record, body=body))
 
     call_service(Target(url, key), action)
 
@@ -55,7 +55,7 @@ def show(
     """Show the lease of a key."""
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("GET", lease_path(client_id, pool_id, lease_key), Record))
+        show_json(await client.request_answer("GET", lease_path(client_id, pool_id, lease_key), Record))
 
     call_service(Target(url, key), action)
 
@@ -71,7 +71,7 @@ def give_back(
     """Give a lease back early."""
 
     async def action(client: ServiceClient) -> None:
-        await client.send("DELETE", lease_path(client_id, pool_id, lease_key))
+        await client.send_request("DELETE", lease_path(client_id, pool_id, lease_key))
 
     call_service(Target(url, key), action)
 
@@ -87,6 +87,6 @@ def show_journal(
 
     async def action(client: ServiceClient) -> None:
         for record in await read_lease_journal(client, after, limit):
-            typer.echo(line(record))
+            typer.echo(record_line(record))
 
     call_service(Target(url, key), action)

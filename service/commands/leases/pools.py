@@ -18,7 +18,7 @@ from rich.text import Text
 from service.client.client import ServiceClient
 from service.client.client_leases import Record, add_up_figures, list_records, pool_path, split_names
 from service.commands.leases.clients import ClientArgument
-from service.commands.tables import cell_text, console, show_json, show_records, show_table
+from service.commands.tables import cell_text, make_console, show_json, show_records, show_table
 from service.commands.target import (
     DEFAULT_URL,
     JsonOption,
@@ -28,7 +28,7 @@ from service.commands.target import (
     UrlOption,
     YesOption,
     call_service,
-    delete_asked,
+    delete_if_confirmed,
 )
 
 RESOURCES_A_REQUEST = 1_000
@@ -47,7 +47,7 @@ pool_app = typer.Typer(
 )
 
 
-def names_from(words: list[str] | None, path: Path | None) -> list[str]:
+def read_names(words: list[str] | None, path: Path | None) -> list[str]:
     """Return the resources that words or the lines of a file name. Raises typer.BadParameter."""
     if bool(words) == (path is not None):
         raise typer.BadParameter("give either resources or --file")
@@ -80,7 +80,7 @@ def create(
     body = {} if partitions is None else {"partitions": partitions}
 
     async def action(client: ServiceClient) -> None:
-        show_json(await client.call("PUT", pool_path(client_id, pool_id), Record, body=body))
+        show_json(await client.request_answer("PUT", pool_path(client_id, pool_id), Record, body=body))
 
     call_service(Target(url, key), action)
 
@@ -115,7 +115,7 @@ def show(
     """Show a pool's regions: resources in all, leased, available, and the headroom forecast."""
 
     async def action(client: ServiceClient) -> None:
-        pool = await client.call("GET", pool_path(client_id, pool_id), Record)
+        pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)
         if as_json:
             show_json(pool)
             return
@@ -156,10 +156,10 @@ def watch(
     """Watch a pool's regions until interrupted."""
 
     async def action(client: ServiceClient) -> None:
-        with Live(console=console(), auto_refresh=False) as live:
+        with Live(console=make_console(), auto_refresh=False) as live:
             seen = 0
             while True:
-                pool = await client.call("GET", pool_path(client_id, pool_id), Record)
+                pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)
                 title = f"{client_id} / {pool_id}   {datetime.now(UTC):%H:%M:%S} UTC"
                 live.update(regions_picture(pool, title), refresh=True)
                 seen += 1
@@ -185,11 +185,11 @@ def add(
     key: KeyOption = None,
 ) -> None:
     """Add resources to a region of a pool. With --move, also move free ones there from other regions."""
-    names = names_from(resources, path)
+    names = read_names(resources, path)
 
     async def action(client: ServiceClient) -> None:
         answers = [
-            await client.call(
+            await client.request_answer(
                 "POST",
                 pool_path(client_id, pool_id) + "/resources",
                 Record,
@@ -213,12 +213,12 @@ def remove(
     key: KeyOption = None,
 ) -> None:
     """Take resources out of a pool. Leased ones stay; run the command again once they are given back."""
-    names = names_from(resources, path)
+    names = read_names(resources, path)
     more = {} if region is None else {"region": region}
 
     async def action(client: ServiceClient) -> None:
         answers = [
-            await client.call(
+            await client.request_answer(
                 "DELETE", pool_path(client_id, pool_id) + "/resources", Record, body={"resources": some, **more}
             )
             for some in split_names(names, RESOURCES_A_REQUEST)
@@ -257,4 +257,4 @@ def delete(
 ) -> None:
     """Delete a pool with every lease in it. Asks first unless --yes is given."""
     question = f"Delete the pool {pool_id} of {client_id} with every lease in it?"
-    delete_asked(Target(url, key), pool_path(client_id, pool_id), f"{client_id} {pool_id}", question, yes=yes)
+    delete_if_confirmed(Target(url, key), pool_path(client_id, pool_id), f"{client_id} {pool_id}", question, yes=yes)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.target import fail
 from storage.errors import StorageError, StoreLockedError
 
@@ -74,7 +74,7 @@ def _file_of(store: str | None, assignments: list[str] | None, config: Path | No
     """Return the file of the settings' store. End the command with exit code 2 if the store is no file."""
     from service.stores import SQLITE_PREFIX, is_shared
 
-    settings = settings_from({"store": store}, assignments, config)
+    settings = read_settings({"store": store}, assignments, config)
     if is_shared(settings.store):
         typer.echo("error: use pg_dump or pg_basebackup for a PostgreSQL store; see docs/operating.md", err=True)
         raise typer.Exit(2)

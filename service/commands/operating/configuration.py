@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from config import describe, settings_table_markdown
-from service.commands.settings import ConfigOption, SetOption, settings_from
+from service.commands.settings import ConfigOption, SetOption, read_settings
 from service.commands.tables import show_table
 
 MarkdownOption = Annotated[
@@ -30,5 +30,5 @@ def show_config(
     if markdown:
         typer.echo(settings_table_markdown(), nl=False)
         return
-    rows = describe(settings_from({}, assignments, config))
+    rows = describe(read_settings({}, assignments, config))
     show_table(("setting", "value", "unit", "bounds", "description", "source"), rows)

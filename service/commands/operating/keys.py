@@ -19,9 +19,9 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from config import Settings
-from service.client.client import ServiceClient, segment
+from service.client.client import ServiceClient, quote_segment
 from service.client.client_leases import Record, list_records
-from service.commands.settings import ConfigOption, StoreOption, settings_from
+from service.commands.settings import ConfigOption, StoreOption, read_settings
 from service.commands.tables import show_table
 from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, call_service, fail
 from storage.errors import StorageError, StoreLockedError
@@ -120,15 +120,15 @@ class ServiceKeys:
 
     async def create_key(self, name: str, role: str) -> str:
         """See `Keys`."""
-        made = await self._client.call("POST", KEYS_PATH, Record, body={"name": name, "role": role})
+        made = await self._client.request_answer("POST", KEYS_PATH, Record, body={"name": name, "role": role})
         return str(made["key"])
 
     async def revoke_key(self, key_id: str) -> None:
         """See `Keys`."""
-        await self._client.send("DELETE", f"{KEYS_PATH}/{segment(key_id)}")
+        await self._client.send_request("DELETE", f"{KEYS_PATH}/{quote_segment(key_id)}")
 
 
-class KeysOfStore:
+class StoreKeys:
     """The keys of a store, without a service."""
 
     def __init__(self, store: KeyStore) -> None:
@@ -179,7 +179,7 @@ def locate_keys(
     return KeyLocation(Target(url, key), None, None)
 
 
-def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
+def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
     """Return the keys of the settings' store. Entering raises StoreLockedError while a service owns the store."""
     from service.key_store import open_keys  # here, because the other commands need no driver
     from service.wiring import now_us
@@ -187,16 +187,16 @@ def open_store(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
     return open_keys(settings, now_us=now_us)
 
 
-def with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
+def run_with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
     """Run `action` on the keys of a place. A refusal becomes one line and exit code 1."""
     if place.target is not None:
         call_service(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
         return
-    settings = settings_from({"store": place.store}, None, place.config)
+    settings = read_settings({"store": place.store}, None, place.config)
 
     async def session() -> None:
-        async with open_store(settings) as keys:
-            await action(KeysOfStore(keys))
+        async with open_store_keys(settings) as keys:
+            await action(StoreKeys(keys))
 
     try:
         asyncio.run(session())
@@ -235,7 +235,7 @@ def create(
         typer.echo(await keys.create_key(name, role.value))
         typer.echo("save it now: it is stored as a hash and never shown again", err=True)
 
-    with_keys(locate_keys(context, url, key, store, config), action)
+    run_with_keys(locate_keys(context, url, key, store, config), action)
 
 
 @keys_app.command("list")
@@ -251,7 +251,7 @@ def list_keys(
     async def action(keys: Keys) -> None:
         show_table(("id", "name", "role", "created", "revoked"), await keys.list_rows())
 
-    with_keys(locate_keys(context, url, key, store, config), action)
+    run_with_keys(locate_keys(context, url, key, store, config), action)
 
 
 @keys_app.command("revoke")
@@ -269,7 +269,7 @@ def revoke(
         await keys.revoke_key(key_id)
         typer.echo(f"revoked {key_id}", err=True)
 
-    with_keys(locate_keys(context, url, key, store, config), action)
+    run_with_keys(locate_keys(context, url, key, store, config), action)
 
 
 def day_text(time_us: int | None) -> str:

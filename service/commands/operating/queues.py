@@ -22,7 +22,7 @@ def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOpti
     """Show what waits in each part of the queue, and its workers (role `ops`)."""
 
     async def action(client: ServiceClient) -> None:
-        state = await client.queue_state()
+        state = await client.get_queue_state()
         if as_json:
             show_json(state)
         else:

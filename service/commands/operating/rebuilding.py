@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.settings import ConfigOption, StoreOption, settings_from
+from service.commands.settings import ConfigOption, StoreOption, read_settings
 from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreLockedError
 
@@ -44,7 +44,7 @@ def rebuild(
         rebuild_on_store,  # here, because only this command needs a driver
     )
 
-    settings = settings_from({"store": store}, None, config)
+    settings = read_settings({"store": store}, None, config)
     begun_s = time.perf_counter()
     try:
         done = asyncio.run(rebuild_on_store(settings, board, since))

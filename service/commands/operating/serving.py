@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from config import Settings
-from service.commands.settings import ConfigOption, SetOption, StoreOption, settings_from
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
 from service.commands.target import fail
 from service.contract.problems import ServiceError
 from storage.errors import StorageError, StoreLockedError
@@ -59,7 +59,7 @@ def serve(
         rankcurve keys create NAME --role ops
     """
     named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
-    settings = settings_from({**named, "memcached_servers": memcached}, assignments, config)
+    settings = read_settings({**named, "memcached_servers": memcached}, assignments, config)
     # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
     if settings.workers > 1:
         _refuse_one_file(settings, f"{settings.workers} workers would all write to it: use one")
@@ -82,7 +82,7 @@ def run_jobs(
     Any number of these processes may run. With --port (or the setting jobs_port) each answers monitors there.
     """
     named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
-    settings = settings_from(named, assignments, config)
+    settings = read_settings(named, assignments, config)
     _refuse_one_file(settings, "its jobs run in the process that serves it: use rankcurve serve --jobs embedded")
     from service.processes.jobs_only import run
 

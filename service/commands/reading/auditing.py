@@ -47,7 +47,7 @@ def audit(
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)
-        done = await client.audit(board, name, owners=owners)
+        done = await client.audit_column(board, name, owners=owners)
         if as_json:
             show_json(done)
         else:

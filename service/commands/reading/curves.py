@@ -57,12 +57,12 @@ def curve(
         raise typer.BadParameter(f"{plot.name} should end in {' or '.join(FORMATS)}")
 
     async def action(client: ServiceClient) -> None:
-        held = await client.board(board)
+        held = await client.get_board(board)
         name = column or first_ranked(board, held)
         if as_json:
-            show_json(await client.curve_document(board, name))
+            show_json(await client.get_curve_document(board, name))
             return
-        found = await client.curve(board, name)
+        found = await client.get_curve(board, name)
         if plot is not None:
             try:
                 draw_curve(found, plot, title=f"{board}: {name}")
@@ -70,7 +70,7 @@ def curve(
                 fail(str(error))
             return
         ranks = [rank for rank in TOP_RANKS if rank <= found.total]
-        wanted = await client.values_for(board, name, ranks=ranks, percentiles=TOP_PERCENTILES) if ranks else []
+        wanted = await client.get_values(board, name, ranks=ranks, percentiles=TOP_PERCENTILES) if ranks else []
         show_curve(found, error_text(held, name))
         show_values(wanted, name)
 

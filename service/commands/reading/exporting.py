@@ -57,12 +57,12 @@ def export(
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)
-        stats = [each.name for each in (await client.board(board)).columns]
+        stats = [each.name for each in (await client.get_board(board)).columns]
         written = 0
         try:
             with open_output(output) as stream:
-                write = csv_writer(stream, stats) if file_format is Format.csv else ndjson_writer(stream)
-                async for answer in client.pages(board, name, limit=page):
+                write = make_csv_writer(stream, stats) if file_format is Format.csv else make_ndjson_writer(stream)
+                async for answer in client.walk_pages(board, name, limit=page):
                     for entry in answer.entries:
                         write(entry)
                     written += len(answer.entries)
@@ -80,7 +80,7 @@ def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:
     return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="")
 
 
-def csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry], None]:
+def make_csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry], None]:
     """Write the heading, and return a function that writes one row."""
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(("rank", "owner", *stats, "updated_at"))
@@ -97,7 +97,7 @@ def raw_text(value: object) -> str:
     return value if isinstance(value, str) else cell_text(value)
 
 
-def ndjson_writer(stream: TextIO) -> Callable[[RankedEntry], None]:
+def make_ndjson_writer(stream: TextIO) -> Callable[[RankedEntry], None]:
     """Return a function that writes one entry as a line of JSON."""
 
     def write(entry: RankedEntry) -> None:

@@ -27,10 +27,10 @@ def journal(
 
     async def action(client: ServiceClient) -> None:
         seen = after
-        while lines := (await client.journal(after=seen, limit=JOURNAL_LINES_MAX)).splitlines():
+        while lines := (await client.read_journal(after=seen, limit=JOURNAL_LINES_MAX)).splitlines():
             for line in lines:
                 typer.echo(line.decode())
-            seen = client.seq_of(lines[-1])
+            seen = client.parse_seq(lines[-1])
 
     call_service(Target(url, key), action)
 

@@ -63,7 +63,7 @@ def named_column(argument: str | None, option: str | None) -> str | None:
 
 async def ranked_column(client: ServiceClient, board: str, column: str | None) -> str:
     """Return `column`, or the board's first ranked one. End the command if there is none."""
-    return column or first_ranked(board, await client.board(board))
+    return column or first_ranked(board, await client.get_board(board))
 
 
 def first_ranked(name: str, board: Board) -> str:
@@ -89,7 +89,7 @@ def top(
 
     async def action(client: ServiceClient) -> None:
         name = await ranked_column(client, board, column)
-        page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
+        page = await client.get_page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
         if as_json:
             show_json(page)
             return
@@ -134,12 +134,12 @@ def rank(
 
     async def action(client: ServiceClient) -> None:
         if owner is not None:
-            positions = await client.owner_positions(
+            positions = await client.get_owner_positions(
                 board, owner, column or [], mode=mode.value, with_next=with_next, with_previous=with_previous
             )
         else:
             name = await ranked_column(client, board, column[0] if column else None)
-            positions = await client.value_positions(board, name, value or [], mode=mode.value)
+            positions = await client.get_value_positions(board, name, value or [], mode=mode.value)
         if as_json:
             show_json(positions)
         else:

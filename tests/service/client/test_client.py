@@ -16,9 +16,9 @@ from service.client.client import (
     RefusedError,
     ServiceClient,
     UnreachableError,
-    decode,
-    refused,
-    segment,
+    decode_answer,
+    quote_segment,
+    refusal_of,
 )
 from service.client.client_answers import one_line
 
@@ -70,7 +70,7 @@ async def test_a_busy_service_is_given_the_time_it_asks_for_and_a_little_more(st
 
     waits = Waits()
     async with client(await start(handler), waits) as service:
-        assert await service.post("b", []) == []
+        assert await service.apply_posts("b", []) == []
     assert 3 <= waits.seconds[0] <= 4.5
     assert 1 <= waits.seconds[1] <= 1.5
 
@@ -82,7 +82,7 @@ async def test_a_wait_is_never_longer_than_patience_allows(start: Start) -> None
     waits = Waits()
     with pytest.raises(RefusedError, match="queue_full"):
         async with client(await start(handler), waits, Patience(attempts_max=4, wait_s_max=2)) as service:
-            await service.board("b")
+            await service.get_board("b")
     assert waits.seconds == [2, 2, 2]
 
 
@@ -93,7 +93,7 @@ async def test_a_refusal_without_retry_after_is_final(start: Start) -> None:
     waits = Waits()
     with pytest.raises(RefusedError, match="no_job_process: none alive"):
         async with client(await start(handler), waits) as service:
-            await service.refresh("b", "xp")
+            await service.refresh_curve("b", "xp")
     assert waits.seconds == []
 
 
@@ -109,10 +109,10 @@ async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(sta
     for patience in (Patience(), Patience(attempts_max=4, wait_base_s=1, reconnects=True)):
         url, waits, lost[0] = await start(handler), Waits(), False
         async with client(url, waits, patience, told.append) as service:
-            await service.board("b")
+            await service.get_board("b")
             lost[0] = True
             with pytest.raises(UnreachableError, match="no answer from http"):
-                await service.board("b")
+                await service.get_board("b")
     assert [1 <= waits.seconds[0] <= 2, 2 <= waits.seconds[1] <= 4, 4 <= waits.seconds[2] <= 8] == [True] * 3
     assert len(told) == 1, "once an outage, and not where nothing waits"
 
@@ -123,7 +123,7 @@ async def test_a_service_that_never_answered_is_waited_for_only_where_asked(unus
         patience = Patience(attempts_max=4, reconnects=True, awaits=awaits)
         with pytest.raises(UnreachableError, match="no answer from http"):
             async with client(url, waits, patience, told.append) as service:
-                await service.board("b")
+                await service.get_board("b")
         assert (len(waits.seconds), len(told)) == ((3, 1) if awaits else (0, 0))
 
 
@@ -136,7 +136,7 @@ async def test_a_redirect_never_carries_the_key_elsewhere(start: Start) -> None:
 
     with pytest.raises(RefusedError, match="http_307"):
         async with client(await start(handler), Waits()) as service:
-            await service.board("b")
+            await service.get_board("b")
     assert seen == ["/v1/leaderboards/b"]
 
 
@@ -149,7 +149,7 @@ async def test_the_key_travels_as_a_bearer_token_and_hostile_names_stay_one_segm
 
     async with client(await start(handler), Waits()) as service:
         for owner in ("a/b?c#d%41 é", "..", "."):
-            assert await service.owner_positions("b:w,x=1", owner, ["xp", "lap"], mode="exact") == []
+            assert await service.get_owner_positions("b:w,x=1", owner, ["xp", "lap"], mode="exact") == []
     board = "/v1/leaderboards/b%3Aw%2Cx%3D1/entries/"
     tail = "/positions?rank=exact&columns=xp%2Clap"
     assert seen == [(board + name + tail, "Bearer rk_a_b") for name in ("a%2Fb%3Fc%23d%2541%20%C3%A9", "%2E%2E", "%2E")]
@@ -164,7 +164,7 @@ async def test_an_answer_of_something_else_is_told_apart(start: Start, body: byt
 
     with pytest.raises(NotTheContractError):
         async with client(await start(handler), Waits()) as service:
-            await service.post("b", [])
+            await service.apply_posts("b", [])
 
 
 async def test_a_walk_ends_where_a_cursor_does_not_move_on(start: Start) -> None:
@@ -176,13 +176,13 @@ async def test_a_walk_ends_where_a_cursor_does_not_move_on(start: Start) -> None
     met = 0
     with pytest.raises(NotTheContractError, match="does not move on"):
         async with client(await start(handler), Waits()) as service:
-            async for page in service.pages("b", "xp"):
+            async for page in service.walk_pages("b", "xp"):
                 met += len(page.entries)
     assert met == 2
 
 
 def test_decimals_keep_every_digit() -> None:
-    document = decode(b'{"value": 9223372036.854775807, "n": 9223372036854775807}', dict[str, object])
+    document = decode_answer(b'{"value": 9223372036.854775807, "n": 9223372036854775807}', dict[str, object])
     assert document == {"value": Decimal("9223372036.854775807"), "n": 2**63 - 1}
 
 
@@ -190,12 +190,12 @@ def test_a_problem_reads_as_one_line_without_control_characters() -> None:
     body = (
         b'{"code":"bad_value","detail":"line\\none\\u001b[31m","errors":[{"pointer":"/posts/3/stats","detail":"NaN"}]}'
     )
-    assert str(refused(422, body)) == "bad_value: line?one?[31m (/posts/3/stats NaN)"
+    assert str(refusal_of(422, body)) == "bad_value: line?one?[31m (/posts/3/stats NaN)"
     many = b'{"code":"c","title":"t","errors":[' + b",".join([b'{"pointer":"/p","detail":"d"}'] * 9) + b"]}"
-    assert str(refused(422, many)) == "c: t (/p d; /p d; /p d; and 6 more)"
+    assert str(refusal_of(422, many)) == "c: t (/p d; /p d; /p d; and 6 more)"
     once = b'{"code":"c","detail":"post 3: too large","errors":[{"pointer":"/posts/2/stats/xp","detail":"too large"}]}'
-    assert str(refused(422, once)) == "c: post 3: too large (/posts/2/stats/xp)"
-    assert str(refused(502, b"<html>bad gateway")) == "http_502: no problem document"
+    assert str(refusal_of(422, once)) == "c: post 3: too large (/posts/2/stats/xp)"
+    assert str(refusal_of(502, b"<html>bad gateway")) == "http_502: no problem document"
 
 
 @pytest.mark.parametrize(
@@ -207,5 +207,5 @@ def test_an_address_that_is_not_http_is_refused_before_any_request(url: str) -> 
 
 
 def test_path_segments_never_vanish() -> None:
-    assert [segment(text) for text in (".", "..", "a.b", "/")] == ["%2E", "%2E%2E", "a.b", "%2F"]
+    assert [quote_segment(text) for text in (".", "..", "a.b", "/")] == ["%2E", "%2E%2E", "a.b", "%2F"]
     assert one_line("a\u202eb\tc") == "a?b?c"

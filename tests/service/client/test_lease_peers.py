@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from jobs.leases.peers import PeerUnavailableError
-from service.client.lease_peers import peer_reader
+from service.client.lease_peers import open_peer_reader
 from storage.leases.lease_journal import PublishedLeaseEvent
 from tests.servers import free_port
 
@@ -46,7 +46,7 @@ async def peer() -> AsyncIterator[FakePeer]:
 
 
 async def test_a_page_is_read_with_the_key_that_the_address_holds(peer: FakePeer) -> None:
-    async with peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
+    async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
         events = await read("us", 5, 10)
     assert events == [
         PublishedLeaseEvent(
@@ -63,14 +63,14 @@ async def test_a_page_is_read_with_the_key_that_the_address_holds(peer: FakePeer
 )
 async def test_what_is_no_journal_is_no_page(peer: FakePeer, status: int, answer: bytes) -> None:
     peer.status, peer.answer = status, answer
-    async with peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
+    async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
         with pytest.raises(PeerUnavailableError) as away:
             await read("us", 0, 10)
     assert "secret" not in str(away.value)
 
 
 async def test_a_peer_that_is_not_there_is_away() -> None:
-    async with peer_reader({"us": f"http://:secret@127.0.0.1:{free_port()}"}) as read:
+    async with open_peer_reader({"us": f"http://:secret@127.0.0.1:{free_port()}"}) as read:
         with pytest.raises(PeerUnavailableError) as away:
             await read("us", 0, 10)
     assert "secret" not in str(away.value)

@@ -155,7 +155,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Keys:
             raise StoreLockedError("a service owns this store")
         yield store
 
-    monkeypatch.setattr(keys_module, "open_store", opened)
+    monkeypatch.setattr(keys_module, "open_store_keys", opened)
     return store
 
 
