@@ -88,8 +88,8 @@ LONG = "x" * 70_000
     [
         ("garbage\r\n\r\n", "invalid method encountered"),
         (request("/", "Authorization Bearer rk_secret"), "invalid header token"),
-        (request(f"/{LONG}"), "a line of its head is too long"),
-        (request("/", f"X-Long: {LONG}"), "a line of its head is too long"),
+        (request(f"/{LONG}"), "a line of it is too long"),
+        (request("/", f"X-Long: {LONG}"), "a line of it is too long"),
         (request("/", version="9.9"), "bad status line"),
         (request("http://[rk_secret"), "its target is not a path"),
         (request(f"{B}/posts", "Content-Length: -1", method="POST"), "invalid character in content-length"),

@@ -206,7 +206,7 @@ def test_a_file_has_one_process_and_asking_for_more_is_refused_before_anything_s
     for command in (("serve", "--workers", "2"), ("jobs",)):
         refused = command_line(*command, cwd=tmp_path)
         assert refused.returncode == 2
-        assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: one process owns a SQLite file")
+        assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: a SQLite file belongs to one process")
         assert len(refused.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
