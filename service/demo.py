@@ -169,7 +169,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
     with make_progress_bar(screen) as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
 
-        def accounted(position: FilePosition, _: Tally) -> None:
+        def show_progress(position: FilePosition, _: Tally) -> None:
             bar.update(task, completed=position.line, lines=position.line)
 
         try:
@@ -178,7 +178,7 @@ async def post_season(client: ServiceClient, players: int) -> None:
                 BOARD,
                 season_batches(players),
                 tally=tally,
-                reports=Reports(reasons.append, accounted),
+                reports=Reports(reasons.append, show_progress),
                 concurrency=CONCURRENCY,
                 rejected_max=0,
             )
@@ -231,10 +231,10 @@ def lines_to_try(url: str, players: int) -> list[str]:
 def stop_on_sigterm() -> None:
     """Let SIGTERM run every `finally`, as Ctrl-C does, so that the service is stopped too."""
 
-    def leave(_signal: int, _frame: object) -> None:
+    def exit_cleanly(_signal: int, _frame: object) -> None:
         raise SystemExit(0)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, exit_cleanly)
 
 
 def demo(

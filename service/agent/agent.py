@@ -147,11 +147,11 @@ class LeaseAgent:
         }
         asked_s = self._monotonic()
 
-        def asks() -> None:
+        def remember_start() -> None:
             nonlocal asked_s
             asked_s = self._monotonic()
 
-        status, answer = await self._call("POST", "/v1/leases", body, asks)
+        status, answer = await self._call("POST", "/v1/leases", body, remember_start)
         if status != 200:
             self._known.pop(name, None)
             raise _refusal(answer)

@@ -165,7 +165,7 @@ class ServiceClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> T:
-        """Send one request as `send_request` does; return the response as `answer`. May also raise NotTheContractError."""
+        """Send a request as `send_request` does; return the response as `answer`. May raise NotTheContractError, too."""
         return decode_answer(await self.send_request(method, path, query=query, body=body), answer)
 
     async def send_request(

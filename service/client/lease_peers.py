@@ -34,7 +34,7 @@ async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
     """
     async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
 
-        async def read(peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
+        async def read_journal(peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
             address = URL(peers[peer])
             headers = {} if address.password is None else {"Authorization": f"Bearer {address.password}"}
             url = address.with_user(None).with_password(None) / PATH.lstrip("/") % {"after": after, "limit": limit}
@@ -49,7 +49,7 @@ async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
             except (msgspec.MsgspecError, ValueError, ProblemError) as error:
                 raise PeerUnavailableError(f"{peer} did not answer with a journal: {type(error).__name__}") from error
 
-        yield read
+        yield read_journal
 
 
 def _event(line: bytes) -> PublishedLeaseEvent:

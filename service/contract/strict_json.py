@@ -98,13 +98,13 @@ class _Twice(dict[str, Any]):
 
 
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
-    """Raise ProblemError `duplicate_field` for a key that stands twice in one object of the body, if there is one.
+    """Raise ProblemError `duplicate_field` if an object of the body has a key twice.
 
     `body` must be one that decoded before.
     """
     twice_seen = False
 
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def check_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal twice_seen
         made = _Twice(pairs)
         if len(made) != len(pairs):
@@ -115,7 +115,7 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
 
     try:
         # Numbers stay text: int() refuses more than 4,300 digits, and nothing here needs their value.
-        tree = json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_int=str, parse_float=str)
+        tree = json.loads(body.decode("utf-8"), object_pairs_hook=check_members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad_json", where + clip_text(str(error))) from error
     if twice_seen:

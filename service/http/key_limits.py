@@ -69,15 +69,15 @@ class KeyLimits:
     def __init__(self, bounds: KeyLimitBounds, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
         self._bounds, self._observer = bounds, observer
 
-        def buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:
+        def make_buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:
             if rate_per_s == 0:
                 return None
             return TokenBuckets(
                 rate_per_s=rate_per_s, burst=burst, callers_max=bounds.keys_max + 1, monotonic=monotonic
             )
 
-        self._reads = buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
-        self._posts = buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
+        self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
+        self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
         # Without a limit, requests need not call `admit_read` and `admit_posts`.
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 

@@ -93,7 +93,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         ("work",),
     )
 
-    def ended(place: ProcessSlot) -> None:
+    def count_end(place: ProcessSlot) -> None:
         leave_node(folder, place.name)
         crashes.add_count((place.work,))
 
@@ -101,7 +101,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         list_process_slots(settings),
         supervisor_limits(settings),
         lambda place: spawn(place, settings, folder),
-        ended=ended,
+        ended=count_end,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),

@@ -175,11 +175,11 @@ def logging_to_stderr() -> Iterator[None]:
 
 
 def _with_process(process: str) -> structlog.typing.Processor:
-    def add(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def add_process(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         event["process"] = process
         return event
 
-    return add
+    return add_process
 
 
 def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -312,7 +312,7 @@ def report_progress(
         size = job.path.stat().st_size
         task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
 
-        def rejected(rejection: Rejection) -> None:
+        def show_rejection(rejection: Rejection) -> None:
             nonlocal shown
             shown += 1
             if rejects:
@@ -323,7 +323,7 @@ def report_progress(
             elif shown == SHOWN_REJECTIONS_MAX + 1:
                 screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
 
-        def accounted(position: FilePosition, tally: Tally) -> None:
+        def save_progress(position: FilePosition, tally: Tally) -> None:
             if tally.applied or tally.accepted or tally.duplicate:
                 note.record_import()
             could_write = resume.writable
@@ -335,7 +335,7 @@ def report_progress(
                 )
             bar.update(task, completed=position.offset, lines=position.line)
 
-        yield Reports(rejected, accounted)
+        yield Reports(show_rejection, save_progress)
 
 
 def make_progress_bar(screen: Console) -> Progress:

@@ -165,12 +165,12 @@ def locate_keys(
 ) -> KeyLocation:
     """Return the place that the options name. End the command with exit code 2 if they name two."""
 
-    def given(name: str) -> bool:
+    def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
         return source is not None and source.name == "COMMANDLINE"
 
-    on_store = given("store") or given("config")
-    on_service = given("url") or (given("key") and not on_store)
+    on_store = is_given("store") or is_given("config")
+    on_service = is_given("url") or (is_given("key") and not on_store)
     if on_store and on_service:
         raise typer.BadParameter("--url names a service, and --store or --config names a store; give only one of them")
     named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)

@@ -124,15 +124,15 @@ class BoardObjects:
     def _predictor(self, board: Board, index: int) -> ManagedObject:
         seen: tuple[MetricsMoment, CurveState | None] | None = None
 
-        def state(now: MetricsMoment) -> CurveState | None:
+        def find_state(now: MetricsMoment) -> CurveState | None:
             nonlocal seen
             if seen is None or seen[0] is not now:
                 curve = self._book.find_curve(board, index)
                 seen = now, None if curve is None else curve_state(board, curve, self._now_us())
             return seen[1]
 
-        def reading(read: Callable[[CurveState], Any]) -> Callable[[MetricsMoment], Any]:
-            return lambda now: None if (found := state(now)) is None else read(found)
+        def state_reader(read: Callable[[CurveState], Any]) -> Callable[[MetricsMoment], Any]:
+            return lambda now: None if (found := find_state(now)) is None else read(found)
 
         async def refresh() -> float:
             return await self._refresh(board, index)
@@ -140,7 +140,7 @@ class BoardObjects:
         return ManagedObject(
             _predictor_name(board, index),
             "The curve of a ranked column; null before the first fit",
-            {name: Attribute(kind, text, reading(read)) for name, kind, text, read in _PREDICTOR},
+            {name: Attribute(kind, text, state_reader(read)) for name, kind, text, read in _PREDICTOR},
             {"refresh": Operation("Refresh the curve now; returns the seconds that it took", refresh, returns=DOUBLE)},
             kind="rankcurve.Predictor",
         )

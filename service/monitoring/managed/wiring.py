@@ -87,13 +87,13 @@ async def manage_objects(
 
 
 def _job_actions(controls: JobControls) -> dict[str, Callable[..., Awaitable[Any]]]:
-    def action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | None]]:
+    def make_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | None]]:
         async def act(job: str) -> bool | None:
             return do(job) or None
 
         return act
 
-    return {f"job.{name}": action(getattr(controls, name)) for name in _JOB_OPERATIONS}
+    return {f"job.{name}": make_action(getattr(controls, name)) for name in _JOB_OPERATIONS}
 
 
 async def _flush(parts: ManagedParts, boards_max: int) -> int:
@@ -193,7 +193,7 @@ class _Fixed:
         )
 
     def _operations(self, job: str) -> dict[str, Operation]:
-        def everywhere(action: str) -> Callable[[], Awaitable[int]]:
+        def operation_everywhere(action: str) -> Callable[[], Awaitable[int]]:
             async def act() -> int:
                 done = await self._channel.run_everywhere(f"job.{action}", job)
                 if not done:
@@ -202,7 +202,7 @@ class _Fixed:
 
             return act
 
-        return {name: Operation(text, everywhere(name), (), LONG) for name, text in _JOB_OPERATIONS.items()}
+        return {name: Operation(text, operation_everywhere(name), (), LONG) for name, text in _JOB_OPERATIONS.items()}
 
     async def _flush(self) -> int:
         return len(await self._channel.run_everywhere("cache.flush"))

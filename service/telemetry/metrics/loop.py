@@ -158,7 +158,7 @@ class RequestMetrics(Collector):
         buckets: list[int] | None = None
         sum_index = 0
 
-        def answered(status: int, seconds: float) -> None:
+        def count_answer(status: int, seconds: float) -> None:
             nonlocal buckets, sum_index
             if buckets is None:  # a route without requests has no series
                 buckets, sum_index = self._route(route)
@@ -169,7 +169,7 @@ class RequestMetrics(Collector):
                 found = labels[status] = (route, f"{status // 100}xx")
             count(found)
 
-        return answered
+        return count_answer
 
     def _route(self, route: str) -> tuple[list[int], int]:
         if route in self._routes:

@@ -116,12 +116,12 @@ class StoreSizes(Collector):
         """Measure the store now, and once an interval until the context ends."""
         await self.measure_size(store)
 
-        async def keep_looking() -> None:
+        async def measure_until_cancelled() -> None:
             while True:
                 await sleep(INTERVAL_S)
                 await self.measure_size(store)
 
-        looking = asyncio.create_task(keep_looking(), name="store size")
+        looking = asyncio.create_task(measure_until_cancelled(), name="store size")
         try:
             yield
         finally:

@@ -106,13 +106,13 @@ def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None
 async def _positions(
     context: Context, boards: Sequence[str], index: int, owner: str, mode: RankMode
 ) -> list[Position | None]:
-    async def asked(made: Mapping[str, Board]) -> list[Position | None]:
+    async def find_final_positions(made: Mapping[str, Board]) -> list[Position | None]:
         there = [board for board in boards if board in made]
         found = await find_positions(context, [BoardColumn(made[board], index) for board in there], owner, mode)
         by_board = dict(zip(there, found, strict=True))
         return [by_board.get(board) for board in boards]
 
-    positions = await retry_with_boards(context.catalog, boards, asked)
+    positions = await retry_with_boards(context.catalog, boards, find_final_positions)
     for position in positions:
         context.metrics.count_ranks_read("families", "row" if position is None else position.method)
     return positions

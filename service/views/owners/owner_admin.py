@@ -110,10 +110,10 @@ async def hide(context: Context, call: Call) -> Reply:
     owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
     await _change(context, owner, hide=True)
 
-    def away(boards: list[Entries]) -> Program[None]:
+    def hide_entries(boards: list[Entries]) -> Program[None]:
         yield from statements.hide_owner(boards, owner, now_us=context.now_us())
 
-    await _on_every_board(context, owner, away)
+    await _on_every_board(context, owner, hide_entries)
     return Reply(None, status=204)
 
 
@@ -122,12 +122,12 @@ async def show_owner(context: Context, call: Call) -> Reply:
     owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
     await _change(context, owner, hide=False)
 
-    def back(boards: list[Entries]) -> Program[None]:
+    def show_entries(boards: list[Entries]) -> Program[None]:
         yield from statements.show_owner(boards, owner, now_us=context.now_us())
 
     limit = context.settings.catalog_boards_max
     keys = set(await context.store.read(lambda: statements.list_hidden_boards(owner, limit=limit)))
-    await _on_every_board(context, owner, back, keys)
+    await _on_every_board(context, owner, show_entries, keys)
     return Reply(None, status=204)
 
 

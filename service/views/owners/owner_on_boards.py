@@ -99,7 +99,7 @@ async def _located(
     rows_max = context.settings.light_read_rows_max
     heavy = any(count.reads_more_than(rows_max, mode) for count in counts)
 
-    def counted() -> Program[list[tuple[LocatedRank, dict[int, int]]]]:
+    def count_ranks() -> Program[list[tuple[LocatedRank, dict[int, int]]]]:
         totals = yield from read_totals(store.dialect, [count.sought.locator.board for count in counts])
         answers = []
         for each, starts in counts:
@@ -107,5 +107,5 @@ async def _located(
             answers.append((at, totals[each.locator.board.key]))
         return answers
 
-    rest = iter(await store.read(counted, heavy=heavy) if counts else [])
+    rest = iter(await store.read(count_ranks, heavy=heavy) if counts else [])
     return [next(rest) if at is None else (at, each.totals) for each, at in zip(sought, found, strict=True)]

@@ -44,10 +44,10 @@ async def add_previous(
             position.previous = None
         return answer
 
-    async def compared(made: Mapping[str, Board]) -> list[Previous]:
+    async def compare_positions(made: Mapping[str, Board]) -> list[Previous]:
         return await _previous(context, board, before_id, made.get(before_id), answer, mode)
 
-    found = await retry_with_boards(context.catalog, [before_id], compared)
+    found = await retry_with_boards(context.catalog, [before_id], compare_positions)
     for position, previous in zip(answer.positions, found, strict=True):
         position.previous = previous
     return answer
