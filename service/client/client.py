@@ -165,7 +165,7 @@ class ServiceClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> T:
-        """Send a request as `send_request` does; return the response as `answer`. May raise NotTheContractError, too."""
+        """Send a request as `send_request` does and return the response as `answer`. May raise NotTheContractError."""
         return decode_answer(await self.send_request(method, path, query=query, body=body), answer)
 
     async def send_request(

@@ -25,7 +25,7 @@ UrlOption = Annotated[str, typer.Option("--url", envvar=URL_VARIABLE, help="Addr
 KeyOption = Annotated[
     str | None,
     typer.Option(
-        "--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key. In the variable it does not show in `ps`."
+        "--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key. Set the variable instead to keep it out of `ps`."
     ),
 ]
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
