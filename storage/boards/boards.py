@@ -126,7 +126,7 @@ def create_board(
     if rows:
         board = decode_board(rows[0])
         if board.family_key is not None:
-            raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only")
+            raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family")
         return board
     family_id, colon, _ = board_id.partition(":")
     if colon:
@@ -355,7 +355,7 @@ def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Pro
     """
     board = yield from find_board(dialect, board_id, lock=lock)
     if board.family_key is not None:
-        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes with the family only")
+        raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family")
     return board
 
 
