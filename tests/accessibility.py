@@ -1,6 +1,6 @@
-"""axe-core judges a page: what keeps people from using it who can't see it, or not well, or have no mouse.
+"""axe-core judges a page: it finds what keeps people with poor or no sight, or without a mouse, from using it.
 
-The rule: all its rules, best practices included; none is switched off.
+All rules of axe-core apply, best practices included; none is switched off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _axe() -> str:
 
 
 async def violations(page: Page) -> list[str]:
-    """What is wrong with a page as it is now: rule, element and what would mend it."""
+    """Return what is wrong with the current page: the rule, the element and the remedy of each violation."""
     if not await page.evaluate("'axe' in globalThis"):
         await page.evaluate(_axe())
     return list(await page.evaluate(_JUDGE))

@@ -1,6 +1,6 @@
-"""A page of a real browser, as a test drives it: by keys, clicks and expressions, with all that it asked and told.
+"""A page of a real browser, which a test drives by keys, clicks and expressions, with all its requests and errors.
 
-The rule: waiting looks at every frame that the page draws, and nothing that went wrong in the page is lost.
+Waiting checks every frame that the page draws. Every error of the page is kept, so that no test overlooks one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.chromium import DevTools, DevToolsError, devtools
 WAIT_S = 60.0  # a bound, not a pause
 DESKTOP, PHONE = (1280, 900), (360, 740)
 _TOLD = "rankcurveTestTold"
-# What a policy forbids is told by an event; the console has it too, but not where.
+# The browser reports a violation of the policy by an event. The console shows it too, but not where it happened.
 _TELL_VIOLATIONS = f"""addEventListener("securitypolicyviolation", (event) => globalThis.{_TOLD}(
   `policy: ${{event.violatedDirective}} forbids ${{event.blockedURI}} ${{event.sourceFile}}:${{event.lineNumber}}`))"""
 _LOOK = """new Promise((resolve) => {{
@@ -46,12 +46,12 @@ _SHIFT = 8
 
 
 class PageError(Exception):
-    """an expression failed in the page, or never came to hold"""
+    """An expression failed in the page, or it never became true."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """One request of a page, and what came back so far; `encoded_bytes` with headers, as they were on the wire."""
+    """One request of a page and its response so far; `encoded_bytes` includes headers, as they were on the wire."""
 
     url: str
     method: str
@@ -62,7 +62,7 @@ class Sent:
 
     @property
     def settled(self) -> bool:
-        """Whether all has come that can be waited for."""
+        """Return whether everything that a test can wait for has arrived."""
         return self.ended or self.media_type == "text/event-stream"
 
 
@@ -76,7 +76,7 @@ class Page:
         tools.listen(session, self._hear)
 
     async def prepare(self) -> None:
-        """Listen to everything, and count as focused."""
+        """Subscribe to all events of the page, and give it the focus."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self.command(f"{domain}.enable")
         await self.command("Runtime.addBinding", name=_TOLD)
@@ -85,11 +85,11 @@ class Page:
         await self.show()
 
     async def command(self, method: str, /, **parameters: Any) -> dict[str, Any]:
-        """One command of DevTools."""
+        """Send one command of DevTools to the page."""
         return await self._tools.send(method, self._session, **parameters)
 
     async def show(self, size: tuple[int, int] = DESKTOP, *, dark: bool = False, motion: bool = False) -> None:
-        """The screen and what its user prefers."""
+        """Set the size of the screen and the preferences of its user."""
         width, height = size
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == PHONE
@@ -102,14 +102,14 @@ class Page:
         await self.command("Emulation.setEmulatedMedia", features=features)
 
     async def goto(self, url: str) -> None:
-        """Go to an address; returns when its document is there. Raises PageError where nothing answers."""
+        """Go to an address and return when its document is complete. Raises PageError if no server responds."""
         found = await self.command("Page.navigate", url=url)
         if "errorText" in found:
             raise PageError(f"{url}: {found['errorText']}")
         await self.wait_for("document.readyState === 'complete'")
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of an expression, awaited where it is a promise. Raises PageError."""
+        """Return the value of an expression; a promise is awaited. Raises PageError."""
         found = await self.command(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
@@ -119,13 +119,13 @@ class Page:
         return found["result"].get("value")
 
     async def wait_for(self, expression: str) -> Any:
-        """The value of an expression once it is true. Raises PageError with what the page shows instead."""
+        """Return the value of an expression as soon as it is true. Raises PageError with the text of the page."""
         until = time.monotonic() + WAIT_S
         look = _LOOK.format(expression=expression, wait_ms=1000 * WAIT_S)
         while True:
             try:
                 found = await self.evaluate(look)
-            except DevToolsError:  # the document that was looked at is gone: the next may have it
+            except DevToolsError:  # the browser replaced the document meanwhile: the new one may have it
                 if time.monotonic() > until:
                     raise
                 continue
@@ -138,11 +138,11 @@ class Page:
         await self.wait_for(f"document.querySelector({json.dumps(within)})?.innerText.includes({json.dumps(text)})")
 
     async def text(self, selector: str = "body") -> str:
-        """What an element shows."""
+        """Return the text that an element shows."""
         return str(await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     async def texts(self, selector: str) -> list[str]:
-        """What every element of a kind shows."""
+        """Return the text of every element that a selector finds."""
         found = await self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)")
         return list(found)
 
@@ -162,18 +162,18 @@ class Page:
         await self.command("Input.dispatchKeyEvent", type="keyUp", **named)
 
     async def type(self, text: str) -> None:
-        """Type into what is focused."""
+        """Type a text into the focused element."""
         await self.command("Input.insertText", text=text)
 
     async def screenshot(self) -> bytes:
-        """A picture of the whole page, as PNG."""
+        """Return a picture of the whole page, as PNG."""
         box = (await self.command("Page.getLayoutMetrics"))["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": box["width"], "height": box["height"], "scale": 1}
         found = await self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(found["data"])
 
     async def settle(self) -> None:
-        """Return once nothing is under way but streams."""
+        """Return once no request is under way, streams excepted."""
         until = time.monotonic() + WAIT_S
         while under_way := [sent.url for sent in self.sent if not sent.settled]:
             await self.evaluate("new Promise(requestAnimationFrame)")
@@ -182,11 +182,11 @@ class Page:
 
     @property
     def sent(self) -> list[Sent]:
-        """All requests so far."""
+        """Return all requests so far."""
         return list(self._sent.values())
 
     def hosts(self) -> set[str]:
-        """Who was asked: scheme, host and port."""
+        """Return the servers that the page asked: scheme, host and port."""
         parts = (urlsplit(sent.url) for sent in self.sent)
         return {f"{part.scheme}://{part.netloc}" for part in parts if part.scheme not in ("data", "about")}
 
@@ -202,7 +202,7 @@ class Page:
             self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
         elif method == "Log.entryAdded":
             entry = event["entry"]
-            # An answer that is an error is for the page to tell; `sent` has it.
+            # The page itself must handle an error status; the request in `sent` has it.
             if entry["level"] in ("error", "warning") and entry["source"] != "network":
                 self.errors.append(f"{entry['source']}: {entry['text']}")
         elif method == "Page.javascriptDialogOpening":
@@ -228,7 +228,7 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def open_page(address: str) -> AsyncIterator[Page]:
-    """A new page in a profile of its own, without cookies, storage and cached files; closed at the end."""
+    """Open a page in a profile of its own, without cookies, storage and cached files; close it at the end."""
     async with devtools(address) as tools:
         context = (await tools.send("Target.createBrowserContext"))["browserContextId"]
         target = (await tools.send("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]

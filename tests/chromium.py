@@ -1,6 +1,6 @@
 """A real Chromium for tests, without a window: the process, and a connection that speaks DevTools with it.
 
-The rule: one browser at a time; it asks nobody but the pages it is sent to, and is gone with all its children.
+One browser runs at a time. It connects only to the pages that a test opens, and it ends with all its child processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
     "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
-    # Whatever it looks for on its own, it finds nothing outside of this machine.
+    # Whatever the browser looks up on its own, it finds nothing outside of this machine.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
 
@@ -33,21 +33,21 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 
 class DevToolsError(Exception):
-    """the browser refused a command"""
+    """The browser refused a command."""
 
 
 class Chromium:
     """The process. `address` is where its DevTools listen."""
 
     def __init__(self) -> None:
-        """Choose a folder, not started yet."""
+        """Choose a folder; `start` starts the process."""
         self._program = program(PACKAGE, PACKAGE)
         self._folder = Folder("rankcurve-chromium-", "pid", user=None, last_signal="KILL")
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ""
 
     def start(self) -> None:
-        """Start it and return when it listens. Raises RuntimeError where it does not."""
+        """Start the browser and return when it listens. Raises RuntimeError if it does not."""
         folder, own = self._folder.path, ["--no-sandbox"] if os.getuid() == 0 else []
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Chromium:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder,
                 env={**os.environ, "HOME": str(folder), "LANG": "en_US.UTF-8", "LANGUAGE": "en", "TZ": "UTC"},
             )  # fmt: skip
-        # Of the group: its children are many.
+        # The process group gets the signal: the browser has many child processes.
         (folder / "pid").write_text(f"-{self._process.pid}\n")
         told, until = folder / "profile" / "DevToolsActivePort", time.monotonic() + READY_S
         while not (told.exists() and len(lines := told.read_text().split()) == 2):
@@ -64,7 +64,7 @@ class Chromium:
         self.address = f"ws://{HOST}:{lines[0]}{lines[1]}"
 
     def remove(self) -> None:
-        """End it with its children, and remove its folder."""
+        """End the browser with its child processes, and remove its folder."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -74,7 +74,7 @@ class Chromium:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Chromium]:
-    """A running browser, removed at the end."""
+    """Start a browser, and remove it at the end."""
     browser = Chromium()
     try:
         browser.start()
@@ -84,7 +84,7 @@ def chromium() -> Iterator[Chromium]:
 
 
 class DevTools:
-    """One connection: commands are answered in any order, events go to who listens to their session."""
+    """One connection: answers come in any order; each session has a listener, which receives its events."""
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -93,11 +93,11 @@ class DevTools:
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, session: str, listener: Listener) -> None:
-        """Have the events of a session."""
+        """Register the listener of a session's events."""
         self._listeners[session] = listener
 
     async def send(self, method: str, session: str = "", /, **parameters: Any) -> dict[str, Any]:
-        """The answer to one command. Raises DevToolsError."""
+        """Send one command and return its result. Raises DevToolsError."""
         number = next(self._ids)
         answer = self._awaited[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json(
@@ -106,7 +106,7 @@ class DevTools:
         return await asyncio.wait_for(answer, READY_S)
 
     async def read(self) -> None:
-        """Hand out what comes, until the connection ends."""
+        """Dispatch incoming messages until the connection ends."""
         async for message in self._socket:
             if message.type is not WSMsgType.TEXT:
                 break
@@ -128,7 +128,7 @@ class DevTools:
 
 @contextlib.asynccontextmanager
 async def devtools(address: str) -> AsyncIterator[DevTools]:
-    """A connection to a browser."""
+    """Connect to a browser."""
     async with ClientSession() as session, session.ws_connect(address, max_msg_size=0) as socket:
         made = DevTools(socket)
         reader = asyncio.create_task(made.read())

@@ -1,7 +1,7 @@
 """The servers of a test run as fixtures, and the markers of its tests.
 
-A server runs once a session; the first test that needs it starts it. A test whose server is not installed fails; it is
-never left out.
+The first test that needs a server starts it; the server runs for the whole session. A test whose server is not
+installed fails; no test is skipped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hypothesis import settings
 from tests.chromium import chromium
 from tests.servers import PostgresServer, postgres
 
-# A busy machine may take any time for one example.
+# Hypothesis has no deadline: on a busy machine, one example may take any time.
 settings.register_profile("any_machine", deadline=None)
 settings.load_profile("any_machine")
 
-# A test that uses one of these fixtures, or is made for one of these stores, has the marker.
+# A test has the marker if it uses one of these fixtures, or is parametrized with one of these stores.
 MARKING = {
     "browser": {"chromium_address"},
     "end_to_end": {"service", "spawn"},
@@ -30,7 +30,7 @@ MARKING = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test by what it needs; one that needs nothing is a unit test."""
+    """Mark every test with what it needs; a test that needs nothing is a unit test."""
     for item in items:
         callspec = getattr(item, "callspec", None)
         made_for = set() if callspec is None else {text for text in callspec.params.values() if isinstance(text, str)}
@@ -43,27 +43,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--screenshots FOLDER`: for who wants to look at the pages that were tested."""
+    """Add `--screenshots FOLDER`, for people who want to look at the tested pages."""
     parser.addoption("--screenshots", type=Path, help="write a picture of every view of the dashboard to this folder")
 
 
 @pytest.fixture(scope="session")
 def chromium_address() -> Iterator[str]:
-    """Where the DevTools of a browser listen: each test opens pages of its own in it."""
+    """Start a browser and yield the address of its DevTools: each test opens pages of its own in it."""
     with chromium() as browser:
         yield browser.address
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server that tests share: each works in a schema of its own, none stops it."""
+    """Start a PostgreSQL server that tests share: each test works in a schema of its own, and none stops the server."""
     with postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    """The connection string of the server that the tests were given by RANKCURVE_TEST_STORE, or of their own."""
+    """Return the connection string that RANKCURVE_TEST_STORE gives, or else that of a server of the tests' own."""
     given = os.environ.get("RANKCURVE_TEST_STORE")
     if given:
         return given

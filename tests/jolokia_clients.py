@@ -1,6 +1,6 @@
-"""Jolokia's own clients below `build/clients`: jolokia.js and pyjolokia, put there by `tests/install_missing.sh`.
+"""Jolokia's own clients below `build/clients`: jolokia.js and pyjolokia; `tests/install_missing.sh` puts them there.
 
-A test that needs a client that is not there fails; it is never left out.
+A test that needs a missing client fails; it is never skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BUILD = Path(__file__).parents[1] / "build" / "clients"
 
 
 def node() -> Path:
-    """Return the interpreter of JavaScript."""
+    """Return the path of the JavaScript interpreter."""
     return program("node", "nodejs")
 
 

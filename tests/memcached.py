@@ -1,6 +1,6 @@
-"""A memcached that a test may look into and spoil, and a server that lies from the start.
+"""A memcached whose contents a test reads and replaces, and a server that sends wrong answers from the start.
 
-The rule: whatever was started is ended when its block is left.
+Each server that a test starts ends when its `with` block ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OpenMemcached(MemcachedServer):
     """`memcached` whose contents a test reads and replaces."""
 
     def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
-        """The answer to one command, on a connection of its own."""
+        """Return the answer to one command, sent on a connection of its own."""
         with socket.create_connection((HOST, self.port), timeout=5) as connection:
             connection.sendall(command)
             answer = b""
@@ -32,32 +32,32 @@ class OpenMemcached(MemcachedServer):
         return answer
 
     def held(self) -> list[str]:
-        """The keys of all that it holds."""
+        """Return all keys that the server holds."""
         dumped = self.ask(b"lru_crawler metadump all\r\n", b"END\r\n").decode()
         lines = [line for line in dumped.splitlines() if line.startswith("key=")]
         return [unquote(line.split(" ")[0].removeprefix("key=")) for line in lines]
 
     def value(self, key: str) -> bytes:
-        """What it holds under a key."""
+        """Return the value of a key."""
         answer = self.ask(f"get {key}\r\n".encode(), b"END\r\n")
         head, _, rest = answer.partition(b"\r\n")
         assert head.startswith(b"VALUE"), answer[:100]
         return rest[: int(head.rsplit(b" ", 1)[1])]
 
     def put(self, key: str, value: bytes) -> None:
-        """Hold something else."""
+        """Replace the value of a key."""
         assert self.ask(f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n") == b"STORED\r\n"
 
     def flush(self) -> None:
-        """Forget everything."""
+        """Delete all keys."""
         assert self.ask(b"flush_all\r\n") == b"OK\r\n"
 
     def pause(self) -> None:
-        """Stand still with connections open, as an overloaded machine does."""
+        """Freeze the server with its connections open, as on an overloaded machine."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on."""
+        """Let the server run again."""
         self.signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -71,7 +71,7 @@ class OpenMemcached(MemcachedServer):
 
 
 class LyingServer:
-    """Answers every piece that it is sent with the same bytes, each `pause_s` after the one before where given."""
+    """Sends the same bytes for every piece that it receives; with `pause_s`, one byte at a time with that pause."""
 
     def __init__(self, answer: bytes, *, pause_s: float = 0.0) -> None:
         self._answer, self._pause_s = answer, pause_s

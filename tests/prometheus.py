@@ -1,6 +1,6 @@
 """A real Prometheus for tests: it scrapes a service, and answers queries about it.
 
-The rule: as for every server of the tests: on a free port, in a folder of its own, gone when its block is left.
+Like every server of the tests it has a free port and a folder of its own, and ends with its `with` block.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ scrape_configs:
 
 
 def promtool(*words: str, standard_input: str = "") -> subprocess.CompletedProcess[str]:
-    """The outcome of Prometheus' own tool."""
+    """Run Prometheus' own checking tool and return its result."""
     command = [str(program("promtool", PACKAGE)), *words]
     return subprocess.run(command, input=standard_input, capture_output=True, text=True, timeout=READY_S)
 
 
 class Prometheus:
-    """Scrapes one target; entered, it is ready."""
+    """A Prometheus that scrapes one target; inside its `with` block it is ready."""
 
     def __init__(self, target: str, *, rules: Path, key: str = "") -> None:
-        """`target` is host:port."""
+        """Write the configuration; `target` is host:port."""
         self._program = program("prometheus", PACKAGE)
         self._folder = Folder("rankcurve-prometheus-", "pid", user=None, last_signal="KILL")
         self._port = free_port()
@@ -73,7 +73,7 @@ class Prometheus:
         self._folder.remove()
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Return once something holds; fails where it does not in time."""
+        """Return once a condition holds; fail if it does not hold in time."""
         until = time.monotonic() + READY_S
         while not condition():
             log = (self._folder.path / "log").read_text(errors="replace")[-2000:]
@@ -81,7 +81,7 @@ class Prometheus:
             assert time.monotonic() < until, f"it never came to hold: {log}"
 
     def ask(self, path: str, **query: str) -> Any:
-        """The data of an answer of its API; an error of a query is one of the test's."""
+        """Return the data of an answer of its API; fail if the query is wrong."""
         url = f"http://{HOST}:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=READY_S) as answer:
             found = json.load(answer)
@@ -89,12 +89,12 @@ class Prometheus:
         return found["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The samples of an expression now. Raises urllib's HTTPError for one that is none."""
+        """Return the current samples of an expression. Raises urllib's HTTPError if it is not valid."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
     def value(self, expression: str) -> float | None:
-        """The number of an expression that has one; None where there is no sample, or nothing answers yet."""
+        """Return the number of an expression; None if there is no sample, or if Prometheus does not answer yet."""
         try:
             found = self.query(expression)
         except OSError:

@@ -1,6 +1,6 @@
-"""An empty place on a shared PostgreSQL server: a schema of its own, named in the connection string.
+"""An empty schema on a shared PostgreSQL server, named in the connection string.
 
-The rule: a connection string is all that is known of the server, so that any compatible one serves.
+Tests know nothing of the server but its connection string, so that any compatible server can be used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncpg
 
 @asynccontextmanager
 async def fresh_schema(url: str) -> AsyncIterator[str]:
-    """A connection string whose tables are nobody else's; they go at the end."""
+    """Yield a connection string to a new, empty schema; drop the schema at the end."""
     name = f"test_{secrets.token_hex(8)}"
     await _run(url, f"CREATE SCHEMA {name}")
     try:

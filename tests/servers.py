@@ -1,6 +1,6 @@
 """The real servers that tests run against: started when the first test needs one, on free ports, in temporary folders.
 
-The rule: whatever happens to this process, its servers end and their folders go: a watcher that outlives it sees to it.
+However this process ends, its servers end and their folders are removed: a watcher process outlives it and does so.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
-# Waits for the end of the pipe that this process holds, ends what the file of process ids names, removes the folder.
+# The watcher waits until this process closes the pipe. Then it ends the process in the file, and removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
-# Plain conformance needs no disk: a test of durability asks for a server of its own with DURABLE.
+# Tests of conformance need no durable disk: a test of durability starts a server of its own with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 
 class ServerMissingError(Exception):
-    """something that the tests need is not installed"""
+    """Something that the tests need is not installed."""
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -58,7 +58,7 @@ def _find(name: str) -> Path | None:
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:
-    """Whether a server that is awaited has ended; looks for as long as one step of the waiting takes."""
+    """Return whether a server has ended; wait for at most one step of polling."""
     if process is None:
         return True
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -67,7 +67,7 @@ def ended(process: subprocess.Popen[bytes] | None) -> bool:
 
 
 class Folder:
-    """A temporary folder that goes with the process that made it."""
+    """A temporary folder that a watcher removes when this process ends."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix))  # not below pytest's: another user has to reach it
@@ -79,7 +79,7 @@ class Folder:
         )
 
     def remove(self) -> None:
-        """Remove it, when what worked in it has ended."""
+        """Remove the folder, after the server in it has ended."""
         shutil.rmtree(self.path, ignore_errors=True)
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
@@ -91,9 +91,9 @@ class PostgresServer:
     """A PostgreSQL server of the tests' own: start, stop, kill, restart; `url` names a database."""
 
     def __init__(self, settings: Mapping[str, str] = FAST, *, standby_of: PostgresServer | None = None) -> None:
-        """Set up a cluster, not started yet; with `standby_of` a copy of that one's, that follows it."""
+        """Set up a cluster without starting it; `standby_of`: copy and follow the cluster of that server."""
         self._postgres = program("postgres", "postgresql")
-        # The server refuses to run as root.
+        # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.getuid() == 0 else None
         self._folder = Folder("rankcurve-postgres-", "data/postmaster.pid", user=self._user, last_signal="QUIT")
         self.data, self.port = self._folder.path / "data", free_port()
@@ -115,18 +115,18 @@ class PostgresServer:
             conf.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
 
     def url(self, database: str = "postgres") -> str:
-        """The connection string of a database."""
+        """Return the connection string of a database."""
         return f"postgresql://postgres@{HOST}:{self.port}/{database}"
 
     @property
     def log(self) -> str:
-        """What the server wrote so far."""
+        """Return what the server has logged so far."""
         return (self._folder.path / "log").read_text(errors="replace")
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it; with `wait` return when it accepts connections."""
+        """Start the server; with `wait`, return when it accepts connections."""
         with (self._folder.path / "log").open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal ends the tests, and they end the server.
+            # The server has a session of its own: Ctrl-C at the terminal ends the tests, and they end the server.
             self._process = subprocess.Popen(
                 [str(self._postgres), "-D", str(self.data)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 user=self._user, cwd=self._folder.path, start_new_session=True,
@@ -135,7 +135,7 @@ class PostgresServer:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Return when it accepts connections. Raises RuntimeError where it does not."""
+        """Return when the server accepts connections. Raises RuntimeError if it does not."""
         probe = [str(self._postgres.with_name("pg_isready")), "-q", "-h", HOST, "-p", str(self.port)]
         until = time.monotonic() + READY_S
         while subprocess.run(probe, check=False).returncode != 0:
@@ -143,11 +143,11 @@ class PostgresServer:
                 raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it and wait: `smart`, `fast` (ends sessions) or `immediate` (as if it had crashed)."""
+        """Stop the server and wait: `smart`, `fast` (ends sessions) or `immediate` (as if it had crashed)."""
         self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
-        """SIGKILL to the server and everything that it started."""
+        """Send SIGKILL to the server and to everything that it started."""
         if self._process is not None and self._process.poll() is None:
             self.send(signal.SIGKILL)
             self._process.wait()
@@ -163,26 +163,26 @@ class PostgresServer:
                 os.kill(int(child), number)
 
     def restart(self, mode: str = "immediate", *, wait: bool = True) -> None:
-        """Stop it in that mode and start it again."""
+        """Stop the server in the given mode and start it again."""
         self.stop(mode)
         self.start(wait=wait)
 
     def promote(self) -> None:
-        """Make a standby the primary; returns when it takes writes."""
+        """Make a standby the primary; return when it accepts writes."""
         self._run("pg_ctl", "promote", "-D", self.data, "-w")
 
     def create_database(self, name: str) -> str:
-        """A new empty database; answers its connection string."""
+        """Create an empty database; return its connection string."""
         self.run_sql(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
     def run_sql(self, *statements: str, database: str = "postgres") -> str:
-        """Run statements by psql, each in a transaction of its own; answers what they print."""
+        """Run statements by psql, each in a transaction of its own; return what they print."""
         words = ["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-d", self.url(database)]
         return self._run("psql", *words, *(word for one in statements for word in ("-c", one)))
 
     def remove(self) -> None:
-        """Stop it and remove its folder."""
+        """Stop the server and remove its folder."""
         self.kill()
         self._folder.remove()
 
@@ -205,7 +205,7 @@ class MemcachedServer:
     """A memcached of the tests' own: start, stop, kill, freeze."""
 
     def __init__(self, *words: str) -> None:
-        """Choose a port, not started yet; `words` are further arguments."""
+        """Choose a port without starting the server; `words` are further arguments."""
         self._program = program("memcached", "memcached")
         self._folder = Folder("rankcurve-memcached-", "pid", user=None, last_signal="KILL")
         self._words: Sequence[str] = words
@@ -214,11 +214,11 @@ class MemcachedServer:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
+        """Return `host:port`."""
         return f"{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Start it and return when it accepts connections. Raises RuntimeError where it does not."""
+        """Start the server and return when it accepts connections. Raises RuntimeError if it does not."""
         command = [str(self._program), "-l", HOST, "-p", str(self.port), "-U", "0", "-m", "64", *self._words]
         if os.getuid() == 0:
             command += ["-u", "nobody"]
@@ -238,24 +238,24 @@ class MemcachedServer:
         """Send a signal: SIGSTOP and SIGCONT freeze and thaw it; returns once it is frozen."""
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
-        if number is signal.SIGSTOP:  # until every thread stands still: one that runs may answer
+        if number is signal.SIGSTOP:  # until every thread is stopped: a running thread may still answer
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the server at once."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def remove(self) -> None:
-        """End it and remove its folder."""
+        """End the server and remove its folder."""
         self.kill()
         self._folder.remove()
 
 
 @contextlib.contextmanager
 def postgres(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
-    """A running PostgreSQL server, removed at the end."""
+    """Start a PostgreSQL server, and remove it at the end."""
     server = PostgresServer(settings)
     try:
         server.start()

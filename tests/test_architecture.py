@@ -1,4 +1,4 @@
-"""The page about the architecture, its picture and the glossary name what there is."""
+"""The page about the architecture, its picture and the glossary agree with the code."""
 
 import ast
 import importlib.util

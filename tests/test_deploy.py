@@ -1,6 +1,6 @@
-"""Why here: units, image and compose file are read by the tools that they are for, the operating guide beside the code.
+"""The tools that read units, image and compose file accept them; the operating guide agrees with the code.
 
-The one rule: nothing here knows what the files say; it knows what has to hold.
+These tests do not repeat what the files say: they check what must hold.
 """
 
 import json
@@ -35,7 +35,7 @@ OTHERS_SETTINGS = {
 
 
 def sections(text: str, start: str, heading: str) -> dict[str, str]:
-    """The parts below a chapter of the guide, by their headings."""
+    """Return the parts below a chapter of the guide, by their headings."""
     chapter = re.split(r"^## ", text.partition(f"\n## {start}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     parts = re.split(rf"^{heading} (.+)$", chapter, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -43,7 +43,7 @@ def sections(text: str, start: str, heading: str) -> dict[str, str]:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """The units as they will be installed, with programs that exist."""
+    """Write the units as an operator installs them, with programs that exist."""
     for path in (*UNITS, *DEPLOY.glob("*.timer")):
         text = path.read_text(encoding="utf-8").replace("/opt/rankcurve/bin/rankcurve", str(shutil.which("true")))
         (tmp_path / path.name).write_text(text)
@@ -91,7 +91,7 @@ def test_the_settings_of_the_examples_are_settings(path: Path) -> None:
 
 @cache
 def composed() -> dict[str, str]:
-    """The services of the compose file as the tool understands them, each as its text."""
+    """Return the services of the compose file as docker-compose understands them, each as its text."""
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "POSTGRES_PASSWORD": "secret"})
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_without_a_password_the_compose_file_does_not_start() -> None:
 
 
 def _locked(path: Path) -> dict[str, set[str]]:
-    """Hashes by package and version."""
+    """Return the hashes by package and version."""
     lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pinned = [line for line in lines if re.match(r"[a-z0-9]", line)]
     return {line.split()[0]: set(re.findall(r"sha256:\w+", line)) for line in pinned}
@@ -176,7 +176,7 @@ def test_the_image_is_built_of_files_that_are_there_and_runs_as_nobody_special()
 
 
 def _commands(text: str) -> list[list[str]]:
-    """The words after `rankcurve` of everything that is shown as a command, with more than a name."""
+    """Return the words after `rankcurve` of every command that a text shows, unless it is only a name."""
     shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
     shown += [
         line

@@ -1,6 +1,6 @@
-"""Why here: what the documentation tells is compared with what there is.
+"""The documentation agrees with the code: links, names, examples and figures.
 
-The one rule: figures and names are read from the pages as they stand.
+The tests read figures and names from the pages, so that they are written down only once.
 """
 
 import json
@@ -30,7 +30,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# Some process tells each once it has something to tell; tests/service/telemetry/test_e2e_series.py finds them all.
+# A process exposes a metric once it has a value for it; tests/service/telemetry/test_e2e_series.py finds them all.
 METRICS = re.findall(
     r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
 )
@@ -43,7 +43,7 @@ def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
 
 
 def heading_ids(page: Path) -> set[str]:
-    """What a link may name in a page: its headings as the usual renderers spell them."""
+    """Return what a link may name in a page: its headings, in the spelling of the usual renderers."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,6 +1,6 @@
-"""Why here: a newcomer starts with the README, so what it lists is compared with what exists.
+"""A newcomer starts with the README, so these tests compare what it lists with what exists.
 
-The one rule: the tables are read from the file as it stands; nothing here knows their content.
+The tests read the tables from the file, so that their content is written down only once.
 """
 
 import json
@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| (.+) \|$", re.MULTILINE)
 
 
 def _endpoint_rows() -> dict[tuple[str, str], str]:
-    """Role by method and path, of every row of the endpoint table."""
+    """Return the role by method and path, for every row of the endpoint table."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = readme.partition("<!-- endpoints -->\n")[2].partition("<!-- /endpoints -->")[0]
     rows = {(method, path): role for method, path, role, _ in ROW.findall(table)}
@@ -88,7 +88,7 @@ def _first_block(kind: str) -> str:
 
 
 def _shape(value: Any) -> Any:
-    """The members and types of a JSON value, with owners, columns and their values."""
+    """Return the members and types of a JSON value; owners, columns and their values stay."""
     if isinstance(value, dict):
         kept = ("owner", "column", "value")
         return {name: str(member) if name in kept else _shape(member) for name, member in value.items()}

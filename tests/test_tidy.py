@@ -1,4 +1,4 @@
-"""The style of the project, kept by tests so that no review has to.
+"""Tests keep the style of the project, so that no review has to.
 
 Every check lists all offenders with file and line. No file can switch a check off.
 """
@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 PYTHON_FOLDERS = (*PACKAGES, "benchmarks", "tests")
 FUNCTION_LINES_MAX = 60
-# DDL included. PRAGMA and BEGIN are no queries: a connection's set-up has them.
+# These patterns find DDL too. PRAGMA and BEGIN are not queries: they set up a connection.
 SQL = re.compile(
     r"\s*(select\b.*\bfrom\b|with\b.*\bas\s*\(|insert\s+(or\s+\w+\s+)?into\b|replace\s+into\b|update\b.*\bset\b"
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 BUILT = re.compile(r"\b(Built|Statement)\b")  # queries that are ready, or only lack their arguments
-# Put together here, because this file is searched too.
+# The words are put together here, because the tests search this file too.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
 )
@@ -51,7 +51,7 @@ WORKPLACE = re.compile(
 
 @cache
 def _sources() -> dict[Path, str]:
-    """Every Python file of the project by its path from the root."""
+    """Return every Python file of the project by its path from the root."""
     paths = (path for folder in PYTHON_FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
     return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
 
@@ -62,14 +62,14 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _texts() -> Iterator[tuple[Path, str]]:
-    """Every text file that belongs to the project, without what its tools and runs made."""
+    """Yield every text file that belongs to the project, but no file that its tools or runs made."""
     for folder, folders, files in os.walk(ROOT):
         made = {"data", "build", "dist", "__pycache__"}
         folders[:] = [
             name for name in folders if name in (".ci", ".github") or not (name.startswith(".") or name in made)
         ]
         for name in files:
-            if name == ".git":  # a further worktree's note of where its repository is
+            if name == ".git":  # a file in a further worktree that says where its repository is
                 continue
             path = Path(folder, name)
             content = path.read_bytes()
@@ -110,7 +110,7 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 def _started(path: Path) -> bool:
-    """Whether a file is started by its name: a test, a script, or `python -m`."""
+    """Return whether a file is started by its name: a test, a script, or `python -m`."""
     if path.parts[0] == "tests":
         return path.name.startswith("test_") or path.name == "conftest.py"
     return path.name == "__main__.py" or '__name__ == "__main__"' in _sources()[path]
@@ -121,7 +121,7 @@ def test_every_module_is_imported_by_another_or_started_by_name() -> None:
     used = {target.partition(":")[0] for target in scripts.values()}
     used_by_tests: set[str] = set()
     for path in _sources():
-        # A test that imports a module does not make it part of the product.
+        # An import in a test does not make a module part of the product.
         importers = used_by_tests if path.parts[0] == "tests" else used
         importers.update(name for name in _imported(path) if name != _module(path))
     dead = [
@@ -134,7 +134,7 @@ def test_every_module_is_imported_by_another_or_started_by_name() -> None:
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of every string that is no docstring; the fields of an f-string read as `?`."""
+    """Yield line and text of every string that is not a docstring; the fields of an f-string read as `?`."""
     docstrings = {
         id(node.value)
         for node in ast.walk(_tree(path))
@@ -283,7 +283,7 @@ def test_tests_are_no_packages_and_wait_on_events_never_on_the_clock() -> None:
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call)
         and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) == "sleep"
-        # sleep(0) waits for nothing: it lets the other tasks run.
+        # sleep(0) does not wait: it lets the other tasks run.
         and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
     ]
     assert sleeps == []
