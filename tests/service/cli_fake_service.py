@@ -1,6 +1,6 @@
 """A small stand-in for the service, so that the commands are tested over real HTTP without a store.
 
-The rule: it keeps the wire contract as far as a command can see it, and records what it was asked.
+It follows the wire contract as far as a command depends on it, and records the requests that it received.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FakeBoard:
 
 @dataclass
 class FakeService:
-    """State and behaviour; set the fields from a test before a command runs."""
+    """State and behaviour; a test sets the fields before a command runs."""
 
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class FakeService:
         return self.boards[board]
 
     def xp(self, board: str) -> dict[str, str]:
-        """Owner to xp as it was posted."""
+        """Return the posted xp by owner."""
         return {owner: stats["xp"] for owner, stats in self.boards[board].stats.items()}
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -202,7 +202,7 @@ def problem(status: int, code: str, detail: str = "as asked", headers: dict[str,
 
 @contextmanager
 def running_fake() -> Iterator[FakeService]:
-    """A fake service on a free loopback port, in a thread of its own: a command brings its own event loop."""
+    """Serve a fake on a free loopback port, in a thread of its own, because a command runs its own event loop."""
     fake = FakeService()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -229,6 +229,6 @@ def running_fake() -> Iterator[FakeService]:
 
 
 def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None) -> Result:
-    """`rankcurve …` in this process, against `fake` where one is given."""
+    """Run `rankcurve …` in this process, against `fake` if one is given."""
     environ = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
     return CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)

@@ -1,6 +1,6 @@
 """A board whose best owners climbed past its top after its curve was fitted: the certificate is large, the curve good.
 
-The rule: it is made by posts and a refresh, as it happens to users.
+The helper makes the board by posts and a refresh, as users do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXACT_TOP = 100
 
 
 async def climbed_board(url: str, board: str) -> dict[str, Any]:
-    """Make the board; return the state of its curve of `xp`, once that counts the climbers."""
+    """Make the board; return the state of its curve of `xp`, once the curve counts the climbers."""
     async with Caller(url) as caller:
         predictor = {"samples": 60, "exact_top": EXACT_TOP, "method": "scan"}
         await caller.board(board, {"name": "xp"}, predictor=predictor)

@@ -1,6 +1,6 @@
-"""A service whose boards are closed and archived as of the times that a test says.
+"""A service whose boards are closed and archived as of the times that a test names.
 
-The rule it keeps: the job is the service's own, on the service's store; only its clock is the test's.
+The job is the service's own and works on the service's store; only its clock is the test's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEASE_US = 100_000_000
 
 
 def us(at: datetime) -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return round(at.timestamp() * 1e6)
 
 
@@ -46,7 +46,7 @@ def close_job(
     now_us: Callable[[], int],
     sleep: Sleep,
 ) -> CloseJob:
-    """A job with a service's settings that closes what is due by a clock."""
+    """Return a job with a service's settings that closes the boards that are due by a clock."""
 
     def clock() -> Program[int]:
         yield from ()
@@ -69,7 +69,7 @@ def close_job(
 
 
 async def close_as_of(service: Service, at: datetime) -> None:
-    """Do what is due by then, and have that be the service's time from now on."""
+    """Close what is due at a time, and set the service's clock to that time."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_leases(context.settings, context.store)

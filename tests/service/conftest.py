@@ -1,6 +1,6 @@
-"""Real services for the tests that need one, gone when the test is over.
+"""Real services for the tests that need one; they stop when the test ends.
 
-The rule: each test has a file of its own.
+Each test has a database file of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.service.real_service import Process, Service
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service in this process with default settings."""
+    """Start a service in this process with default settings."""
     made = Service(tmp_path)
     await made.start()
     yield made
@@ -28,7 +28,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts processes of the command line."""
+    """Yield a function that starts processes of the command line; stop them at the end."""
     started: list[Process] = []
 
     def start(*arguments: str, **named: Any) -> Process:
@@ -42,7 +42,7 @@ def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def cache() -> Iterator[MemcachedServer]:
-    """A memcached."""
+    """Start a memcached."""
     server = MemcachedServer()
     try:
         server.start()
@@ -53,7 +53,7 @@ def cache() -> Iterator[MemcachedServer]:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    """What a test sets up of logging is undone."""
+    """Undo what a test changes in the configuration of logging."""
     handlers, level = logging.root.handlers[:], logging.root.level
     yield
     structlog.reset_defaults()

@@ -1,6 +1,6 @@
-"""Whether an answer is one that the OpenAPI document describes: each one that a real service gives is looked up here.
+"""Compares each answer of a real service with the OpenAPI document.
 
-The rule: the document alone decides; nothing here knows what a route should answer.
+The document alone decides; this module does not know what a route should answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PATHS = [
 
 
 def check_answer(method: str, path: str, status: int, media_type: str, content: Any) -> None:
-    """Fail unless the document has this status, media type and shape for the request; `path` without its query."""
+    """Fail unless the document has this status, media type and shape for the request; `path` has no query."""
     operation = _operation(method, path)
     if operation is None:
         assert status in (404, 405), f"{method} {path} is no route and answered {status}"
@@ -64,7 +64,7 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
 
 
 def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Where a value does not fit the keywords that the document uses."""
+    """Yield the faults of a value, by the keywords that the document uses."""
     if "$ref" in schema:
         yield from faults_of(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]], where)
     for keyword in ("anyOf", "oneOf"):

@@ -1,6 +1,6 @@
 """A reader of server-sent events for tests.
 
-The rule: it waits for events, never for time.
+It waits for events, never for a fixed time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EventStream:
         self.response = response
 
     async def next(self) -> Seen | None:
-        """The next event; None at the end of the stream."""
+        """Return the next event; None at the end of the stream."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(WAIT_S):
             while line := await self.response.content.readline():
@@ -47,14 +47,14 @@ class EventStream:
         return None
 
     async def must(self, name: str) -> Seen:
-        """The next event, which has this name."""
+        """Return the next event; fail if it has another name."""
         event = await self.next()
         assert event is not None
         assert event.name == name, event
         return event
 
     async def until(self, name: str, **data: object) -> Seen:
-        """The next event of this name with these members in its data."""
+        """Skip events up to one of this name with these members in its data; return that event."""
         while True:
             event = await self.next()
             assert event is not None
@@ -66,7 +66,7 @@ class EventStream:
 async def events_of(
     base: str, path: str, *, last_id: int | str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[EventStream]:
-    """The stream of a path."""
+    """Open the stream of a path."""
     sent = {**(headers or {}), **({} if last_id is None else {"Last-Event-ID": str(last_id)})}
     async with (
         ClientSession(timeout=ClientTimeout(None)) as session,

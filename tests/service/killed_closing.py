@@ -1,7 +1,7 @@
 """The closing job in processes that die at any of their steps, one after the other.
 
-The rule: every process is a new one. It knows nothing of those before it but what they stored, and dies before one of
-its calls of the store or right after it, when nobody has been told what became of it.
+Every process is a new one, which knows only what the earlier processes stored. It dies before a call of the store, or
+right after it, before anybody learns the outcome of the call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-CALLS_MAX = 40  # of the store, that a process lives to make
+CALLS_MAX = 40  # calls of the store that a process makes before it dies
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # one after the other, each a little further
+PROCESSES_MAX = 1_000  # run one after the other; each gets a little further
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """The process has died."""
 
 
 class MortalStore(PassingStore):
@@ -71,11 +71,11 @@ class KilledClosing:
 
     def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
         self._context, self._clock, self._rng = context, clock, rng
-        self._leases_us = 0  # the time that leases go by: each process starts when the lease of the one before is over
+        self._leases_us = 0  # the clock of leases: each process starts after the lease of the previous one has ended
         self.deaths = 0
 
     async def close_all(self) -> None:
-        """Start processes until one has found nothing left to do."""
+        """Start one process after another, until a process finds nothing left to do."""
         for _ in range(PROCESSES_MAX):
             self._leases_us += 10 * LEASE_US
             calls = self._rng.randint(1, CALLS_MAX)

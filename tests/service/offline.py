@@ -1,4 +1,4 @@
-"""The function that docs/curve.md gives to clients, loaded from where they copy it."""
+"""The function for clients in docs/curve.md, loaded from the file that clients copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.service.real_service import ROOT
 
 
 def rank_of() -> Callable[..., tuple[int, int, int]]:
-    """`rank_of(document, value, reached_at)` -> (rank, low, high)."""
+    """Return the function `rank_of(document, value, reached_at)` -> (rank, low, high)."""
     spec = importlib.util.spec_from_file_location("rank_offline", ROOT / "docs" / "rank_offline.py")
     assert spec is not None
     assert spec.loader is not None

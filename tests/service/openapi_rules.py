@@ -1,7 +1,7 @@
-"""What a schema can't say: the rules by which the service refuses requests that are valid by the OpenAPI document.
+"""The rules by which the service refuses requests that its OpenAPI document allows, because no schema can express them.
 
-Schemathesis loads this module as its hooks. Two of its checks are wrapped: a rule of `RULES` may refuse a valid
-request, and the result of a post in a list may refuse an invalid one. All other checks are schemathesis' own.
+Schemathesis loads this module as its hooks. The module wraps two of its checks: a rule of `RULES` may refuse a valid
+request, and a rejected post in a list counts as the refusal of an invalid request. Other checks are unchanged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ for _check in (_accepts_valid, _rejects_invalid):
 
 
 class Rule(NamedTuple):
-    """Refusals of these operations with this code and this fault are right, whatever the schema says."""
+    """The service may refuse requests of these operations with this code and fault, though the schema allows them."""
 
-    operations: str  # names of operations, as a pattern
+    operations: str  # a pattern of operation names
     code: str  # a pattern
-    fault: str  # where a request has it and what it is, `pointer: detail`, as the beginning of a pattern
+    fault: str  # a pattern that the text `pointer: detail` of the first fault begins with
     reason: str
 
 
@@ -66,7 +66,7 @@ RULES = (
 
 @schemathesis.check
 def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail where a valid request is refused, unless a rule refuses it."""
+    """Fail if the service refuses a valid request, unless a rule allows that."""
     problem = _json_of(response) if response.status_code in (400, 422) else None
     name = case.operation.definition.raw.get("operationId")
     if problem and any(_is_by(rule, name, problem) for rule in RULES):
@@ -77,7 +77,7 @@ def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
 
 @schemathesis.check
 def negative_data_rejection(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail where an invalid request is accepted, and in a list of posts no post is rejected either."""
+    """Fail if the service accepts an invalid request and rejects no post of it."""
     answer = _json_of(response) if response.status_code == 200 else None
     results = answer.get("results", ()) if isinstance(answer, dict) else ()
     if any(result["status"] == "rejected" for result in results):
@@ -106,19 +106,20 @@ def one_line(ctx: Any, value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")  # these would change what is named
+_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")  # they change what `NAMED` names
 
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Point every second valid request at something that is there: at random, hardly any would be.
+    """Point every second valid request at something that exists; random names would hardly ever exist.
 
-    What is there stays. No operator's key is created: with the first one a service without keys asks for keys.
+    Requests that would delete or change what `NAMED` names get other names. No request creates a key of an operator:
+    once one exists, a service without keys starts to ask for keys.
     """
     meta, name = case.meta, case.operation.definition.raw["operationId"]
     if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
         case.body["role"] = "writer"
-    if meta is None or meta.phase.name.value == "stateful":  # there, requests name what earlier ones have made
+    if meta is None or meta.phase.name.value == "stateful":  # requests name what earlier ones have made
         return
     if case.method == "DELETE" or name in _KEPT:
         for parameter, value in case.path_parameters.items():
@@ -141,7 +142,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _name_in(body: Any) -> None:
-    """Do the same for a body: its owners, columns and stats, in a list of posts too."""
+    """Put existing names into a body: its owners, columns and stats, in a list of posts too."""
     if not isinstance(body, dict):
         return
     for post in body.get("posts") or ():

@@ -1,4 +1,4 @@
-"""A store with one thing of each kind, for requests that are made from the OpenAPI document alone."""
+"""A store with one thing of each kind, so that requests made from the OpenAPI document can name existing things."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAMED = {
     "board": "duel", "column": "xp", "family": "arena", "owner": "ann", "post_id": "match-1",
     "client_id": "acme", "pool_id": "servers", "key": "match-1",
 }  # fmt: skip
-"""What is there, by the names that parameters of the path and the query have for it."""
+"""The names of existing things, by the parameters of paths and queries that take them."""
 
 _COLUMNS = (
     {"name": "xp", "merge": "max"},

@@ -1,6 +1,6 @@
-"""A leaderboard in plain Python, as API.md describes it: what a real service answers is compared with this.
+"""A leaderboard in plain Python, as API.md describes it; tests compare the answers of a real service with it.
 
-The rule: it shares no code with the service. Values are whole numbers of the column's last digit (`scaled`).
+It shares no code with the service. Values are whole numbers of the column's last digit (`scaled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAMES = ("é", "o'; DROP TABLE x;--", "a/b", "日本", "%00", "Ａ", "z z", "{x}
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column as it is put."""
+    """A column of a specification."""
 
     name: str
     merge: str = "last"
@@ -27,18 +27,18 @@ class PlainColumn:
     sorted: bool = True
 
     def body(self) -> dict[str, Any]:
-        """What PUT takes."""
+        """Return the column as PUT takes it."""
         return {
             "name": self.name, "merge": self.merge, "best": self.best, "scale": self.scale, "sorted": self.sorted,
             "min": self.text(self.least), "max": self.text(self.most),
         }  # fmt: skip
 
     def text(self, scaled: int) -> str:
-        """A value as callers send it."""
+        """Return a value as callers send it."""
         return f"{Decimal(scaled).scaleb(-self.scale):f}"
 
     def scaled(self, value: Any) -> int:
-        """A value as the service answers it, exactly."""
+        """Return a value of an answer as a scaled integer; fail if it has more digits."""
         found = Decimal(str(value)).scaleb(self.scale)
         assert found == int(found)
         return int(found)
@@ -46,7 +46,7 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class Held:
-    """A value and when it was reached."""
+    """A value and the time when it was reached."""
 
     scaled: int
     reached_us: int
@@ -54,18 +54,18 @@ class Held:
 
 @dataclass
 class PlainBoard:
-    """Rows by owner, each a dict of what the owner has by column."""
+    """Rows by owner; each row holds the owner's value by column."""
 
     columns: list[PlainColumn]
     ties: str = "shared"
     rows: dict[str, dict[str, Held]] = field(default_factory=dict)
 
     def column(self, name: str) -> PlainColumn:
-        """The column of that name."""
+        """Return the column of that name."""
         return next(column for column in self.columns if column.name == name)
 
     def post(self, owner: str, stats: dict[str, int], at_us: int, *, overwrite: bool = False) -> str:
-        """Apply one post; answers its status."""
+        """Apply one post; return its status."""
         row = dict(self.rows.get(owner, {}))
         for name, value in stats.items():
             column, before = self.column(name), row.get(name)
@@ -82,18 +82,18 @@ class PlainBoard:
         return "applied" if changed else "unchanged"
 
     def key(self, name: str, owner: str) -> tuple[int, ...]:
-        """What decides a rank: smaller is better."""
+        """Return the key that decides a rank: smaller is better."""
         held = self.rows[owner][name]
         value = -held.scaled if self.column(name).best == "high" else held.scaled
         return (value,) if self.ties == "shared" else (value, held.reached_us, *map(ord, owner))
 
     def order(self, name: str) -> list[str]:
-        """Everyone ranked, best to worst, owners ascending by code point within a tie."""
+        """Return every ranked owner, best to worst; within a tie, owners ascend by code point."""
         ranked = [owner for owner, row in self.rows.items() if name in row]
         return sorted(ranked, key=lambda owner: (self.key(name, owner), owner))
 
     def ranks(self, name: str) -> dict[str, int]:
-        """1 + how many are strictly better, of everyone ranked."""
+        """Return the rank of every ranked owner: 1 + how many are strictly better."""
         ranks: dict[str, int] = {}
         first: dict[tuple[int, ...], int] = {}
         for number, owner in enumerate(self.order(name), 1):
@@ -101,19 +101,19 @@ class PlainBoard:
         return ranks
 
     def arrival_rank(self, name: str, scaled: int) -> int:
-        """The rank that a new arrival with a value would get."""
+        """Return the rank that a new arrival with this value would get."""
         sign = -1 if self.column(name).best == "high" else 1
         taken = [sign * row[name].scaled for row in self.rows.values() if name in row]
-        # Where the earliest is better, everyone who has the value already stands before who gets it now.
+        # Where the earliest is better, everyone with an equal value ranks above a new arrival.
         return 1 + sum(each < sign * scaled or (self.ties == "earliest" and each == sign * scaled) for each in taken)
 
     def value(self, name: str, owner: str) -> int:
-        """An owner's value, scaled."""
+        """Return an owner's value, scaled."""
         return self.rows[owner][name].scaled
 
 
 def random_board(rng: random.Random, ties: str) -> PlainBoard:
-    """Columns of every kind: both directions, every merge, scales, negatives, few values (many ties) and many."""
+    """Return columns of every kind: both directions, every merge, scales, negatives, few or many values."""
     columns = []
     for index, merge in enumerate(rng.sample(["sum", "max", "min", "last"], 4)):
         spread = rng.choice([4, 30, 5000])
@@ -127,7 +127,7 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
 
 
 def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int) -> list[dict[str, Any]]:
-    """Posts that name some columns each, applied to the plain board too; for the wire."""
+    """Apply random posts to the plain board, each with some of the columns; return them for the wire."""
     names = [*NAMES, *(f"p{index}" for index in range(owners - len(NAMES)))]
     wire = []
     for _ in range(posts):

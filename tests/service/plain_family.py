@@ -1,6 +1,6 @@
-"""A family in plain Python, as API.md describes it: what a real service holds is compared with this.
+"""A family in plain Python, as API.md describes it; tests compare the boards of a real service with it.
 
-The rule: it shares no code with the service, its calendar included: a period is what the zone's clocks show.
+It shares no code with the service, not even the calendar: a period is what the clocks of the zone show.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ DAY = timedelta(days=1)
 
 
 def instant(at_us: int) -> datetime:
-    """The time as UTC has it."""
+    """Return the time in UTC."""
     return EPOCH + timedelta(microseconds=at_us)
 
 
 def micros(at: datetime) -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def midnight_us(zone: ZoneInfo, day: date) -> int:
-    """When a day begins; where the clocks skip midnight, when they do."""
+    """Return when a day begins; where the clocks skip midnight, the moment of the skip."""
     return micros(datetime.combine(day, time(), zone).astimezone(UTC))
 
 
 def period_of(kind: str, day: date) -> tuple[str, date | None]:
-    """The name of the period that has a day, and the day after its last."""
+    """Return the name of the period that contains a day, and the day after the period; None if it has no end."""
     if kind == "all":
         return "all", None
     if kind == "day":
@@ -63,7 +63,7 @@ class PlainFamily:
     def post(
         self, owner: str, stats: dict[str, int], facets: Mapping[str, str], *, at_us: int, now_us: int
     ) -> dict[str, str]:
-        """Apply one post; answers its status by board."""
+        """Apply one post; return its status by board."""
         statuses = {}
         for kind, names, board_id, closes_us in self._reached(facets, at_us):
             if closes_us is not None and now_us >= closes_us:
@@ -86,5 +86,5 @@ class PlainFamily:
                     yield kind, ",".join(names), f"game:{name}" + (f":{split}" if split else ""), closes_us
 
     def closed(self, now_us: int) -> list[str]:
-        """The boards that take no posts any more."""
+        """Return the boards that no longer take posts."""
         return [board for board, closes_us in self.closes_us.items() if closes_us is not None and now_us >= closes_us]

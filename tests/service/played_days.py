@@ -1,6 +1,6 @@
-"""Days of a family played on a service and in plain Python: posts at every boundary, and everything compared.
+"""Days of a family, played on a service and in plain Python, with posts at every boundary between two days.
 
-The rule: the clock stands still but for the steps made here, and every answer is held against the model at once.
+The clock moves only by the steps made here, and each answer is compared with the model at once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ FACETS: list[list[str]] = [[], ["org"], ["location", "org"]]
 COLUMNS = [
     PlainColumn("xp", "sum", "high", 0, -(10**9), 10**9),
     PlainColumn("mood", "last", "low", 1, 0, 20),
-    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # one a post: none may count twice
+    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # each post adds 1: no post may count twice
 ]
 GRACE_S = 7_200  # longer than clocks jump
 OWNERS = [f"o{number}" for number in range(9)]
-RETRIES = 12  # posts of before that may be sent again
+RETRIES = 12  # earlier posts that may be sent again
 ATTEMPTS = 5
 HOUR_US = 3_600 * 1_000_000
 PAGE = 1000
 
 
 class Days:
-    """One family on one service, and its model. Start the service after this is made: it gets its clock here."""
+    """One family on one service, and its model. Make it before the service starts: it sets the service's clock."""
 
     def __init__(self, service: Service, zone: str, first: date, *, seed: int, posts: int = 3) -> None:
         self.service, self.posts = service, posts
@@ -49,7 +49,7 @@ class Days:
         self.accepted = 0
 
     async def create(self, **spec: Any) -> None:
-        """The family."""
+        """Create the family."""
         body = {
             "columns": [column.body() for column in COLUMNS],
             "ties": "earliest",
@@ -62,9 +62,9 @@ class Days:
         await self.service.must("PUT", F, body | spec)
 
     async def play(self, days: int, *, after_day: Callable[[], Awaitable[None]] | None = None) -> None:
-        """So many days, each from noon to noon, over the boundary between them.
+        """Play that many days, each from noon to noon, across the midnight between them.
 
-        `after_day` runs when the day before has closed.
+        `after_day` runs when the earlier day has closed.
         """
         for _ in range(days):
             end_us = midnight_us(self.zone, self.day + timedelta(days=1))
@@ -81,7 +81,7 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Posts that arrive now, of these times; None is a post without one. And one that is sent again."""
+        """Send posts with these times (None: without one), and one earlier post again; check all results."""
         self.clock.now_us = now_us
         wire, expected = [], []
         for at_us in ats_us:
@@ -101,7 +101,7 @@ class Days:
         self._sent = (self._sent + list(zip(wire, expected, strict=True))[: len(wire) - 1])[-RETRIES:]
 
     async def _send(self, wire: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-        """The results, and whether the posts were sent again, as clients do that don't know what became of them."""
+        """Return the results, and whether the posts were sent again, as clients do that don't know the outcome."""
         for attempt in range(ATTEMPTS):
             answer = await self.service.call("POST", f"{F}/posts", {"posts": wire})
             if answer.status != 503:
@@ -123,23 +123,23 @@ class Days:
 
     @staticmethod
     def _again(statuses: dict[str, str]) -> dict[str, str]:
-        """What the same post is answered: a duplicate where it counted, and rejected again where it was all of it."""
+        """Return the statuses of a repeated post: duplicates of what counted; if nothing did, rejections again."""
         counted = {board: "duplicate" for board, status in statuses.items() if status != "rejected"}
         return counted or statuses
 
     @staticmethod
     def plain_column(name: str) -> PlainColumn:
-        """The column of that name."""
+        """Return the column of that name."""
         return next(column for column in COLUMNS if column.name == name)
 
     async def differences(self) -> list[str]:
-        """The boards that are not what the model says, by now."""
+        """Return the boards that currently differ from the model."""
         found = [board for board, plain in self.plain.boards.items() if await self._differs(board, plain)]
         known = {each["id"] for each in await self.boards() if each["entries"]}
         return found + sorted(known ^ self.plain.boards.keys())
 
     async def boards(self) -> list[dict[str, Any]]:
-        """What the service lists."""
+        """Return all boards that the service lists."""
         boards: list[dict[str, Any]] = []
         cursor = ""
         while True:
@@ -165,7 +165,7 @@ class Days:
         return False
 
     async def counted(self) -> Counter[str]:
-        """How many posts the boards of each kind and facet list hold together, from what the service answers."""
+        """Return how many posts the boards of each kind and facet list hold together, as the service answers."""
         found: Counter[str] = Counter()
         for board in self.plain.boards:
             page = await self.service.get(f"/v1/leaderboards/{escaped(board)}/rankings/xp?limit={PAGE}")
@@ -177,12 +177,12 @@ class Days:
 
 
 def stats_of(stats: dict[str, Any]) -> dict[str, int]:
-    """Answered stats, scaled."""
+    """Return the stats of an answer, scaled."""
     return {name: Days.plain_column(name).scaled(value) for name, value in stats.items()}
 
 
 def kind_of(period: str) -> str:
-    """The kind of a period by its name."""
+    """Return the kind of a period by its name."""
     if period == "all" or "W" in period:
         return "all" if period == "all" else "week"
     return {4: "year", 7: "month", 10: "day"}[len(period)]

@@ -1,6 +1,6 @@
 """A real service for tests: in this process over a real SQLite file, or as `rankcurve serve` in a process of its own.
 
-The rule: nothing is replaced. Requests go over HTTP, and every answer is held against the OpenAPI document.
+Nothing is replaced by a fake. Requests go over HTTP, and every answer is compared with the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tests.service.described import check_answer
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # a bound, not a pause: a shared disk can stall a start for half a minute
 SERVE = ("serve", "--port", "0")
-RARELY = {"refresh_seconds": 86_400}  # a predictor whose schedule no test lives to see: curves come when asked for
+RARELY = {"refresh_seconds": 86_400}  # a refresh interval longer than any test: curves are refreshed only on request
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; decimals of the body are `Decimal`s."""
+    """An answer; decimals of the body are `Decimal`s."""
 
     status: int
     body: Any
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Caller:
-    """Talks to a service. Paths are sent as they are, percent escapes included."""
+    """Sends requests to a service. Paths are sent unchanged, percent escapes included."""
 
     def __init__(self, base: str, key: str | None = None) -> None:
         self.base = base
@@ -67,7 +67,7 @@ class Caller:
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request; `body` is sent as it is where it is bytes, as JSON otherwise."""
+        """Send one request; a `body` of bytes is sent unchanged, any other as JSON."""
         assert self._session is not None
         sent = {**self.headers, **(headers or {})}
         if body is not None:
@@ -88,13 +88,13 @@ class Caller:
         return Answer(response.status, parsed, response.headers)
 
     async def must(self, method: str, path: str, body: object = None) -> Any:
-        """The body of an answer that is a success."""
+        """Send a request that must succeed; return the body of its answer."""
         answer = await self.call(method, path, body)
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
         return answer.body
 
     async def refused(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:
-        """Status and code of an answer that is a problem."""
+        """Send a request that must fail with a problem; return its status and code."""
         answer = await self.call(method, path, body, headers)
         assert answer.status >= 400, f"{method} {path}: {answer.status} {answer.body}"
         assert answer.headers["Content-Type"] == "application/problem+json"
@@ -102,18 +102,18 @@ class Caller:
         return answer.status, answer.body["code"]
 
     async def get(self, path: str) -> Any:
-        """The body of a successful GET."""
+        """Return the body of a successful GET."""
         return await self.must("GET", path)
 
     async def post(self, board: str, *posts: object) -> list[dict[str, Any]]:
-        """The results of a list of posts to a board."""
+        """Send a list of posts to a board; return their results."""
         body = await self.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
         results: list[dict[str, Any]] = body["results"]
         assert len(results) == len(posts)
         return results
 
     async def board(self, board: str, *columns: dict[str, Any], **spec: Any) -> Any:
-        """Create a leaderboard whose curves come only when asked for."""
+        """Create a leaderboard whose curves are refreshed only on request."""
         predictor = {**RARELY, **spec.pop("predictor", {})}
         body = {"columns": [{"sorted": True, "merge": "last", **column} for column in columns], **spec}
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
@@ -125,7 +125,7 @@ class Caller:
 
 
 def escaped(text: str) -> str:
-    """A name as a part of a path."""
+    """Return a name as a part of a path."""
     return quote(text, safe="")
 
 
@@ -149,7 +149,7 @@ class Service(Caller):
         """Serve on a free port."""
         settings = load(self.settings, {}, None)
         self.context = await self._stack.enter_async_context(open_context(settings, Metrics(), clock=self.clock))
-        # Not aiohttp's own test server: that cancels handlers, `serve` does not.
+        # aiohttp's own test server is not used, because it cancels handlers and `serve` does not.
         runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
@@ -158,11 +158,11 @@ class Service(Caller):
         await self._stack.enter_async_context(self)
 
     async def stop(self) -> None:
-        """Finish what was accepted and let the file go."""
+        """Finish what was accepted and release the file."""
         await self._stack.aclose()
 
     async def restart(self, **settings: object) -> None:
-        """Stop, and start on the same file, with other settings where given."""
+        """Stop, and start on the same file, with changed settings if any are given."""
         await self.stop()
         self._stack = AsyncExitStack()
         self.settings.update(settings)
@@ -170,7 +170,7 @@ class Service(Caller):
 
 
 class Process:
-    """`rankcurve serve` on a free port, or another command that runs on; what it logs is kept as dicts in `lines`."""
+    """`rankcurve serve` on a free port, or another long-running command; `lines` keeps what it logs, as dicts."""
 
     def __init__(
         self, folder: Path, *arguments: str, store: str = "rankcurve.db", command: tuple[str, ...] = SERVE
@@ -198,7 +198,7 @@ class Process:
         self._logged.put({"event": "the log ended"})
 
     def await_line(self, event: str, **fields: object) -> dict[str, Any]:
-        """The next line that tells of `event` with these fields; fails where the process ends before it."""
+        """Return the next line of `event` with these fields; fail if the process ends before it."""
         while True:
             line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
@@ -206,18 +206,18 @@ class Process:
             assert line["event"] != "the log ended", f"it ended before {event!r}: {self.lines[-3:]}"
 
     def ready(self) -> Process:
-        """Return once it serves."""
+        """Return once the process serves."""
         self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
         return self
 
     def await_end_of_log(self) -> None:
-        """Return once nobody can write to its log any more: it and all that it started have ended."""
+        """Return once nobody can write to its log: the process and everything that it started have ended."""
         self._reader.join(WAIT_S)
         assert not self._reader.is_alive()
 
     @property
     def url(self) -> str:
-        """The address that it serves on."""
+        """Return the address that it serves on."""
         return f"http://127.0.0.1:{self.port}"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -228,18 +228,18 @@ class Process:
         return code
 
     def discard(self) -> None:
-        """Make sure that it is gone."""
+        """Kill the process if it still runs."""
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without settings of a service, able to import the project from anywhere."""
+    """Return this process's environment without settings of a service, with the project on the import path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The outcome of a `rankcurve` command in a process of its own."""
+    """Run a `rankcurve` command in a process of its own; return its result."""
     command = [sys.executable, "-m", "service.cli", *arguments]
     return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)

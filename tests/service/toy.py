@@ -1,4 +1,4 @@
-"""A toy context and route table: what the shell does is tested without a store behind it."""
+"""A toy context and route table, so that tests of the HTTP layer need no store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ToySettings:
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
-    """Limits of three reads and three posts at once, at a moment that stays; no limit where the rate is 0."""
+    """Return limits of three reads and three posts at once, at a clock that stands still; a rate of 0 is no limit."""
     bounds = KeyLimitBounds(
         key_reads_per_s=reads_per_s,
         key_reads_burst=3,
@@ -63,7 +63,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
 
 @dataclass
 class ToyContext:
-    """What the shell needs, and a switch for what the store behind it does."""
+    """What the HTTP layer needs of a context, and a switch for the error of the store behind it."""
 
     settings: ToySettings = field(default_factory=ToySettings)
     metrics: Metrics = field(default_factory=Metrics)
@@ -74,21 +74,21 @@ class ToyContext:
     tracer: Tracer | None = None
 
     def end_endless_answers(self) -> None:
-        """Nothing goes on for ever here."""
+        """Do nothing: no answer of the toy service is endless."""
 
     async def ready(self) -> None:
-        """Raises what the test wants of the store."""
+        """Raise the error that the test set for the store."""
         if self.store_error is not None:
             raise self.store_error
 
 
 async def positions(context: ToyContext, call: Call) -> OwnerPositions:
-    """The owner asked for, with no position at all."""
+    """Answer with the requested owner, without any position."""
     return OwnerPositions(call.path["owner"], [])
 
 
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
-    """Fails as the store does, for the owners named after failures."""
+    """Raise an error of the store for the owners that are named after one."""
     failures: dict[str, Exception] = {
         "busy": StoreBusyError(),
         "full": QueueFullError(),
@@ -104,12 +104,12 @@ async def entry(context: ToyContext, call: Call) -> EntryAnswer:
 
 
 async def erase(context: ToyContext, call: Call) -> Reply:
-    """Nothing to say."""
+    """Answer 204 without a body."""
     return Reply(status=204)
 
 
 async def posts(context: ToyContext, call: Call) -> bytes:
-    """How many posts came."""
+    """Answer how many posts arrived."""
     limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
     parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostTarget.ONE_BOARD, may_set=may_set)
@@ -117,12 +117,12 @@ async def posts(context: ToyContext, call: Call) -> bytes:
 
 
 async def lookup(context: ToyContext, call: Call) -> Any:
-    """Every owner is missing."""
+    """Answer that every owner is missing."""
     return LookupAnswer([], list(call.body.owners))
 
 
 async def page(context: ToyContext, call: Call) -> Reply:
-    """An empty page, with an ETag."""
+    """Answer an empty page, with an ETag."""
     body = Page(call.path["column"], call.query.limit or 100, [], None, None)
     return Reply(body, headers={"ETag": '"1"'})
 
