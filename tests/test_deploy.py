@@ -56,7 +56,7 @@ def analyze(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=60)
 
 
-def test_systemd_takes_every_unit_and_finds_nothing_to_complain_about(units: Path) -> None:
+def test_systemd_accepts_every_unit_without_a_complaint(units: Path) -> None:
     for path in sorted(units.iterdir()):
         verified = analyze("verify", path)
         assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", ""), path.name
@@ -71,7 +71,7 @@ def test_every_unit_is_hardened(units: Path) -> None:
             assert f"\n{line}\n" in text, f"{path.name}: {line}"
 
 
-def test_the_service_has_the_time_that_it_may_take_to_stop() -> None:
+def test_systemd_and_compose_wait_as_long_as_the_service_may_take_to_stop() -> None:
     longest_s = stop_s_max(load({}, {}))
     for name in ("rankcurve.service", "rankcurve-jobs.service"):
         [stop_s] = re.findall(r"^TimeoutStopSec=(\d+)$", (DEPLOY / name).read_text(), re.MULTILINE)
@@ -82,7 +82,7 @@ def test_the_service_has_the_time_that_it_may_take_to_stop() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.glob("*.toml")), ids=lambda path: path.name)
-def test_the_settings_of_the_examples_are_settings(path: Path) -> None:
+def test_every_setting_of_the_example_files_exists(path: Path) -> None:
     settings = load({}, {}, path)
     assert settings.store != Settings().store
     if settings.host != "127.0.0.1":
@@ -99,7 +99,7 @@ def composed() -> dict[str, str]:
     return dict(zip(services[1::2], services[2::2], strict=True))
 
 
-def test_the_compose_file_has_the_whole_shape_with_nothing_open_that_need_not_be() -> None:
+def test_the_compose_file_hardens_every_process_and_opens_only_the_port_of_the_api() -> None:
     services = composed()
     assert services.keys() == {"api", "jobs", "postgres", "memcached"}
     for name in ("api", "jobs"):
@@ -121,7 +121,7 @@ def test_the_compose_file_has_the_whole_shape_with_nothing_open_that_need_not_be
     assert "pg_isready" in services["postgres"]
 
 
-def test_without_a_password_the_compose_file_does_not_start() -> None:
+def test_the_compose_file_refuses_to_start_without_a_password() -> None:
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     kept = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
     done = subprocess.run(command, capture_output=True, text=True, env=kept)
@@ -136,7 +136,7 @@ def _locked(path: Path) -> dict[str, set[str]]:
     return {line.split()[0]: set(re.findall(r"sha256:\w+", line)) for line in pinned}
 
 
-def test_the_image_has_what_was_tested_and_not_the_tools() -> None:
+def test_the_image_installs_the_tested_packages_without_development_tools() -> None:
     image, whole = _locked(DEPLOY / "requirements.lock"), _locked(ROOT / "requirements.lock")
     assert [package for package, hashes in image.items() if not hashes or whole.get(package) != hashes] == []
     names = {package.partition("==")[0] for package in image}
@@ -147,7 +147,7 @@ def test_the_image_has_what_was_tested_and_not_the_tools() -> None:
     assert tools & names == {"hatchling"}
 
 
-def test_unit_and_image_create_no_store_and_the_guide_says_what_does() -> None:
+def test_unit_and_image_create_no_store_and_the_guide_says_which_command_does() -> None:
     unit = (DEPLOY / "rankcurve.service").read_text(encoding="utf-8")
     assert "\nEnvironment=RANKCURVE_CREATE_STORE=false\n" in unit
     image = (DEPLOY / "Containerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
@@ -158,7 +158,7 @@ def test_unit_and_image_create_no_store_and_the_guide_says_what_does() -> None:
     assert all("RANKCURVE_CREATE_STORE=true" in line for line in first_keys if line.startswith("docker"))
 
 
-def test_the_image_is_built_of_files_that_are_there_and_runs_as_nobody_special() -> None:
+def test_the_image_copies_existing_files_and_runs_as_an_ordinary_user() -> None:
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     assert "--require-hashes" in text
     copied = [word for line in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE) for word in line.split()]
@@ -196,7 +196,7 @@ def _commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     "path", [ROOT / "docs" / "operating.md", *UNITS, DEPLOY / "compose.yml"], ids=lambda path: path.name
 )
-def test_every_command_that_is_shown_is_one_that_rankcurve_takes(path: Path) -> None:
+def test_rankcurve_accepts_every_command_that_a_page_shows(path: Path) -> None:
     commands = _commands(path.read_text(encoding="utf-8"))
     assert commands or path.name == "compose.yml"
     for words in commands:
@@ -209,7 +209,7 @@ def test_every_command_that_is_shown_is_one_that_rankcurve_takes(path: Path) -> 
         command.make_context(name, rest)
 
 
-def test_every_setting_event_and_metric_that_the_guide_names_is_there() -> None:
+def test_every_setting_event_and_metric_that_the_guide_names_exists() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
     words, shown = set(re.findall(r"\w+", sources)), Metrics().text().decode()
     named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+)+)`", GUIDE)) - OTHERS_SETTINGS
@@ -218,7 +218,7 @@ def test_every_setting_event_and_metric_that_the_guide_names_is_there() -> None:
     assert set(re.findall(r"\bRANKCURVE_([A-Z_]+)=", GUIDE)) <= {name.upper() for name in Settings.model_fields}
 
 
-def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
+def test_every_alert_has_a_section_and_every_section_has_an_alert() -> None:
     rules = (ROOT / "docs" / "alerts.yml").read_text(encoding="utf-8")
     alerts = dict(re.findall(r"- alert: (\w+).*?severity: (\w+)", rules, re.DOTALL))
     told = sections(GUIDE, "Alerts", "###")

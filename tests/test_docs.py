@@ -49,7 +49,7 @@ def heading_ids(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_part_of_a_page_that_is_linked_to_exists(page: Path) -> None:
+def test_every_heading_that_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(page))
     assert [link for link in links if link[1] not in heading_ids(page.parent / link[0] if link[0] else page)] == []
 
@@ -88,7 +88,7 @@ def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -
     assert set(re.findall(r"`(audit_\w+)`", text)) <= Settings.model_fields.keys()
 
 
-async def test_the_family_that_its_page_shows_is_made_posted_to_and_found(tmp_path: Path) -> None:
+async def test_the_service_accepts_the_family_and_the_post_of_the_families_page(tmp_path: Path) -> None:
     spec, post, found = map(
         json.loads, re.findall(r"^```json\n(.*?)^```", text_of(ROOT / "docs" / "families.md"), re.M | re.S)
     )
@@ -104,7 +104,7 @@ async def test_the_family_that_its_page_shows_is_made_posted_to_and_found(tmp_pa
     assert [each["status"] for each in answer["results"][0]["boards"]] == ["applied"] * 6
 
 
-def test_the_study_of_buckets_is_quoted_as_it_comes_out() -> None:
+def test_the_curve_page_quotes_the_figures_that_the_study_of_buckets_computes() -> None:
     rows = FIGURES.findall(text_of(ROOT / "docs" / "curve.md"))
     assert {row[0] for row in rows} == {"10,000", "100"}
     found = {}

@@ -38,7 +38,7 @@ def test_every_route_is_in_the_readme_with_its_role(route: Route) -> None:
     assert _endpoint_rows().get((route.method, route.path)) == role
 
 
-def test_the_readme_lists_no_endpoint_that_is_not_there() -> None:
+def test_every_endpoint_that_the_readme_lists_exists() -> None:
     assert _endpoint_rows().keys() == {(route.method, route.path) for route in add_health_routes(ROUTES)}
 
 
@@ -97,7 +97,7 @@ def _shape(value: Any) -> Any:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
-async def test_the_request_that_the_readme_shows_is_answered_as_it_shows(tmp_path: Path) -> None:
+async def test_the_service_answers_the_request_of_the_readme_as_shown_there(tmp_path: Path) -> None:
     command = _first_block("sh").strip()
     assert command == lines_to_try("http://127.0.0.1:8080", 100_000)[0]
     path = command.removeprefix("curl 'http://127.0.0.1:8080").removesuffix("'")

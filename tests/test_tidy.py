@@ -274,7 +274,7 @@ def test_a_program_yields_only_queries_of_its_own_module() -> None:
     assert offenders == []
 
 
-def test_tests_are_no_packages_and_wait_on_events_never_on_the_clock() -> None:
+def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:
     tests = [path for path in _sources() if path.parts[0] == "tests"]
     assert [str(path) for path in tests if path.name == "__init__.py"] == []
     sleeps = [
@@ -299,7 +299,7 @@ def test_nothing_is_left_for_later() -> None:
     assert found == []
 
 
-def test_no_file_speaks_of_the_machine_it_was_written_on() -> None:
+def test_no_file_mentions_the_machine_that_it_was_written_on() -> None:
     found = [
         f"{path}:{number} {line.strip()[:100]}"
         for path, text in _texts()
@@ -309,7 +309,7 @@ def test_no_file_speaks_of_the_machine_it_was_written_on() -> None:
     assert found == []
 
 
-def test_the_lock_pins_every_package_with_hashes_and_names_no_place_to_get_it_from() -> None:
+def test_the_lock_pins_every_package_with_hashes_and_names_no_registry() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     logical = [
         line for line in lock.replace("\\\n", " ").splitlines() if line.strip() and not line.lstrip().startswith("#")

@@ -51,7 +51,7 @@ def dead() -> subprocess.Popen[bytes]:
     return process
 
 
-def test_the_season_is_the_same_every_time_and_full_of_ties() -> None:
+def test_the_same_seed_gives_the_same_season_with_many_ties() -> None:
     posts = list(season_posts(3000, random.Random(7)))
     assert posts == list(season_posts(3000, random.Random(7)))
     stats = [post["stats"] for post in posts]
@@ -69,7 +69,7 @@ def test_batches_hold_every_player_once() -> None:
     assert batches[-1].end.line == 2500
 
 
-async def test_a_second_run_finds_the_season_there(
+async def test_a_second_run_of_the_demo_keeps_the_existing_season(
     fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await set_up(fake.url, 1200, alive, tmp_path / "log")
@@ -88,7 +88,7 @@ async def test_a_second_run_finds_the_season_there(
     ]  # fmt: skip
 
 
-async def test_a_broken_off_run_goes_on_without_counting_twice(
+async def test_an_interrupted_demo_continues_without_counting_a_post_twice(
     fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await set_up(fake.url, 1000, alive, tmp_path / "log")
@@ -97,7 +97,7 @@ async def test_a_broken_off_run_goes_on_without_counting_twice(
     assert len(fake.boards[BOARD].stats) == 2000
 
 
-async def test_a_service_that_dies_is_told_with_its_last_line(
+async def test_the_demo_reports_a_dead_service_with_its_last_line(
     dead: subprocess.Popen[bytes], unused_tcp_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log"
@@ -123,7 +123,7 @@ def test_the_demo_serves_on_the_port_of_the_environment(monkeypatch: pytest.Monk
     assert asked == [9321, 9322, 8080]
 
 
-def test_a_taken_port_is_told_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_reports_a_taken_port_before_it_starts_anything(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -141,5 +141,5 @@ def test_the_lines_to_try_name_a_player_of_the_season() -> None:
     assert f"/v1/leaderboards/{BOARD}/entries/{owner_name(1)}/positions?" in lines[0]
 
 
-def test_a_log_that_is_not_there_has_no_last_line(tmp_path: Path) -> None:
+def test_a_missing_log_has_no_last_line(tmp_path: Path) -> None:
     assert last_line(tmp_path / "none") == "-"

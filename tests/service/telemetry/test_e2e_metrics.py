@@ -1,4 +1,4 @@
-"""The figures of a real service: after known requests they are what was sent."""
+"""After known requests, the metrics of a real service are what was sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Figures = dict[tuple[str, ...], float]
 
 
 async def figures(service: Service) -> Figures:
-    """Every sample by its name and the values of its labels (sorted by label), without the buckets of histograms."""
+    """Return every sample by its name and the values of its labels (sorted by label), without histogram buckets."""
     text = (await service.call("GET", "/metrics")).body.decode()
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -24,12 +24,12 @@ async def figures(service: Service) -> Figures:
 
 
 def gained(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
-    """By how much the samples of a name grew, those that did not left out."""
+    """Return how much the samples of a metric grew, without those that did not grow."""
     grown = {key: value - before.get(key, 0) for key, value in after.items() if key[0] == prefix}
     return {key[1:]: value for key, value in grown.items() if value}
 
 
-async def test_posts_are_counted_by_outcome_whether_they_come_alone_or_together(service: Service) -> None:
+async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "max"})
     before = await figures(service)
     post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
@@ -86,7 +86,7 @@ async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
     }  # fmt: skip
 
 
-async def test_curves_and_refreshes_are_watched(service: Service) -> None:
+async def test_the_metrics_show_curves_and_refreshes(service: Service) -> None:
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5})
     empty = await figures(service)
     assert (empty["rankcurve_curve_knots_count",], empty["rankcurve_curve_age_seconds_max",]) == (0, 0)

@@ -1,4 +1,4 @@
-"""A request's id and trace stand in the log of whatever process works for it."""
+"""Every process that works for a request logs its request id and trace id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SENT = {"X-Request-Id": "operator-1", "traceparent": f"00-{TRACE}-00f067aa0ba902
 KNOWN = {"request_id": "operator-1", "trace_id": TRACE}
 
 
-async def test_a_refresh_is_logged_with_its_request_in_the_process_of_the_jobs(
+async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(
     postgres_url: str, spawn: Callable[..., Process]
 ) -> None:
     async with fresh_schema(postgres_url) as url:
@@ -29,7 +29,7 @@ async def test_a_refresh_is_logged_with_its_request_in_the_process_of_the_jobs(
         assert jobs.await_line("refreshed_on_demand", **KNOWN)["board"] == "b"
 
 
-async def test_an_operation_is_logged_with_its_request_in_every_process_that_does_it(
+async def test_every_process_that_runs_an_operation_logs_the_id_of_its_request(
     postgres_url: str, spawn: Callable[..., Process]
 ) -> None:
     async with fresh_schema(postgres_url) as url:
@@ -43,7 +43,7 @@ async def test_an_operation_is_logged_with_its_request_in_every_process_that_doe
         assert told == {"worker1", "worker2", "jobs1"}
 
 
-async def test_without_ids_of_the_callers_a_line_has_one_of_the_services_own_and_no_trace(
+async def test_without_ids_from_the_caller_a_line_has_an_id_of_the_service_and_no_trace(
     spawn: Callable[..., Process],
 ) -> None:
     process = spawn("--set", "log_sample_ratio=1").ready()

@@ -23,30 +23,30 @@ DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yml"
 NAME = re.compile(r"\b(?:rankcurve|process)_[a-z_]+")
 SERIES_MAX = 500
-ROOM = "rankcurve_store_disk_free_bytes"  # of a SQLite store only
+ROOM = "rankcurve_store_disk_free_bytes"  # a SQLite store alone has it
 XP = {"name": "xp", "merge": "sum"}
 
 
 def expressions() -> list[str]:
-    """Every expression of the dashboard, its variables filled in as Grafana does."""
+    """Return every expression of the dashboard, its variables filled in as Grafana does."""
     panels = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))["panels"]
     found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     return [each.replace("$__rate_interval", "1m").replace("$instance", ".*") for each in found]
 
 
 async def scraped(url: str) -> str:
-    """What /metrics answers."""
+    """Return the text of /metrics."""
     async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
         return await answer.text()
 
 
 def series(text: str) -> int:
-    """How many samples an exposition has."""
+    """Return how many samples an exposition has."""
     return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
 
 
 async def use(url: str) -> None:
-    """A little of everything that has figures."""
+    """Use everything that has metrics, a little."""
     async with Caller(url) as caller:
         await caller.board("b", XP)
         for number in range(20):
@@ -57,7 +57,7 @@ async def use(url: str) -> None:
         await caller.get("/v1/leaderboards/b/rankings/xp")
 
 
-async def test_a_real_prometheus_scrapes_a_node_and_every_rule_and_panel_means_something(
+async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
     postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
 ) -> None:
     async with fresh_schema(postgres_url) as store_url:
@@ -88,19 +88,19 @@ async def test_a_real_prometheus_scrapes_a_node_and_every_rule_and_panel_means_s
 
 
 async def use_again(url: str) -> None:
-    """More of it, so that rates are known."""
+    """Post once more, so that rates are known."""
     async with Caller(url) as caller:
         await caller.post("b", {"owner": "p1", "stats": {"xp": 1}})
 
 
 def evaluated(prometheus: Prometheus) -> bool:
-    """Whether every rule was evaluated and none is wrong."""
+    """Return whether every rule has been evaluated; fail if one has an error."""
     rules: list[dict[str, Any]] = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     assert not any(rule["health"] == "err" for rule in rules), rules
     return all(rule["health"] == "ok" for rule in rules)
 
 
-def test_each_alert_fires_at_what_it_is_for() -> None:
+def test_each_alert_fires_on_its_condition() -> None:
     assert promtool("check", "rules", str(ALERTS)).returncode == 0
     names = re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8"))
     tested = Path(__file__).with_name("alerts_test.yml")
@@ -113,7 +113,7 @@ async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await use(service.base)
-    await scraped(service.base)  # the first one adds those of its own route
+    await scraped(service.base)  # the first request adds the series of its own route
     few = series(await scraped(service.base))
     store, catalog = service.context.store, service.context.catalog
     known = catalog.find_known("b")

@@ -1,4 +1,4 @@
-"""How many series a node has: a bounded number, whatever is asked of it and however many boards there are."""
+"""A node has a bounded number of series, whatever callers ask of it and however many boards there are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.service.real_service import Caller, Process, Service
 
 SERIES_MAX = 500
 LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
-ENDS = "Processes of the node that ended, on request or not"  # the supervisor's
+ENDS = "Processes of the node that ended, on request or not"  # only the supervisor exposes it
 SERVICE = Path(__file__).parents[3] / "service"
 TABLE = add_health_routes(ROUTES)
 UNROUTED = "none"
@@ -72,17 +72,17 @@ QUERIES = {
 
 
 def samples(text: str) -> list[str]:
-    """The samples of an exposition, as names and labels."""
+    """Return the samples of an exposition, as names and labels."""
     return [line.rpartition(" ")[0] for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def told(found: Sequence[str]) -> Counter[str]:
-    """How many samples each metric has."""
+    """Return how many samples each metric has."""
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 
 def with_everything_named() -> Metrics:
-    """The metrics of a process in which all that the code can name has happened."""
+    """Return the metrics of a process in which everything that the code can name has happened."""
     metrics = Metrics()
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
@@ -107,12 +107,12 @@ def with_everything_named() -> Metrics:
     return metrics
 
 
-def test_everything_that_the_code_can_name_is_within_the_bound() -> None:
+def test_all_series_that_the_code_can_name_stay_within_the_bound() -> None:
     found = samples(with_everything_named().text().decode())
     assert len(found) + len(("serve", "jobs")) <= SERIES_MAX, told(found)
 
 
-def test_the_list_of_the_docs_has_every_metric_with_its_labels() -> None:
+def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
     guide = LIST.read_text(encoding="utf-8")
     listed = re.findall(r"^\| `((?:rankcurve|process)_\w+)` \| (\w+) \| (.*?) ?\| (.+?) \|$", guide, re.MULTILINE)
     told = [
@@ -129,7 +129,7 @@ def test_the_list_of_the_docs_has_every_metric_with_its_labels() -> None:
 
 
 def read_methods() -> dict[str, tuple[str, ...]]:
-    """The labels of what is read: as the code has them, with every method where it takes the position's."""
+    """Return the labels of read ranks by route, as the code has them; a position's method stands for every method."""
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
         for call in re.findall(r"metrics\.count_ranks_read\((.*)\)", path.read_text(encoding="utf-8")):
@@ -142,9 +142,9 @@ def read_methods() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """So many boards in a store, put there directly: `b`, and copies of one that shares its table.
+    """Put that many boards into a store directly: `b`, and copies of one that shares its table.
 
-    Answers the text of an operator's key, and the id of another key, which is there to be revoked.
+    Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
     service = Service(folder, store=url)
     await service.start()
@@ -165,7 +165,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
 
 
 async def ask(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
-    """One request of a route; the status. What it goes for is not there unless `sane`."""
+    """Send one request of a route; return the status. What the request names exists only if `sane`."""
     names = {**NAMES, "id": key_id}
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
     body = BODIES.get(route.view) if sane else {"no": "such"} if route.takes_body else None
@@ -177,11 +177,11 @@ async def ask(session: ClientSession, base: str, route: Route, key_id: str, *, s
 
 
 async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dict[str, set[int]]:
-    """The statuses that the routes answered, each asked for something that is there and something that is not."""
+    """Return the statuses of all routes, each asked for something that exists and for something that does not."""
     statuses: dict[str, set[int]] = {}
 
     def turn(route: Route) -> tuple[int, int]:
-        """What makes things first, what removes them last, the whole before its parts."""
+        """Return a sort key: requests that make things, then those that use them, then those that remove them."""
         method = "DELETE" if route.view == "hide_owner" else route.method
         return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
 
@@ -195,7 +195,7 @@ async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dic
 
 
 async def use_the_queue(base: str, key: str) -> None:
-    """Queued posts of so many owners that every shard has had one, applied."""
+    """Queue posts of enough owners that every shard gets one, and wait until they are applied."""
     async with Caller(base, key) as caller:
         await caller.board("queued", {"name": "xp", "merge": "sum"})
         posts = [{"owner": f"p{number}", "stats": {"xp": 1}} for number in range(200)]

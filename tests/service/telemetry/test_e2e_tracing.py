@@ -1,4 +1,4 @@
-"""Spans of requests and of what they ask for reach a collector of OpenTelemetry, in the caller's trace."""
+"""Spans of requests and of the work that they cause reach a collector of OpenTelemetry, in the caller's trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector:
-    """An OTLP endpoint that keeps what it gets."""
+    """An OTLP endpoint that keeps what it receives."""
 
     def __init__(self) -> None:
         bodies: queue.Queue[bytes] = queue.Queue()
@@ -38,7 +38,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._bodies = bodies
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -46,7 +46,7 @@ class Collector:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def spans(self) -> list[Span]:
-        """All that came so far."""
+        """Return all spans that have arrived."""
         found: list[Span] = []
         while not self._bodies.empty():
             for resource in ExportTraceServiceRequest.FromString(self._bodies.get()).resource_spans:
@@ -57,20 +57,20 @@ class Collector:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """Stop the endpoint."""
         self._server.shutdown()
         self._server.server_close()
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """A collector on a free port."""
+    """Start a collector on a free port."""
     made = Collector()
     yield made
     made.close()
 
 
-async def test_a_refresh_is_a_part_of_its_request_which_is_a_part_of_the_callers_trace(
+async def test_the_span_of_a_refresh_is_a_child_of_its_request_in_the_callers_trace(
     collector: Collector, tmp_path: Path
 ) -> None:
     service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=0)
@@ -82,7 +82,7 @@ async def test_a_refresh_is_a_part_of_its_request_which_is_a_part_of_the_callers
     assert answer.status == 200
     await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
     await service.stop()
-    spans = {span.name: span for span in collector.spans()}  # of traces that the caller has sampled, and no others
+    spans = {span.name: span for span in collector.spans()}  # of traces that the caller sampled, and no others
     assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
     request = spans["POST /v1/leaderboards/{board}/rankings/{column}/refresh"]
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, PARENT)
@@ -93,7 +93,7 @@ async def test_a_refresh_is_a_part_of_its_request_which_is_a_part_of_the_callers
     assert "ada" not in str(spans)
 
 
-async def test_without_a_callers_trace_a_share_of_requests_begins_one(collector: Collector, tmp_path: Path) -> None:
+async def test_without_a_callers_trace_a_share_of_requests_starts_one(collector: Collector, tmp_path: Path) -> None:
     service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=1)
     await service.start()
     await service.call("GET", "/v1/leaderboards/nobody")
@@ -102,7 +102,7 @@ async def test_without_a_callers_trace_a_share_of_requests_begins_one(collector:
     assert (span.name, span.parent_span_id) == ("GET /v1/leaderboards/{board}", b"")
 
 
-def test_the_library_is_loaded_only_where_tracing_is_on_and_said_to_be_missing_where_it_is(
+def test_the_tracing_library_is_imported_only_with_tracing_on_and_its_absence_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     program = "import sys, service.serve; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"

@@ -1,4 +1,4 @@
-"""Lines are JSON, few, without secrets, and nobody waits for them."""
+"""Log lines are JSON, few and without secrets, and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
-    """All lines, once they are written."""
+    """Return all lines, once they are written."""
     writer.close()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def answered(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
-    """Tell of one request, as the shell does."""
+    """Log one request, as the HTTP layer does."""
     if log.should_log(status, seconds):
         log.log_request(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
 
@@ -88,7 +88,7 @@ def test_lines_below_the_level_are_not_written() -> None:
 
 
 class StuckStream(io.StringIO):
-    """A disk that does not answer until it is let go."""
+    """A disk that does not respond until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,13 +96,13 @@ class StuckStream(io.StringIO):
         self.let_go = threading.Event()
 
     def write(self, text: str) -> int:
-        """Blocks."""
+        """Block until the test releases the disk."""
         self.reached.set()
         self.let_go.wait(10)
         return super().write(text)
 
 
-def test_a_stuck_disk_costs_lines_and_never_time() -> None:
+def test_a_stuck_disk_loses_lines_and_delays_no_caller() -> None:
     stream = StuckStream()
     dropped: list[int] = []
     writer = LineWriter(stream, on_drop=dropped.append)
@@ -129,7 +129,7 @@ def test_a_closed_stream_does_not_end_the_writer() -> None:
 
 
 class _FullDisk(io.StringIO):
-    """A disk that takes nothing."""
+    """A disk without room for a line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def test_every_line_that_a_full_disk_costs_is_counted() -> None:
 
 
 class _Pieces(io.StringIO):
-    """A stream that keeps what it is given at once."""
+    """A stream that keeps the text of each call of `write`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class _Pieces(io.StringIO):
         return super().write(text)
 
 
-def test_what_is_written_at_once_are_whole_lines_that_a_pipe_takes_whole() -> None:
+def test_the_writer_writes_whole_lines_in_pieces_that_a_pipe_accepts_atomically() -> None:
     stream = _Pieces()
     writer = LineWriter(stream, on_drop=lambda _: None)
     sent = [f"{number} {'é' * (number % 300)}" for number in range(400)] + ["x" * 2 * PIPE_BUF]
@@ -177,10 +177,10 @@ def test_what_is_written_at_once_are_whole_lines_that_a_pipe_takes_whole() -> No
     *short, long = stream.pieces
     assert max(len(piece.encode()) for piece in short) <= PIPE_BUF
     assert long == sent[-1] + "\n"
-    assert len(short) < 60  # not one at a time
+    assert len(short) < 60  # not one line at a time
 
 
-def test_a_process_of_several_is_named_in_its_lines() -> None:
+def test_a_process_of_a_node_writes_its_name_into_its_lines() -> None:
     stream = io.StringIO()
     writer = configure_logging(level="info", style="json", stream=stream, process="worker1")
     structlog.get_logger().info("started")

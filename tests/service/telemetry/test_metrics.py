@@ -1,4 +1,4 @@
-"""The figures that operators watch are there under their names, and no caller can add a label."""
+"""The metrics that operators watch exist under their names, and no caller can add a label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.telemetry.metrics.process import Metrics, ServingCurve
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Every sample by its name and labels."""
+    """Return every sample by its name and labels."""
     families = text_string_to_metric_families(metrics.text().decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -25,7 +25,7 @@ def test_posts_are_counted_by_outcome_and_start_at_zero() -> None:
     assert found["rankcurve_posts_total", (("outcome", "rejected"),)] == 0
 
 
-def test_what_the_writer_tells_is_shown() -> None:
+def test_the_metrics_show_the_figures_of_the_writer() -> None:
     metrics = Metrics()
     metrics.group_written(posts=7, rows=5, seconds=0.003)
     metrics.race_lost()
@@ -65,7 +65,7 @@ def test_requests_are_counted_by_route_and_status_with_their_times() -> None:
     assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 2
 
 
-def test_curves_are_shown_over_all_boards_without_naming_one() -> None:
+def test_the_metrics_show_curves_of_all_boards_without_naming_a_board() -> None:
     metrics = Metrics()
     metrics.watch_curves(
         lambda: [ServingCurve(90_000_000, 1000, live=True), ServingCurve(40_000_000, 2)], now_s=lambda: 100.0
@@ -96,7 +96,7 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     assert found["rankcurve_log_lines_dropped_total", ()] == 1
 
 
-def test_two_processes_in_one_test_run_do_not_share_figures() -> None:
+def test_two_metrics_objects_in_one_process_share_no_figures() -> None:
     first, second = Metrics(), Metrics()
     first.race_lost()
     assert samples(second)["rankcurve_write_conflicts_total", ()] == 0

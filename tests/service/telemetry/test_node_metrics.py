@@ -1,4 +1,4 @@
-"""The processes of a node count together: nothing that was counted is lost with a process, nothing is told twice."""
+"""The processes of a node count together: a process that ends loses no count, and no count is exposed twice."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.service.telemetry.test_metrics import samples
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A node's folder; what joining changes in the library is as before when the test is over."""
+    """Return a node's folder; undo what joining a node changes in the library when the test ends."""
     monkeypatch.setattr(prometheus_client.values, "ValueClass", prometheus_client.values.ValueClass)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     return tmp_path
 
 
-def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
+def test_each_process_exposes_the_sums_of_all_processes(folder: Path) -> None:
     one, two = Metrics(NodeMember(folder, "worker1")), Metrics(NodeMember(folder, "worker2"))
     for metrics, seconds in ((one, 0.0001), (two, 2.0)):
         metrics.make_request_timer("page")(200, seconds)
@@ -52,7 +52,7 @@ def test_each_process_tells_the_sums_of_all(folder: Path) -> None:
         assert found["rankcurve_write_queue_posts", ()] == 8
 
 
-def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None:
+def test_a_node_exposes_the_same_metric_families_as_a_single_process(folder: Path) -> None:
     alone, node = Metrics(), Metrics(NodeMember(folder, "worker1"))
     for metrics in (alone, node):
         metrics.make_request_timer("page")(200, 0.1)
@@ -68,7 +68,7 @@ def test_a_node_tells_the_same_families_as_a_process_alone(folder: Path) -> None
     assert described[0] == described[1]
 
 
-def test_counts_of_an_ended_process_stay_and_its_gauges_go(folder: Path) -> None:
+def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(folder: Path) -> None:
     one, two = Metrics(NodeMember(folder, "worker1")), Metrics(NodeMember(folder, "worker2"))
     for metrics in (one, two):
         metrics.make_request_timer("page")(200, 0.1)
@@ -91,7 +91,7 @@ def test_counts_of_an_ended_process_stay_and_its_gauges_go(folder: Path) -> None
     assert {path.name for path in set(folder.iterdir()) - files} == gauges | {"worker1.pid"}
 
 
-def test_the_memory_and_the_time_of_all_processes_are_added_up(folder: Path) -> None:
+def test_the_process_metrics_add_up_memory_and_files_of_all_processes(folder: Path) -> None:
     metrics = Metrics(NodeMember(folder, "worker1"))
     one = samples(metrics)
     write_pid(folder, SUPERVISOR)
@@ -99,11 +99,11 @@ def test_the_memory_and_the_time_of_all_processes_are_added_up(folder: Path) -> 
     assert both["process_resident_memory_bytes", ()] >= 1.9 * one["process_resident_memory_bytes", ()]
     assert both["process_start_time_seconds", ()] == one["process_start_time_seconds", ()]
     (folder / "worker1.pid").unlink()
-    (folder / "worker2.pid").write_text("")  # just beginning
+    (folder / "worker2.pid").write_text("")  # a process that has just started
     assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
-def test_cells_are_read_by_the_library_and_found_again(tmp_path: Path) -> None:
+def test_the_library_reads_shared_cells_and_a_new_process_finds_them(tmp_path: Path) -> None:
     path = tmp_path / "counter_a.db"
     cells = SharedCells(path)
     for number in range(1, 20):  # keys of every length modulo 8
@@ -116,13 +116,13 @@ def test_cells_are_read_by_the_library_and_found_again(tmp_path: Path) -> None:
     assert path.stat().st_size == FILE_BYTES
 
 
-def test_a_full_file_is_an_error_that_names_the_sample(tmp_path: Path) -> None:
+def test_a_full_file_raises_an_error_that_names_the_sample(tmp_path: Path) -> None:
     cells = SharedCells(tmp_path / "counter_a.db")
     with pytest.raises(ValueError, match="more samples than a node's file holds: s_total"):
         cells.index_of("f", "s_total", {"label": "x" * FILE_BYTES}, "Help")
 
 
-def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
+def test_our_sums_equal_those_of_the_prometheus_library(folder: Path) -> None:
     processes = [Metrics(NodeMember(folder, f"worker{number}")) for number in range(3)]
     for number, metrics in enumerate(processes):
         for route in ("page", "post"):
@@ -133,7 +133,7 @@ def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
     leave_node(folder, "worker1")
     library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
     ours = NodeValues(folder)
-    for _ in range(2):  # the second time without reading a key again
+    for _ in range(2):  # the second round reads no key again
         found = [family for family in ours.collect() if family.samples]
         assert {(family.name, family.type) for family in found} == {
             (each.name, each.type) for each in library if each.samples
@@ -143,7 +143,7 @@ def test_the_sums_are_those_that_the_library_finds(folder: Path) -> None:
         library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
 
 
-def test_of_a_gauge_that_all_tell_the_newest_word_counts(folder: Path) -> None:
+def test_a_gauge_that_every_process_sets_has_the_newest_value(folder: Path) -> None:
     Metrics(NodeMember(folder, "worker1"))
     first = Gauge("depth", "Help", registry=CollectorRegistry(), multiprocess_mode="livemostrecent")
     first.set(3)
@@ -155,22 +155,22 @@ def test_of_a_gauge_that_all_tell_the_newest_word_counts(folder: Path) -> None:
         assert _by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
 
 
-def test_who_no_longer_has_a_duty_says_nothing_of_it_and_who_has_it_is_believed(folder: Path) -> None:
+def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(folder: Path) -> None:
     one, two = Metrics(NodeMember(folder, "jobs1")), Metrics(NodeMember(folder, "jobs2"))
     lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
 
     def said() -> dict[str, float]:
         return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
 
-    assert said() == {}  # nobody has looked yet
+    assert said() == {}  # no process has looked yet
     one.closings.closing_lag(400)
     one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
     one.folds.log_age(7)
     assert said() == {lag: 400, waiting: 5, age: 7}
-    two.closings.closing_lag(2)  # it has taken over, and the other one has not noticed
+    two.closings.closing_lag(2)  # it has taken over, and the other process has not noticed
     two.queue.backlog_seen({}, 2)
     assert said() == {lag: 2, waiting: 0, age: 7}
-    one.closings.closing_left()  # after the word of its successor: that stays
+    one.closings.closing_left()  # after its successor has set the value: that value stays
     one.folds.pruned_elsewhere()
     assert said() == {lag: 2, waiting: 0}
     two.closings.closing_left()
@@ -180,7 +180,7 @@ def test_who_no_longer_has_a_duty_says_nothing_of_it_and_who_has_it_is_believed(
     assert said() == {}
 
 
-def test_a_word_is_believed_until_it_is_taken_back_in_a_process_alone_too() -> None:
+def test_a_single_process_shows_a_gauge_until_it_removes_the_gauge() -> None:
     metrics = Metrics()
     metrics.closings.closing_lag(400)
     assert samples(metrics)["rankcurve_closing_lag_seconds", ()] == 400

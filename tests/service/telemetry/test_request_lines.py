@@ -1,4 +1,4 @@
-"""Each request that fails or is slow has one line in the log, of the rest a share has, and no line tells a secret."""
+"""The log has a line for each failed or slow request and for a share of the others, and no line holds a secret."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Toy:
 
     @asynccontextmanager
     async def served(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
-        """Listening; at the end every line is written."""
+        """Serve while the block runs; at its end every line is written."""
         runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -56,14 +56,14 @@ class Toy:
         self._writer.close()
 
     async def call(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> int:
-        """The status; the path is sent as it is."""
+        """Send a request with its path unchanged; return the status."""
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self._session.request(method, url, data=data, headers=headers) as answer:
             await answer.read()
             return answer.status
 
     async def raw(self, sent: bytes) -> bytes:
-        """What comes back for bytes."""
+        """Send bytes; return the bytes of the response."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
         answer = await reader.read()
@@ -72,12 +72,12 @@ class Toy:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Everything that was written."""
+        """Return everything that was logged."""
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The lines of requests."""
+        """Return the lines of requests."""
         return [line for line in self.lines if line["event"] == "request"]
 
 
@@ -98,16 +98,16 @@ class Toy:
 )
 async def test_every_failed_request_has_one_line_with_its_ids(method: str, path: str, status: int) -> None:
     async with Toy().served() as toy:
-        assert await toy.call("GET", f"{B}/entries/a") == 200  # not in the sample: no line
+        assert await toy.call("GET", f"{B}/entries/a") == 200  # not in the sample, so it has no line
         assert await toy.call(method, path, headers=SENT) == status
     (line,) = toy.requests
     assert (line["status"], line["method"], line["level"]) == (status, method, "error" if status >= 500 else "info")
-    for each in toy.lines:  # a traceback's too
+    for each in toy.lines:  # those of a traceback too
         assert (each["request_id"], each["trace_id"]) == ("caller-1", TRACE)
     assert len(toy.lines) == (2 if status == 500 else 1)
 
 
-async def test_who_may_not_call_and_what_cannot_be_read_have_a_line_each() -> None:
+async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
     key = make_api_key()
     bearer = {"Authorization": f"Bearer {key.text}"}
     async with Toy(keys=[key]).served() as toy:
@@ -121,7 +121,7 @@ async def test_who_may_not_call_and_what_cannot_be_read_have_a_line_each() -> No
     assert key.text not in toy.stream.getvalue()
 
 
-async def test_bodies_that_are_refused_have_a_line_each() -> None:
+async def test_each_refused_body_has_a_line() -> None:
     toy = Toy()
     toy.context.key_limits = key_limits(toy.context.metrics, reads_per_s=0.001)
     async with toy.served() as toy:
@@ -136,9 +136,9 @@ async def test_bodies_that_are_refused_have_a_line_each() -> None:
     assert [line["code"] for line in toy.requests][-1] == "rate_limited"
 
 
-async def test_a_slow_request_has_a_line_and_an_answer_that_goes_on_is_as_slow_as_its_beginning() -> None:
+async def test_a_slow_request_has_a_line_and_a_stream_counts_only_until_its_first_bytes() -> None:
     async def goes_on(context: ToyContext, call: Call) -> web.StreamResponse:
-        call.answered_s = 0.0000001  # of the clock's beginning: before anything that is slow
+        call.answered_s = 0.0000001  # at the start of the clock: before any slow request
         return web.Response(text="")
 
     streaming = [Route(**{**_fields(ROUTES[1]), "path": "/v1/endless", "handler": goes_on})]
@@ -152,7 +152,7 @@ def _fields(route: Route) -> dict[str, Any]:
     return {name: getattr(route, name) for name in route.__dataclass_fields__}
 
 
-async def test_a_request_that_the_stop_cuts_off_has_a_line() -> None:
+async def test_a_request_that_a_stop_cuts_off_has_a_line() -> None:
     reached = asyncio.Event()
 
     async def hang(context: ToyContext, call: Call) -> bytes:
@@ -171,7 +171,7 @@ async def test_a_request_that_the_stop_cuts_off_has_a_line() -> None:
     assert (line["status"], line["code"]) == (503, "cut_off")
 
 
-async def test_of_the_rest_a_share_is_told_and_says_which() -> None:
+async def test_a_share_of_fast_successful_requests_has_lines_that_name_the_share() -> None:
     chances = iter([0.1, 0.9, 0.1])
     toy = Toy()
     toy.context.request_log = RequestLog(sample_ratio=0.25, slow_s=60, chance=lambda: next(chances))
@@ -196,7 +196,7 @@ def _escaped(text: str) -> str:
 
 @settings(deadline=None, max_examples=60)
 @given(owner=HOSTILE, unrouted=HOSTILE, value=HOSTILE, request_id=HOSTILE, method=st.sampled_from(["GET", "BREW"]))
-def test_no_line_holds_what_callers_send_and_none_is_forged(
+def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
     owner: str, unrouted: str, value: str, request_id: str, method: str
 ) -> None:
     secret = make_api_key().text
@@ -229,7 +229,7 @@ def test_no_line_holds_what_callers_send_and_none_is_forged(
 
 
 class _Failing:
-    """A handler that raises what it is given."""
+    """A handler that raises the error that it was given."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -259,7 +259,7 @@ def _deep() -> Exception:
         (lambda: RuntimeError("it's ada"), ("RuntimeError", "it'…'")),
     ],
 )  # fmt: skip
-async def test_a_traceback_tells_where_and_not_what_was_sent(
+async def test_a_traceback_shows_where_an_error_happened_and_no_data_of_callers(
     make: Callable[[], Exception], told: tuple[str, str]
 ) -> None:
     failing = Route(**{**_fields(ROUTES[1]), "path": "/v1/fails", "handler": _Failing(make())})
@@ -271,7 +271,7 @@ async def test_a_traceback_tells_where_and_not_what_was_sent(
     assert "ada" not in json.dumps(line).replace("leaderboards", "")
 
 
-async def test_what_works_for_many_requests_is_not_told_under_the_id_of_the_first() -> None:
+async def test_work_for_several_requests_carries_no_request_id() -> None:
     seen: list[str] = []
 
     async def answer(questions: list[int]) -> list[int]:
@@ -283,7 +283,7 @@ async def test_what_works_for_many_requests_is_not_told_under_the_id_of_the_firs
     assert seen == [""]
 
 
-async def test_what_reads_for_streams_is_not_told_under_the_id_of_the_first(
+async def test_the_reader_of_all_streams_carries_no_request_id(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await service.board("b", {"name": "xp"})

@@ -1,4 +1,4 @@
-"""What `rankcurve serve` prints where a person sees it: its URL, on a terminal and nowhere else."""
+"""`rankcurve serve` prints its URL on a terminal, where a person sees it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.service.real_service import WAIT_S, Process, environment
 
 
 def read_until(terminal: int, pattern: bytes) -> bytes:
-    """Return what a terminal shows, up to the line that matches. Fail if nothing comes or the other side ends."""
+    """Return what a terminal shows, up to the line that matches. Fail if no text comes or the other side ends."""
     shown = b""
     while not re.search(pattern, shown):
         readable, _, _ = select.select([terminal], [], [], WAIT_S)
@@ -55,7 +55,9 @@ def test_a_service_without_a_terminal_prints_no_url(spawn: Callable[..., Process
     assert not [line for line in process.lines if "Ctrl-C" in line["event"]]
 
 
-def test_every_address_is_a_url(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_listening_address_prints_as_a_url(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert [url_of("127.0.0.1:80"), url_of("::1:8080")] == ["http://127.0.0.1:80", "http://[::1]:8080"]
     show_urls(["127.0.0.1:80"])
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

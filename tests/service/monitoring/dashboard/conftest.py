@@ -1,6 +1,6 @@
-"""A node to look at and a page to look with.
+"""A node to look at and a page that shows it.
 
-The rule: whatever a test does, its page asked nobody but the node, and nothing in it failed or was forbidden.
+Whatever a test does, its page must ask no server but the node, fail nowhere and try nothing forbidden.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.service.real_service import Process
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A node without keys that has boards of all kinds; tests share it."""
+    """Start a node without keys that has boards of all kinds; tests share it."""
     process = Process(tmp_path_factory.mktemp("dashboard"))
     try:
         process.ready()
@@ -29,7 +29,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 async def page(chromium_address: str) -> AsyncIterator[Page]:
-    """A page of a browser that was never here before."""
+    """Open a page in a new profile of the browser."""
     async with open_page(chromium_address) as page:
         yield page
         assert page.errors == []

@@ -1,7 +1,7 @@
-"""What the tests of the dashboard look at: a node with a season, pages of boards, and owners who chose hostile names.
+"""What the tests of the dashboard look at: a node with a season, pages of boards, and owners with hostile names.
 
-The rule: all of it goes through the doors that users have, and every test that writes has a board of its own,
-listed behind all that are here (`zz-`).
+All of it is made by the requests that users send. Every test that writes has a board of its own, whose id (`zz-`)
+sorts after the ids of all boards here.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ HOSTILE = (
 
 
 def name_of(number: int) -> str:
-    """An owner of the season."""
+    """Return the name of an owner of the season."""
     return f"player-{number:04d}"
 
 
 def xp_of(number: int) -> int:
-    """What an owner of the season has: the lower the number, the better; no ties."""
+    """Return the xp of an owner of the season: a lower number is better; there are no ties."""
     return 1_000 + (OWNERS - number) ** 2
 
 
 async def fill(url: str) -> None:
-    """The season with its curves and profiles, boards enough for two pages, and the hostile one."""
+    """Make the season with its curves and profiles, enough boards for two pages, and the hostile board."""
     async with Caller(url) as caller:
         await caller.board(SEASON, XP, LAP, CLAN, predictor={"samples": 8, "exact_top": 50})
         posts = [
@@ -65,7 +65,7 @@ async def fill(url: str) -> None:
 
 
 async def new_board(url: str, board: str, **xp: int) -> None:
-    """A board of a test's own."""
+    """Make a board for one test."""
     async with Caller(url) as caller:
         await caller.board(board, XP, CLAN)
     if xp:
@@ -73,11 +73,11 @@ async def new_board(url: str, board: str, **xp: int) -> None:
 
 
 async def post(url: str, board: str, **xp: int) -> None:
-    """Values of owners."""
+    """Post values of owners."""
     async with Caller(url) as caller:
         await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
 def at(node: Process, route: str) -> str:
-    """The address of a view."""
+    """Return the address of a view."""
     return f"{node.url}/#{route}"

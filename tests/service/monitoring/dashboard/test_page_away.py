@@ -1,4 +1,4 @@
-"""A service that goes away while a page is open: the page says so, and goes on by itself when the service is back."""
+"""The service stops while a page is open: the page says so, and continues by itself once the service is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A board in a browser: it shows what the service answers, changes as the service tells, and names stay text."""
+"""A board in a browser shows what the service answers and follows its changes; names are always shown as text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.
 
 
 async def see_top(page: Page, *owners: str) -> None:
-    """Return once the top is this."""
+    """Return once the top has these owners."""
     await page.wait_for(f"JSON.stringify({OWNERS}) === {json.dumps(json.dumps(owners, separators=(',', ':')))}")
 
 
 async def answer(node: Process, path: str) -> Any:
-    """What the service says itself."""
+    """Return the answer of the service itself."""
     async with Caller(node.url) as caller:
         return await caller.get(path)
 
@@ -45,7 +45,7 @@ async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> No
     assert await page.evaluate("globalThis.sameDocument")
 
 
-async def test_names_come_from_profiles_and_ids_stand_beside_them(page: Page, node: Process) -> None:
+async def test_rows_show_the_name_of_a_profile_beside_the_id(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}"))
     await page.wait_for("document.querySelector('#ranking a.owner')?.textContent === 'Ada Lovelace'")
     rows = await page.texts(TOP)
@@ -54,12 +54,13 @@ async def test_names_come_from_profiles_and_ids_stand_beside_them(page: Page, no
     assert rows[3].split("\t")[:3] == ["4", name_of(3), f"{xp_of(3):,}"]
 
 
-async def test_an_owner_has_a_card_with_ranks_as_sure_as_they_are(page: Page, node: Process) -> None:
+async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
     [xp, lap] = (await answer(node, f"{board}/positions"))["positions"]
-    assert not xp["exact"] and xp["low"] <= 402 <= xp["high"], "else this test shows nothing"
+    assert not xp["exact"], "else this test shows nothing"
+    assert xp["low"] <= 402 <= xp["high"], "else this test shows nothing"
     [first, second] = await page.texts(POSITIONS)
     assert f"≈ {xp['rank']}" in first
     assert f"between {xp['low']} and {xp['high']}" in first
@@ -73,7 +74,7 @@ async def test_an_owner_has_a_card_with_ranks_as_sure_as_they_are(page: Page, no
     await page.wait_for(f"document.querySelector('#curve .mark text')?.textContent.startsWith('{name_of(401)}')")
 
 
-async def test_a_counted_rank_is_told_as_such(page: Page, node: Process) -> None:
+async def test_the_card_of_an_owner_says_that_a_rank_is_counted(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(11)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     row = (await page.texts(POSITIONS))[0]
@@ -83,7 +84,7 @@ async def test_a_counted_rank_is_told_as_such(page: Page, node: Process) -> None
     assert "counted" in row
 
 
-async def test_an_owner_hears_of_being_passed(page: Page, node: Process) -> None:
+async def test_the_card_of_an_owner_says_who_passed_it(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-passed", ada=30, bob=20)
     await page.goto(at(node, "/boards/zz-passed?owner=ada"))
     await page.wait_for("document.querySelector('#owner .state.live')")
@@ -93,14 +94,14 @@ async def test_an_owner_hears_of_being_passed(page: Page, node: Process) -> None
     await page.wait_for("document.querySelector('#owner table b').textContent === '2'")
 
 
-async def test_an_owner_who_is_not_there_is_told(page: Page, node: Process) -> None:
+async def test_the_page_says_that_an_owner_has_no_entry(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}?owner=nobody"))
     await page.wait_for_text("no entry on this board", within="#owner")
     await page.click("#owner a[data-key=close-owner]")
     await page.wait_for("!document.querySelector('#owner')")
 
 
-async def test_whatever_owners_are_called_is_text(page: Page, node: Process) -> None:
+async def test_every_name_of_an_owner_is_shown_as_text(page: Page, node: Process) -> None:
     await page.goto(at(node, "/boards/hostile"))
     await page.wait_for(f"document.querySelectorAll('{TOP}').length === {len(HOSTILE)}")
     shown = await page.evaluate("[...document.querySelectorAll('#ranking a.owner')].map((each) => each.title)")
@@ -118,13 +119,13 @@ async def test_whatever_owners_are_called_is_text(page: Page, node: Process) -> 
 
 
 @pytest.mark.parametrize("owner", [HOSTILE[0], HOSTILE[4]])
-async def test_a_link_to_an_owner_leads_to_it_whatever_its_name(page: Page, node: Process, owner: str) -> None:
+async def test_a_link_opens_the_owner_whatever_its_name(page: Page, node: Process, owner: str) -> None:
     await page.goto(at(node, f"/boards/hostile?owner={escaped(owner)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     assert await page.evaluate("document.querySelector('#owner h2').textContent") == owner
 
 
-async def test_the_curve_is_drawn_and_told_in_words_and_numbers(page: Page, node: Process) -> None:
+async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}?column=lap&value=99.5"))
     await page.wait_for("document.querySelector('#curve svg .mark') && document.querySelector('#spread svg')")
     document = await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/curve")
@@ -146,7 +147,8 @@ async def test_the_curve_is_drawn_and_told_in_words_and_numbers(page: Page, node
 
 async def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(page: Page, node: Process) -> None:
     state = await climbed_board(node.url, "zz-climbed")
-    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    assert state["certificate"] > 1, "else this test shows nothing"
+    assert state["bound"] < 0.1, "else this test shows nothing"
     await page.goto(at(node, "/boards/zz-climbed"))
     await page.wait_for("document.querySelector('#curve .facts')")
     facts = await page.text("#curve .facts")
@@ -160,7 +162,7 @@ async def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(page:
     await page.wait_for_text("nothing, every rank is counted", within="#curve")
 
 
-async def test_a_table_that_is_read_stays_open_when_the_picture_is_drawn_anew(page: Page, node: Process) -> None:
+async def test_an_open_table_stays_open_when_the_picture_is_redrawn(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}"))
     await page.click("#curve summary")
     await page.click("#spread summary")
@@ -172,7 +174,7 @@ async def test_a_table_that_is_read_stays_open_when_the_picture_is_drawn_anew(pa
     assert await page.evaluate(opened) == 2
 
 
-async def test_views_can_be_linked_and_back_goes_back(page: Page, node: Process) -> None:
+async def test_every_view_has_a_link_and_the_back_button_returns_to_it(page: Page, node: Process) -> None:
     await page.goto(at(node, f"/boards/{SEASON}?column=lap&owner={name_of(7)}"))
     await page.wait_for("document.querySelector('.tabs a[aria-current]')?.textContent.startsWith('lap')")
     await page.wait_for(f"document.querySelector('#owner h2').textContent === '{name_of(7)}'")
@@ -192,9 +194,7 @@ async def test_views_can_be_linked_and_back_goes_back(page: Page, node: Process)
     await page.wait_for(f"document.querySelector('{TOP} th')?.textContent === '21'")
 
 
-async def test_a_click_is_taken_though_the_row_is_drawn_anew_while_the_button_is_down(
-    page: Page, node: Process
-) -> None:
+async def test_a_click_counts_even_if_its_row_is_redrawn_while_the_button_is_down(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-pressed", ada=30, bob=20)
     await page.goto(at(node, "/boards/zz-pressed"))
     await see_top(page, "ada", "bob")

@@ -1,4 +1,4 @@
-"""Boards in a browser: listed by pages, searched, opened, and what stands where there is none."""
+"""The list of boards in a browser: its pages, its search, its links, and what it shows for unknown boards."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ROWS = "#view tbody tr"
 
 
 async def boards(page: Page, first: str) -> list[str]:
-    """The ids that are listed, once the list begins with `first`."""
+    """Return the ids of the list, once it begins with `first`."""
     await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
     return await page.texts(f"{ROWS} a")
 
 
-async def test_boards_are_listed_by_pages(page: Page, node: Process) -> None:
+async def test_the_list_shows_boards_page_by_page(page: Page, node: Process) -> None:
     await page.goto(node.url)
     first = await boards(page, "hostile")
     assert len(first) == 50
@@ -30,7 +30,7 @@ async def test_boards_are_listed_by_pages(page: Page, node: Process) -> None:
     assert await boards(page, "hostile") == first
 
 
-async def test_a_search_finds_boards_by_what_their_ids_begin_with_and_can_be_linked(page: Page, node: Process) -> None:
+async def test_a_search_finds_boards_by_prefix_and_has_a_link(page: Page, node: Process) -> None:
     await page.goto(node.url)
     await boards(page, "hostile")
     await page.click("#prefix")
@@ -46,7 +46,7 @@ async def test_a_search_finds_boards_by_what_their_ids_begin_with_and_can_be_lin
     assert "<img src=x>" in await page.text("#view")
 
 
-async def test_a_row_says_what_a_board_is_and_leads_to_it(page: Page, node: Process) -> None:
+async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Process) -> None:
     await page.goto(at(node, "/boards?prefix=season"))
     await boards(page, SEASON)
     row = await page.text(ROWS)
@@ -58,7 +58,7 @@ async def test_a_row_says_what_a_board_is_and_leads_to_it(page: Page, node: Proc
     assert await page.evaluate("document.title") == f"{SEASON} – rankcurve"
 
 
-async def test_an_unknown_board_and_an_unknown_address_are_told(page: Page, node: Process) -> None:
+async def test_the_page_reports_an_unknown_board_and_an_unknown_address(page: Page, node: Process) -> None:
     await page.goto(at(node, "/boards/nothing-here"))
     await page.wait_for("document.querySelector('#view .fault')?.textContent.includes('nothing-here')")
     await page.goto(at(node, "/elsewhere"))

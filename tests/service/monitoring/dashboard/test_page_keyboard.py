@@ -1,4 +1,4 @@
-"""The dashboard without a mouse: everything that can be clicked is reached, in order, is seen when it is, and works."""
+"""The dashboard without a mouse: Tab reaches everything in order, the focus is visible, and every control works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service.real_service import Process
 
 REACHABLE = """[...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
   .filter((each) => each.checkVisibility({ visibilityProperty: true }))"""
-# What is focused: its place among what can be, whether that is seen, and how much of it the screen shows.
+# The focused element: its index among the reachable ones, whether it is outlined, and whether the screen shows it.
 FOCUSED = f"""(() => {{
   const element = document.activeElement, style = getComputedStyle(element), box = element.getBoundingClientRect();
   return {{
@@ -43,7 +43,7 @@ async def focus(page: Page, expression: str, most: int = 200) -> None:
         pytest.param(PHONE, "/node", "document.querySelector('#node-leases table')", id="node on a phone"),
     ],
 )
-async def test_everything_is_reached_in_order_and_seen(
+async def test_tab_reaches_every_control_in_order_and_the_focus_is_visible(
     page: Page, node: Process, size: tuple[int, int], route: str, complete: str
 ) -> None:
     await page.show(size)
@@ -58,7 +58,7 @@ async def test_everything_is_reached_in_order_and_seen(
     assert (await page.evaluate(FOCUSED))["index"] == count - 2
 
 
-async def test_a_walk_without_a_mouse(page: Page, node: Process) -> None:
+async def test_a_user_without_a_mouse_reaches_and_operates_everything(page: Page, node: Process) -> None:
     await page.goto(node.url)
     await page.wait_for("document.querySelector('#view tbody a')")
     await page.press("Tab")
@@ -95,7 +95,7 @@ async def test_a_walk_without_a_mouse(page: Page, node: Process) -> None:
     await page.wait_for("!document.querySelector('#owner')")
 
 
-async def test_the_theme_is_chosen_by_key_and_remembered(page: Page, node: Process) -> None:
+async def test_a_user_chooses_the_theme_by_key_and_the_page_remembers_it(page: Page, node: Process) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     await page.goto(node.url)
     light = await page.evaluate(ground)

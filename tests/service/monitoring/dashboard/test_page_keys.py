@@ -1,4 +1,4 @@
-"""A node that wants keys, in a browser: the page asks for one, says what it opens, and keeps it in the tab only."""
+"""A node that wants keys, in a browser: the page asks for a key, says what it opens, and keeps it in the tab only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.
 
 @dataclass(frozen=True)
 class Closed:
-    """A node and what opens it."""
+    """A node and its keys."""
 
     url: str
     reader: str
@@ -25,7 +25,7 @@ class Closed:
 
 
 async def fill(url: str, key: str) -> None:
-    """A board with an entry."""
+    """Make a board with an entry."""
     async with Caller(url, key) as caller:
         await caller.board("b", XP, LAP)
         await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
@@ -33,7 +33,7 @@ async def fill(url: str, key: str) -> None:
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
-    """A node that knows a reader and an operator."""
+    """Start a node that knows a reader's and an operator's key."""
     folder = tmp_path_factory.mktemp("closed")
     keys = {}
     for role in ("reader", "ops"):
@@ -50,19 +50,19 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
 
 
 async def give(page: Page, key: str) -> None:
-    """Type a key into the form, which is asked for, and send it."""
+    """Wait until the page asks for a key, type the key and send it."""
     await page.wait_for(ASKED)
     await page.type(key)
     await page.press("Enter")
 
 
 async def kept(page: Page) -> tuple[list[str], list[str], str]:
-    """What the page keeps: for the tab, for good, and in cookies."""
+    """Return what the page keeps: in the tab's storage, in the lasting storage, and in cookies."""
     session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
     return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
 
 
-async def test_the_page_asks_for_a_key_and_tells_a_wrong_one(page: Page, closed: Closed) -> None:
+async def test_the_page_asks_for_a_key_and_reports_a_wrong_one(page: Page, closed: Closed) -> None:
     await page.goto(closed.url)
     await page.wait_for_text("A key is needed", within="#key-fault")
     await give(page, "rk_wrong")
@@ -92,7 +92,7 @@ async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, c
     assert "ada" not in await page.text("#view")
 
 
-async def test_the_node_is_for_operators_and_the_rest_for_readers(page: Page, closed: Closed) -> None:
+async def test_only_operators_see_the_node_and_readers_see_the_rest(page: Page, closed: Closed) -> None:
     await page.goto(f"{closed.url}/#/node")
     await give(page, closed.reader)
     await page.wait_for_text("give a key with the role ops", within="#view")

@@ -1,4 +1,4 @@
-"""The health of a node in a browser: its numbers are those that /metrics and the views of the contract have."""
+"""The health of a node in a browser: its numbers are those of /metrics and of the views of the contract."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.service.monitoring.dashboard.shown_node import OWNERS, at, new_board,
 from tests.service.real_service import Caller, Process
 
 REQUESTS = "rankcurve_requests_total"
-# While it is looked at.
+# The routes that the open page requests.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
 COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
 
 
 async def metrics(node: Process) -> dict[tuple[str, ...], float]:
-    """Every sample by its name and the values of its labels."""
+    """Return every sample by its name and the values of its labels."""
     async with Caller(node.url) as caller:
         text = (await caller.call("GET", "/metrics")).body.decode()
     families = text_string_to_metric_families(text)
@@ -25,11 +25,11 @@ async def metrics(node: Process) -> dict[tuple[str, ...], float]:
 
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
-    """The cells of rows by their first."""
+    """Return the cells of each row by its first cell."""
     return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
 
 
-async def test_the_numbers_are_those_of_the_metrics(page: Page, node: Process) -> None:
+async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Process) -> None:
     await page.goto(at(node, "/node"))
     await page.wait_for(READY)
     counted = await metrics(node)
@@ -51,7 +51,7 @@ async def test_the_numbers_are_those_of_the_metrics(page: Page, node: Process) -
     assert (await page.texts("#node-pools tbody th"))[0].startswith("common")
 
 
-async def test_it_goes_on_while_it_is_looked_at(page: Page, node: Process) -> None:
+async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-counted")
     await page.goto(at(node, "/node"))
     await page.wait_for(READY)

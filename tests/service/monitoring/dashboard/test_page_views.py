@@ -1,6 +1,6 @@
-"""Every view on every screen: nothing keeps anybody from using it, and nothing is wider than a phone.
+"""Every view on every screen is accessible, and none is wider than a phone.
 
-The rule: each view is judged when all its parts have come. `--screenshots FOLDER` keeps pictures of what was judged.
+A view is judged once all its parts have arrived. `--screenshots FOLDER` keeps pictures of the judged views.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.browser import DESKTOP, PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, at, name_of
 from tests.service.real_service import Process, escaped
 
-# Each with an expression that is true once everything is there.
+# Each view comes with an expression that is true once all its parts are there.
 VIEWS = {
     "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
     "board": (f"/boards/{SEASON}", "document.querySelectorAll('#view svg[role=img]').length === 2"),
@@ -47,7 +47,7 @@ def keep(path: Path, picture: bytes) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-async def test_a_view_can_be_used_by_everybody(
+async def test_every_view_is_accessible_on_every_screen(
     page: Page, node: Process, view: str, pytestconfig: pytest.Config
 ) -> None:
     pictures: Path | None = pytestconfig.getoption("--screenshots")
@@ -67,7 +67,7 @@ async def test_a_view_can_be_used_by_everybody(
             assert (screen, await page.evaluate(TOO_WIDE)) == (screen, [])
 
 
-async def test_the_form_for_a_key_can_be_used_by_everybody(page: Page, node: Process) -> None:
+async def test_the_form_for_a_key_is_accessible(page: Page, node: Process) -> None:
     await page.goto(at(node, "/boards"))
     await page.click("#key-button")
     await page.wait_for("document.activeElement.id === 'key-input'")

@@ -1,4 +1,4 @@
-"""The page's files as they travel, over real HTTP: what they may do in a browser, and that nothing else is served."""
+"""The page's files over real HTTP: what a browser lets them do, and that the service serves no other file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def fetched(
     service: Service, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, Mapping[str, str]]:
-    """Status, the bytes as they were sent, and headers."""
+    """Return the status, the bytes as they were sent, and the headers."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     async with (
         ClientSession(auto_decompress=False, skip_auto_headers=["Accept-Encoding"]) as session,
@@ -33,16 +33,16 @@ async def fetched(
 
 
 def path_of(name: str) -> str:
-    """Where a file of the page is."""
+    """Return the path of a file of the page."""
     return "/" if name == INDEX else f"/dashboard/{name}"
 
 
-def test_every_file_of_the_folder_is_one_that_browsers_know() -> None:
+def test_every_file_of_the_page_has_a_known_media_type() -> None:
     assert {path.suffix for path in PAGE.iterdir()} <= MEDIA_TYPES.keys()
     assert page_files().keys() == {path.name for path in PAGE.iterdir()}
 
 
-async def test_every_file_is_served_as_it_lies_there_with_its_type(service: Service) -> None:
+async def test_the_service_serves_every_file_unchanged_with_its_media_type(service: Service) -> None:
     for name, file in page_files().items():
         status, body, headers = await fetched(service, path_of(name), **PLAIN)
         assert (status, body) == (200, (PAGE / name).read_bytes())
@@ -50,7 +50,7 @@ async def test_every_file_is_served_as_it_lies_there_with_its_type(service: Serv
         assert "Content-Encoding" not in headers
 
 
-async def test_who_takes_gzip_gets_the_same_compressed(service: Service) -> None:
+async def test_a_client_that_accepts_gzip_gets_the_same_file_compressed(service: Service) -> None:
     for name in page_files():
         status, body, headers = await fetched(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
         assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
@@ -58,18 +58,18 @@ async def test_who_takes_gzip_gets_the_same_compressed(service: Service) -> None
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", "*", ""])
-async def test_who_takes_no_gzip_gets_none(service: Service, accepted: str) -> None:
+async def test_a_client_that_does_not_accept_gzip_gets_the_plain_file(service: Service, accepted: str) -> None:
     _, body, headers = await fetched(service, "/", Accept_Encoding=accepted)
     assert "Content-Encoding" not in headers
     assert body.startswith(b"<!doctype html>")
 
 
-async def test_all_files_together_stay_below_the_bound(service: Service) -> None:
+async def test_all_files_together_stay_below_their_bound_in_bytes(service: Service) -> None:
     sizes = [len((await fetched(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in page_files()]
     assert sum(sizes) < BYTES_MAX / 2, "the other half is for headers and for what the first view asks"
 
 
-async def test_every_answer_forbids_what_the_page_does_not_need(service: Service) -> None:
+async def test_every_answer_forbids_browser_features_that_the_page_does_not_need(service: Service) -> None:
     for name in page_files():
         _, _, headers = await fetched(service, path_of(name))
         policy = dict(part.split(maxsplit=1) for part in headers["Content-Security-Policy"].split("; "))
@@ -83,7 +83,7 @@ async def test_every_answer_forbids_what_the_page_does_not_need(service: Service
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
-async def test_who_has_a_file_already_is_told_so(service: Service) -> None:
+async def test_a_client_with_the_current_file_is_answered_304(service: Service) -> None:
     for name in page_files():
         _, _, headers = await fetched(service, path_of(name))
         tag = headers["ETag"]
@@ -94,7 +94,7 @@ async def test_who_has_a_file_already_is_told_so(service: Service) -> None:
         assert (await fetched(service, path_of(name), If_None_Match='"other"'))[0] == 200
 
 
-async def test_head_tells_of_the_page_without_it(service: Service) -> None:
+async def test_head_answers_the_headers_of_the_page_without_its_body(service: Service) -> None:
     status, body, headers = await fetched(service, "/", "HEAD")
     assert (status, body, headers["Content-Type"]) == (200, b"", "text/html; charset=utf-8")
 
@@ -106,16 +106,16 @@ async def test_head_tells_of_the_page_without_it(service: Service) -> None:
         "/dashboard/page%2Fmain.js", "/dashboard/%00", "/dashboard/", "/dashboard", f"/dashboard/{INDEX}", "/main.js",
     ],
 )  # fmt: skip
-async def test_nothing_but_the_page_is_served(service: Service, path: str) -> None:
+async def test_no_file_but_those_of_the_page_is_served(service: Service, path: str) -> None:
     assert await service.refused("GET", path) == (404, "not_found")
 
 
-async def test_the_page_takes_no_other_method(service: Service) -> None:
+async def test_the_page_refuses_other_methods(service: Service) -> None:
     assert await service.refused("POST", "/") == (405, "method_not_allowed")
     assert await service.refused("DELETE", "/dashboard/main.js") == (405, "method_not_allowed")
 
 
-async def test_switched_off_its_paths_are_as_unknown_as_others(tmp_path: Path) -> None:
+async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path) -> None:
     service = Service(tmp_path, dashboard=False)
     await service.start()
     for method, path in [("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js")]:
@@ -136,11 +136,11 @@ async def test_the_page_itself_needs_no_key(service: Service) -> None:
 
 
 def texts() -> dict[str, str]:
-    """Every file of the page as text."""
+    """Return every file of the page as text."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir())}
 
 
-def test_the_page_names_no_other_place() -> None:
+def test_the_page_links_to_no_other_host() -> None:
     allowed = {"http://www.w3.org/2000/svg"}
     found = {address for text in texts().values() for address in re.findall(r"https?://[^\s\"'<>`]+", text)}
     assert found <= allowed
@@ -157,7 +157,7 @@ def test_text_never_becomes_html_or_a_script() -> None:
     assert not inline.search(texts()[INDEX])
 
 
-def test_the_page_names_every_module_that_it_is_made_of_and_none_that_is_not() -> None:
+def test_the_page_names_exactly_the_modules_that_it_consists_of() -> None:
     index = texts()[INDEX]
     named = set(re.findall(r'(?:href|src)="/dashboard/([\w.]+)"', index))
     assert named == page_files().keys() - {INDEX}

@@ -1,4 +1,4 @@
-"""The Jolokia protocol over a real service: what clients ask, in every form that they ask it."""
+"""The Jolokia protocol over a real service: every request of its clients, in every form that they send."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMORY = "java.lang:type=Memory"
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with one board."""
+    """Start a service with one board."""
     found = Service(tmp_path)
     await found.start()
     await found.board("week:1,x", XP)
@@ -35,20 +35,20 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def asked(service: Caller, path: str) -> Any:
-    """The envelope of a GET."""
+    """Return the envelope of a GET."""
     answer = await service.call("GET", f"/jolokia{path}")
     assert answer.status == 200
     return answer.body
 
 
 async def posted(service: Caller, body: object, path: str = "") -> Any:
-    """The envelope of a POST."""
+    """Return the envelope of a POST."""
     answer = await service.call("POST", f"/jolokia{path}", body)
     assert answer.status == 200
     return answer.body
 
 
-async def test_the_version_is_the_answer_to_nothing(service: Service) -> None:
+async def test_a_request_without_a_type_answers_the_version(service: Service) -> None:
     for path in ("", "/", "/version", "/version/", "?p=version"):
         answer = await asked(service, path)
         assert (answer["status"], answer["value"]["protocol"]) == (200, "7.2")
@@ -56,7 +56,7 @@ async def test_the_version_is_the_answer_to_nothing(service: Service) -> None:
         assert answer["value"]["info"]["product"] == "rankcurve"
 
 
-async def test_one_several_and_all_attributes_are_read_and_inner_paths(service: Service) -> None:
+async def test_a_read_takes_one_several_or_all_attributes_and_an_inner_path(service: Service) -> None:
     one = await asked(service, f"/read/{MEMORY}/HeapMemoryUsage")
     assert one["request"] == {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage"}
     assert one["value"].keys() == {"init", "used", "committed", "max"}
@@ -76,7 +76,7 @@ async def test_one_several_and_all_attributes_are_read_and_inner_paths(service: 
     assert inner["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
 
 
-async def test_nulls_stand_for_what_was_left_out_and_the_request_comes_back_exactly(service: Service) -> None:
+async def test_null_means_absent_and_the_answer_repeats_the_request_exactly(service: Service) -> None:
     request: dict[str, object] = {
         "type": "read", "mbean": MEMORY, "attribute": None, "path": None, "arguments": None, "config": {},
         "my own": [1, {"deep": None}],
@@ -88,7 +88,7 @@ async def test_nulls_stand_for_what_was_left_out_and_the_request_comes_back_exac
     assert (await posted(service, executed))["value"] == 1
 
 
-async def test_patterns_answer_by_canonical_names_in_whatever_order_they_were_asked(service: Service) -> None:
+async def test_a_pattern_answers_canonical_names_whatever_the_order_of_its_keys(service: Service) -> None:
     found = await asked(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
     assert found["value"]["rankcurve:name=post,type=RequestProcessor"] == {"Requests": 1}
     size = await posted(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
@@ -105,7 +105,7 @@ async def test_patterns_answer_by_canonical_names_in_whatever_order_they_were_as
     assert nothing["value"] == []
 
 
-async def test_boards_are_quoted_where_their_ids_need_it_and_refresh_their_curves(service: Service) -> None:
+async def test_ids_of_boards_are_quoted_if_needed_and_an_operation_refreshes_their_curves(service: Service) -> None:
     names = (await asked(service, "/search/rankcurve:type=Board,*"))["value"]
     assert names == ['rankcurve:name="week:1,x",type=Board']
     [predictor] = (await asked(service, "/search/rankcurve:type=Predictor,*"))["value"]
@@ -144,7 +144,7 @@ async def test_boards_are_quoted_where_their_ids_need_it_and_refresh_their_curve
     ],
     ids=str,
 )  # fmt: skip
-async def test_what_cannot_be_met_has_a_status_of_its_own_under_http_200(
+async def test_a_request_that_fails_has_its_own_status_under_http_200(
     service: Service, request_: object, status: int, error_type: str
 ) -> None:
     answers = await posted(service, [request_, {"type": "version"}])
@@ -154,7 +154,7 @@ async def test_what_cannot_be_met_has_a_status_of_its_own_under_http_200(
     assert "stacktrace" not in answers[0]
 
 
-async def test_a_body_that_is_no_json_is_an_error_envelope(service: Service) -> None:
+async def test_a_body_that_is_not_json_is_answered_with_an_error_envelope(service: Service) -> None:
     for body in (b"{", b"[" * 100_000, b'{"a": NaN}', b"\xff"):
         assert (await posted(service, body))["status"] == 400
 
@@ -165,7 +165,7 @@ async def test_a_post_without_a_body_is_a_bad_request(service: Service) -> None:
         assert await service.refused("POST", path, b"") == (400, "bad_json")
 
 
-async def test_a_bulk_keeps_its_order_comes_without_a_content_type_and_is_bounded(service: Service) -> None:
+async def test_a_bulk_keeps_its_order_needs_no_content_type_and_is_bounded(service: Service) -> None:
     requests = [
         {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used", "n": n} for n in range(100)
     ]
@@ -182,14 +182,14 @@ async def test_a_bulk_keeps_its_order_comes_without_a_content_type_and_is_bounde
     assert (await posted(service, requests))["status"] == 400
 
 
-async def test_what_follows_an_operation_in_a_bulk_is_read_after_it(service: Service) -> None:
+async def test_reads_that_follow_an_operation_in_a_bulk_see_its_effect(service: Service) -> None:
     job = "rankcurve:type=Job,name=prune"
     paused = {"type": "read", "mbean": job, "attribute": "Paused"}
     bulk = [paused, {"type": "exec", "mbean": job, "operation": "pause"}, paused]
     assert [each["value"] for each in await posted(service, bulk)] == [0, 1, 1]
 
 
-async def test_list_tells_types_units_and_operations_by_path_and_depth(service: Service) -> None:
+async def test_list_answers_types_units_and_operations_by_path_and_depth(service: Service) -> None:
     whole = (await asked(service, "/list"))["value"]
     cache = whole["rankcurve"]["type=Cache"]
     assert cache["op"]["flush"]["args"] == []
@@ -204,7 +204,7 @@ async def test_list_tells_types_units_and_operations_by_path_and_depth(service: 
     assert (await asked(service, "/list/*/type=Memory/class"))["value"] == {"java.lang": "rankcurve.Memory"}
 
 
-async def test_list_is_not_told_again_where_nothing_came_or_went(service: Service) -> None:
+async def test_list_is_answered_304_if_no_object_came_or_went(service: Service) -> None:
     first = await asked(service, "/list")
     later = first["timestamp"] + 2
     unchanged = await posted(service, {"type": "list", "config": {"ifModifiedSince": later}})
@@ -213,7 +213,7 @@ async def test_list_is_not_told_again_where_nothing_came_or_went(service: Servic
     assert (await asked(service, f"/list?ifModifiedSince={first['timestamp'] - 10}"))["status"] == 200
 
 
-async def test_parameters_cut_ignore_and_choose_the_media_type(service: Service) -> None:
+async def test_query_parameters_limit_values_ignore_errors_and_choose_the_media_type(service: Service) -> None:
     ignored = await asked(service, f"/read/{MEMORY}/No,HeapMemoryUsage?ignoreErrors=true")
     assert ignored["value"]["No"].startswith("ERROR: No such attribute: No (class javax.management.AttributeNotFound")
     assert (await asked(service, f"/read/{MEMORY}?maxDepth=1"))["value"]["HeapMemoryUsage"].startswith("[Depth limit")
@@ -231,7 +231,7 @@ async def test_an_operation_that_is_not_on_the_list_is_forbidden(service: Servic
     assert (run["status"], pause["status"]) == (200, 403)
 
 
-async def test_boards_are_off_past_their_bound_and_everything_is_with_the_setting(service: Service) -> None:
+async def test_boards_past_their_bound_are_left_out_and_a_setting_switches_all_off(service: Service) -> None:
     await service.restart(managed_boards_max=0)
     assert (await asked(service, "/search/rankcurve:type=Board,*"))["value"] == []
     assert (await asked(service, "/read/rankcurve:type=Board,name=b"))["status"] == 404
@@ -239,7 +239,7 @@ async def test_boards_are_off_past_their_bound_and_everything_is_with_the_settin
     assert await service.refused("GET", "/jolokia/version") == (404, "not_found")
 
 
-async def test_a_page_of_another_site_reaches_nothing_where_there_are_no_keys(service: Service) -> None:
+async def test_a_page_of_another_site_reaches_nothing_on_a_service_without_keys(service: Service) -> None:
     path = "/jolokia/exec/rankcurve:type=Cache/flush"
     assert await service.refused("GET", path, Origin="https://evil.example") == (403, "forbidden")
     assert await service.refused("GET", path, **{"Sec-Fetch-Site": "cross-site"}) == (403, "forbidden")
@@ -248,7 +248,7 @@ async def test_a_page_of_another_site_reaches_nothing_where_there_are_no_keys(se
     assert not any(name.startswith("Access-Control") for name in answer.headers)
 
 
-async def test_keys_open_it_by_bearer_and_by_basic_to_operators_only(
+async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic(
     tmp_path: Path, spawn: Callable[..., Process]
 ) -> None:
     store = f"sqlite:///{tmp_path / 'rankcurve.db'}"
@@ -266,7 +266,7 @@ async def test_keys_open_it_by_bearer_and_by_basic_to_operators_only(
             assert answer.body["status"] == 200
 
 
-async def test_several_workers_answer_for_the_node_and_operations_reach_all(
+async def test_every_worker_answers_for_the_node_and_operations_reach_all_processes(
     postgres_url: str, spawn: Callable[..., Process]
 ) -> None:
     async with fresh_schema(postgres_url) as url:
@@ -278,13 +278,13 @@ async def test_several_workers_answer_for_the_node_and_operations_reach_all(
                 await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
         pause = "/exec/rankcurve:type=Job,name=live watch/pause"
         applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
-        for _ in range(6):  # whichever worker it reaches
+        for _ in range(6):  # each connection reaches any of the workers
             async with Caller(node.url) as caller:
                 posts = await asked(caller, applied)
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
                     while not (await asked(caller, applied))["value"]["OneMinuteRate"] > 0:
-                        pass  # this worker has not looked at the counts since
+                        pass  # this worker has not read the counts since
                 # `prune` runs in the process of the jobs alone, `live watch` in all three.
                 assert (await asked(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
                 assert (await asked(caller, pause.replace(" ", "%20")))["value"] == 3
@@ -296,7 +296,7 @@ async def test_several_workers_answer_for_the_node_and_operations_reach_all(
             assert (await asked(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
 
 
-async def test_every_request_that_the_guide_shows_is_answered(service: Service) -> None:
+async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) -> None:
     guide = (Path(__file__).parents[4] / "docs" / "monitoring.md").read_text(encoding="utf-8")
     shown = re.findall(r"^curl 'http://127\.0\.0\.1:8080/jolokia(/[^']+)'$", guide, re.MULTILINE)
     assert len(shown) >= 5
@@ -304,8 +304,10 @@ async def test_every_request_that_the_guide_shows_is_answered(service: Service) 
         assert (await asked(service, path))["status"] == 200, path
 
 
-async def test_others_are_answered_while_a_large_bulk_is(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)  # a turn after each read, however fast the machine is
+async def test_other_requests_are_answered_during_a_large_bulk(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)  # others get a turn after each read on any machine
     everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
     async with ClientSession() as session:
         answered = 0
@@ -322,9 +324,9 @@ async def test_others_are_answered_while_a_large_bulk_is(service: Service, monke
         answers = await asking
     assert {answer["status"] for answer in answers} == {200}
     assert len(answers) == 300
-    assert answered > 30  # without turns: those that came before it and after it
+    assert answered > 30  # without turns, only requests before and after the bulk
 
 
-async def test_a_line_end_in_a_path_is_a_name_that_nothing_has(service: Service) -> None:
+async def test_a_line_end_in_a_path_matches_no_name(service: Service) -> None:
     for path in ("/read/java.lang:type=Memory%0A", "/read/%0A", "/%0A"):
         assert (await asked(service, path))["status"] in (400, 404)

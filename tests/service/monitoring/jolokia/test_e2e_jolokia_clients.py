@@ -1,4 +1,4 @@
-"""Clients that others wrote talk to the service: jolokia.js, pyjolokia, and what Telegraf and check_jmx4perl send."""
+"""Clients of others talk to the service: jolokia.js, pyjolokia, and the requests of Telegraf and check_jmx4perl."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ XP = {"name": "xp", "merge": "sum"}
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of a service with a key, and the key of an operator."""
+    """Start a service with a key; yield its address and the key of an operator."""
     folder = tmp_path_factory.mktemp("closed")
     store = f"sqlite:///{folder / 'rankcurve.db'}"
     key = command_line("keys", "create", "ops", "--role", "ops", "--store", store, cwd=folder).stdout.strip()
@@ -37,7 +37,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 
 @pytest.fixture(scope="module")
 def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
-    """What came of all that jolokia.js does, by Basic authentication."""
+    """Return the results of everything that jolokia.js does, with Basic authentication."""
     url, key = closed
     request = urllib.request.Request(
         f"{url}/v1/leaderboards/week:1,x",
@@ -73,7 +73,7 @@ def test_jolokia_js_reads_searches_lists_and_executes(by_javascript: dict[str, A
     assert "request" not in found["parameters"]
 
 
-def test_jolokia_js_sends_bulks_polls_and_calls_back(by_javascript: dict[str, Any]) -> None:
+def test_jolokia_js_sends_bulks_polls_and_runs_callbacks(by_javascript: dict[str, Any]) -> None:
     assert [each["status"] for each in by_javascript["bulk"]] == [200, 404, 200]
     assert by_javascript["several attributes"]["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
     assert by_javascript["config"]["value"].keys() == {"rankcurve", "java.lang"}
@@ -85,7 +85,7 @@ def test_jolokia_js_sends_bulks_polls_and_calls_back(by_javascript: dict[str, An
     assert by_javascript["static"] == ["a!%2Fb!!c", "a!/b!!c", True]
 
 
-def test_jolokia_js_takes_values_out_of_answers_and_what_is_not_there_is_refused(by_javascript: dict[str, Any]) -> None:
+def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javascript: dict[str, Any]) -> None:
     found = {name.removeprefix("value "): each for name, each in by_javascript.items() if name.startswith("value ")}
     assert found["read"] > 0
     assert found["exec"] == 1
@@ -99,7 +99,7 @@ def test_jolokia_js_takes_values_out_of_answers_and_what_is_not_there_is_refused
 
 @pytest.fixture(scope="module")
 def pyjolokia() -> Any:
-    """The module."""
+    """Return the module pyjolokia."""
     spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
     assert spec is not None
     assert spec.loader is not None
@@ -108,11 +108,11 @@ def pyjolokia() -> Any:
     return module
 
 
-def test_pyjolokia_does_all_that_it_can(
+def test_every_call_of_pyjolokia_works(
     pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, key = closed
-    # Its own `auth` needs a function that Python 3.9 removed; urllib, by which it asks, answers the challenge as well.
+    # Its own `auth` needs a function that Python 3.9 removed. It sends requests by urllib, which answers the challenge.
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, url, "anyone", key)
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
@@ -144,7 +144,7 @@ def test_pyjolokia_does_all_that_it_can(
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service whose metrics have something to tell."""
+    """Start a service whose metrics have values."""
     made = Service(tmp_path)
     await made.start()
     await made.board("b", XP)
@@ -153,8 +153,8 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await made.stop()
 
 
-async def test_what_telegraf_sends_is_answered_as_it_matches_answers(service: Service) -> None:
-    """Its source: plugins/common/jolokia2/client.go. It finds its metric by the echoed name, attribute and path."""
+async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
+    """See plugins/common/jolokia2/client.go of Telegraf: it finds a metric by the echoed name, attribute and path."""
     requests = [
         {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "Uptime"},
         {"type": "read", "mbean": MEMORY, "attribute": ["HeapMemoryUsage", "NonHeapMemoryUsage"]},
@@ -170,11 +170,11 @@ async def test_what_telegraf_sends_is_answered_as_it_matches_answers(service: Se
         answers = await answer.json(content_type=None)
     assert [each["request"] for each in answers] == requests
     assert [each["status"] for each in answers] == [200] * 4
-    assert "rankcurve:name=post,type=RequestProcessor" in answers[2]["value"]  # names that it takes apart for its tags
+    assert "rankcurve:name=post,type=RequestProcessor" in answers[2]["value"]  # Telegraf splits such names into tags
 
 
-async def test_what_check_jmx4perl_sends_is_answered(service: Service) -> None:
-    """Its source: lib/JMX/Jmx4Perl/Agent.pm: GET by default, `p` where a path may not hold it, POST on request."""
+async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service) -> None:
+    """See lib/JMX/Jmx4Perl/Agent.pm: it sends GET, `p` where a path may not hold the value, and POST on request."""
 
     def perl_escaped(text: str) -> str:
         return quote(text.replace("!", "!!").replace("/", "!/"), safe="-_.!~*'()/")

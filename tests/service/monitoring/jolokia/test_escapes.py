@@ -1,4 +1,4 @@
-"""Whatever stands in a part of a path comes back from it."""
+"""A path of the protocol gives back every text that was escaped into its parts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_every_escape_round_trips(given_parts: list[str]) -> None:
 
 
 @given(parts)
-def test_a_request_in_a_path_is_what_was_escaped_into_it(given_parts: list[str]) -> None:
-    """By jolokia.js' rules: escaped by the protocol's, then percent-encoded whole, then put after a slash each."""
+def test_a_request_that_jolokia_js_escapes_into_a_path_is_read_unchanged(given_parts: list[str]) -> None:
+    """Escape by the rules of jolokia.js: by the protocol's own escapes, then percent-encode each part whole."""
     sent = "".join("/" + quote(escape(part), safe="") for part in ["exec", "a:b=c", "do", *given_parts])
     request = parse_path(unquote(sent), {})
     wanted = [None if part == "[null]" else "" if part == '""' else part for part in given_parts]
@@ -35,5 +35,5 @@ def test_a_request_in_a_path_is_what_was_escaped_into_it(given_parts: list[str])
         ("a!xb/", ["axb"]), ("a//b", ["a", "", "b"]), ("a!", ["a"]), ("", []), ("a!//b", ["a/", "b"]),
     ],
 )  # fmt: skip
-def test_the_protocols_escapes_are_read(path: str, found: list[str]) -> None:
+def test_the_parser_reads_the_escapes_of_the_protocol(path: str, found: list[str]) -> None:
     assert split_path(path) == found

@@ -1,4 +1,4 @@
-"""Paths lead into values, with wildcards that filter; limits cut what they leave."""
+"""Paths lead to parts of values, wildcards in them filter, and limits cut what is too deep or too long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUE = {"a": {"used": 1, "max": [5, {"x": 6}]}, "b": {"used": 2}, "c": 3}
     ],
     ids=lambda each: str(each)[:20],
 )  # fmt: skip
-def test_a_path_leads_to_a_part(path: list[str], found: Any) -> None:
+def test_a_path_finds_a_part_of_a_value(path: list[str], found: Any) -> None:
     assert follow_path(VALUE, path) == found
 
 

@@ -1,4 +1,4 @@
-"""Rates and percentiles come from snapshots of the metrics that are scraped, by a clock of the test's own."""
+"""Rates and percentiles come from snapshots of the exposed metrics; the test moves the clock."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class World:
         self.history.note_snapshot()
 
     def pass_time(self, seconds: float, posts_per_s: float = 0) -> None:
-        """Let ticks happen, with posts between them."""
+        """Take snapshots at each tick, with posts between them."""
         for _ in range(round(seconds / 5)):
             self.posts.labels("applied").inc(5 * posts_per_s)
             self.now_s += 5
             self.history.note_snapshot()
 
     def attribute(self, name: str) -> dict[str, float]:
-        """An attribute of the store's object, now."""
+        """Return an attribute of the store's object, as of now."""
         moment = self.history.read_moment()
         objects = MetricMapping("sqlite").map_metrics(self.history.families)
         [store] = [managed for name, managed in objects.items() if name.values["type"] == "Store"]
@@ -40,7 +40,7 @@ class World:
         return found
 
 
-def test_rates_are_of_their_window_and_of_all_time_where_that_is_shorter() -> None:
+def test_a_rate_covers_its_window_or_the_lifetime_if_that_is_shorter() -> None:
     world = World()
     world.pass_time(600, posts_per_s=2)
     world.pass_time(60, posts_per_s=8)
@@ -52,9 +52,7 @@ def test_rates_are_of_their_window_and_of_all_time_where_that_is_shorter() -> No
     assert posts["outcome"] == {"applied": {name: posts[name] for name in posts if name != "outcome"}}  # type: ignore[comparison-overlap]
 
 
-def test_rates_fall_to_nothing_after_the_last_event_and_no_more_snapshots_are_kept_than_the_longest_window_has() -> (
-    None
-):
+def test_rates_fall_to_zero_after_the_last_event_and_old_snapshots_are_dropped() -> None:
     world = World()
     world.pass_time(300, posts_per_s=5)
     world.pass_time(2000)
@@ -63,7 +61,7 @@ def test_rates_fall_to_nothing_after_the_last_event_and_no_more_snapshots_are_ke
     assert len(world.history._past) <= 900 / 5 + 2
 
 
-def test_percentiles_are_of_the_last_five_minutes_and_null_where_nothing_happened() -> None:
+def test_percentiles_cover_the_last_five_minutes_and_are_null_without_events() -> None:
     world = World()
     for _ in range(100):
         world.seconds.observe(3.9)
@@ -86,7 +84,7 @@ def test_a_quantile_past_the_last_bound_is_that_bound() -> None:
     assert quantile((), (), 0.5) is None
 
 
-async def test_a_metric_that_can_not_be_read_ends_no_ticking() -> None:
+async def test_a_metric_that_raises_does_not_stop_the_snapshots() -> None:
     ticks: list[int] = []
 
     def collect() -> list[Metric]:

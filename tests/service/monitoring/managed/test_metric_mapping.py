@@ -1,4 +1,4 @@
-"""A metric that is declared anywhere is in the tree, under a name and with a unit."""
+"""Every declared metric is in the tree of managed objects, under a name and with a unit."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from service.telemetry.metrics.process import Metrics
 
 
 def objects_of(registry: CollectorRegistry) -> dict[str, ManagedObject]:
-    """The objects that a registry's metrics are grouped to, by canonical name."""
+    """Return the objects that a registry's metrics are grouped into, by canonical name."""
     history = MetricHistory(registry.collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0)
     history.note_snapshot()
     return {name.canonical: managed for name, managed in MetricMapping("sqlite").map_metrics(history.families).items()}
 
 
-def test_what_nobody_grouped_is_there_all_the_same() -> None:
+def test_a_metric_without_a_group_is_an_attribute_of_a_common_object() -> None:
     registry = CollectorRegistry()
     Counter("rankcurve_new_thing_bytes", "Bytes of the new thing", registry=registry)
     found = objects_of(registry)["rankcurve:type=Metrics"].attributes["NewThingBytes"]
     assert found.description.startswith("Bytes of the new thing [bytes]")
 
 
-def test_labels_name_objects_or_are_parts_of_the_attribute() -> None:
+def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     registry = CollectorRegistry()
     depth = Gauge("rankcurve_ingest_posts", "Posts in the queue", ["shard"], registry=registry)
     depth.labels("0").set(3)

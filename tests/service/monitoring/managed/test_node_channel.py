@@ -1,4 +1,4 @@
-"""What is asked of a node is done by every process of it; who fails or is silent is named and holds up nobody."""
+"""Every process of a node runs an action; a process that fails or does not answer is named and blocks no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def channel(folder: Path | None, name: str, *, limits: ChannelLimits = PATIENT, 
 
 
 def answering(result: object) -> Callable[..., Awaitable[object]]:
-    """An action that answers this and what it was given."""
+    """Return an action that returns a result and the arguments that it was given."""
 
     async def act(*arguments: str) -> object:
         return None if result is None else [result, *arguments]
@@ -27,7 +27,7 @@ def answering(result: object) -> Callable[..., Awaitable[object]]:
     return act
 
 
-async def test_every_process_that_has_something_to_do_answers_by_its_name(tmp_path: Path) -> None:
+async def test_every_process_that_has_the_action_answers_under_its_name(tmp_path: Path) -> None:
     one = channel(tmp_path, "worker1", run=answering(1))
     async with AsyncExitStack() as stack:
         for process in (
@@ -43,13 +43,13 @@ async def test_every_process_that_has_something_to_do_answers_by_its_name(tmp_pa
     assert not list(one.list_sockets())
 
 
-async def test_a_process_alone_does_it_itself() -> None:
+async def test_a_single_process_runs_an_action_itself() -> None:
     alone = channel(None, "", run=answering(1))
     async with alone.listen_for_actions():
         assert await alone.run_everywhere("run") == {"process": [1]}
 
 
-async def test_a_process_that_fails_is_named_and_the_others_have_done_it(tmp_path: Path) -> None:
+async def test_an_error_names_the_failed_process_and_the_others_run_the_action(tmp_path: Path) -> None:
     done: list[str] = []
 
     async def act() -> bool:
@@ -66,7 +66,7 @@ async def test_a_process_that_fails_is_named_and_the_others_have_done_it(tmp_pat
     assert done == ["worker1"]
 
 
-async def test_a_process_that_does_not_answer_in_time_is_named(tmp_path: Path) -> None:
+async def test_an_error_names_the_process_that_does_not_answer_in_time(tmp_path: Path) -> None:
     async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -76,7 +76,7 @@ async def test_a_process_that_does_not_answer_in_time_is_named(tmp_path: Path) -
     server.close()
 
 
-async def test_the_socket_of_a_killed_process_is_no_failure_and_its_successor_takes_it_over(tmp_path: Path) -> None:
+async def test_a_socket_of_a_killed_process_is_ignored_and_its_successor_reuses_it(tmp_path: Path) -> None:
     one = channel(tmp_path, "worker1", run=answering(1))
     left_behind = await asyncio.start_unix_server(lambda *_: None, tmp_path / "worker2.sock")
     left_behind.close()
@@ -87,7 +87,7 @@ async def test_the_socket_of_a_killed_process_is_no_failure_and_its_successor_ta
         assert await one.run_everywhere("run") == {"worker1": [1], "worker2": [2]}
 
 
-async def test_what_is_no_request_is_refused_without_harm(tmp_path: Path) -> None:
+async def test_a_malformed_request_is_refused_and_the_channel_keeps_working(tmp_path: Path) -> None:
     one = channel(tmp_path, "worker1", run=answering(1))
     async with one.listen_for_actions():
         for line in (b"nonsense\n", b'{"action": 3}\n', b""):

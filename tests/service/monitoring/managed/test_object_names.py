@@ -15,7 +15,7 @@ from service.monitoring.managed.object_names import (
 )
 
 
-def test_names_are_canonical_by_the_alphabet_of_their_keys() -> None:
+def test_a_canonical_name_orders_its_keys_alphabetically() -> None:
     name = parse_name("rankcurve:type=Job,name=fold")
     assert name.canonical == "rankcurve:name=fold,type=Job"
     assert name.text(canonical=False) == "rankcurve:type=Job,name=fold"
@@ -23,7 +23,7 @@ def test_names_are_canonical_by_the_alphabet_of_their_keys() -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\r", exclude_categories=["Cs"]), min_size=1, max_size=40))
-def test_any_text_is_a_value_and_comes_back(text: str) -> None:
+def test_any_text_survives_quoting_as_a_value(text: str) -> None:
     assert unquote_value(quote_value(text)) == text
     name = ObjectName.of("rankcurve", type="Board", name=text)
     parsed = parse_name(name.canonical)
@@ -35,7 +35,7 @@ def test_any_text_is_a_value_and_comes_back(text: str) -> None:
     "text",
     ["", "rankcurve", "rankcurve:", "rankcurve:type", "a:b=c,", "a:b=c,b=d", "a:,b=c", "a:b=", 'a:b="c', "a:b=c,*,*"],
 )
-def test_what_is_no_name_is_refused(text: str) -> None:
+def test_a_malformed_name_is_refused(text: str) -> None:
     with pytest.raises(MalformedNameError):
         parse_name(text)
 
@@ -49,13 +49,13 @@ def test_what_is_no_name_is_refused(text: str) -> None:
         ("java.lang:*", False), ("rankcurve:type=Job,name=fo?", False), ("rankcurve:other=*,*", False),
     ],
 )  # fmt: skip
-def test_patterns_stand_for_the_names_that_they_match(pattern: str, matches: bool) -> None:
+def test_a_pattern_matches_names_by_its_wildcards(pattern: str, matches: bool) -> None:
     parsed = parse_name(pattern)
     assert parsed.matches(parse_name("rankcurve:type=Job,name=fold")) is matches
     assert parsed.is_pattern is (pattern != "rankcurve:type=Job")
 
 
-def test_an_escaped_wildcard_within_quotes_is_a_character_and_another_one_is_not() -> None:
+def test_within_quotes_an_escaped_wildcard_is_a_plain_character() -> None:
     board = ObjectName.of("rankcurve", type="Board", name="a*b,c")
     assert board.canonical == 'rankcurve:name="a\\*b,c",type=Board'
     assert parse_name('rankcurve:type=Board,name="a*"').matches(board)
