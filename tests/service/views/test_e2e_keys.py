@@ -1,6 +1,6 @@
-"""Keys that are created and revoked while services run: known to every process without a restart.
+"""Every process knows keys that are created and revoked while it runs, without a restart.
 
-The rule: tests wait for an answer to change, a bounded number of looks long, and never for time.
+The tests ask until an answer changes, a bounded number of times, and never wait for a fixed time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tests.service.real_service import Caller, Process, Service, command_line
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
 STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
-TAKES_EFFECT_S = 5.0  # the wire contract
+TAKES_EFFECT_S = 5.0  # by the wire contract
 WAIT_S = 60.0
 
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Return an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service without keys, on either store."""
+    """Start a service without keys, on either store."""
     async with AsyncExitStack() as stack:
         more: dict[str, object] = {}
         if request.param == "postgres":
@@ -50,13 +50,13 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def create(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
-    """Id and text of a new key."""
+    """Create a key; return its id and text."""
     made = await service.must("POST", "/v1/keys", {"name": name, "role": role})
     return made["id"], made["key"]
 
 
 async def operate(service: Caller) -> tuple[str, str]:
-    """Create the first key and call with it from now on; its id and text."""
+    """Create the first key and call with it from now on; return its id and text."""
     key_id, key = await create(service, "ops", "operator")
     service.headers = bearer(key)
     return key_id, key
@@ -93,7 +93,7 @@ async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(servic
     assert boards.status == 201, "the operator's key still counts"
 
 
-async def test_the_first_key_closes_a_service_and_the_last_ops_key_stays(service: Service) -> None:
+async def test_the_first_key_closes_a_service_and_the_last_ops_key_cannot_be_revoked(service: Service) -> None:
     assert await service.refused("POST", "/v1/keys", {"name": "game", "role": "reader"}) == (409, "ops_key_needed")
     first_id, first = await operate(service)
     service.headers = {}
@@ -121,7 +121,7 @@ async def test_the_first_key_closes_a_service_and_the_last_ops_key_stays(service
         {"name": "x", "role": "ops", "key": "mine"},
     ],
 )
-async def test_a_body_that_is_no_key_creates_none(service: Service, body: dict[str, str]) -> None:
+async def test_an_invalid_body_creates_no_key(service: Service, body: dict[str, str]) -> None:
     status, code = await service.refused("POST", "/v1/keys", body)
     assert status == 400
     assert code in ("bad_request", "unknown_field")
@@ -132,7 +132,7 @@ async def first_event(stream: EventStream) -> None:
     await stream.must("top")
 
 
-async def test_the_streams_of_a_revoked_key_end_and_others_go_on(service: Service) -> None:
+async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(service: Service) -> None:
     await service.board("b", XP)
     async with AsyncExitStack() as stack:
         anyone = await stack.enter_async_context(events_of(service.base, STREAM))
@@ -152,7 +152,7 @@ async def test_the_streams_of_a_revoked_key_end_and_others_go_on(service: Servic
         await streams[0].must("top")
 
 
-async def test_a_body_that_arrives_after_its_key_was_revoked_is_refused(service: Service) -> None:
+async def test_a_body_that_is_complete_after_its_key_was_revoked_is_refused(service: Service) -> None:
     await service.board("b", XP)
     await operate(service)
     key_id, key = await create(service, "writer")
@@ -170,7 +170,7 @@ async def test_a_body_that_arrives_after_its_key_was_revoked_is_refused(service:
     assert await service.refused("GET", f"{BOARDS}/b/entries/ada") == (404, "unknown_owner")
 
 
-async def test_another_process_follows_within_the_time_of_the_contract(
+async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_contract(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert TAKES_EFFECT_S >= 4 * KEY_POLL_INTERVAL_S
@@ -195,7 +195,7 @@ async def test_another_process_follows_within_the_time_of_the_contract(
         await until(other, key, 401)
 
 
-async def test_a_look_that_finds_no_change_reads_no_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     replaced = service.context.keyring.replace_keys
 
@@ -212,7 +212,7 @@ async def test_a_look_that_finds_no_change_reads_no_key(service: Service, monkey
     assert read == [1]
 
 
-async def test_every_worker_of_a_node_and_the_command_line_agree(
+async def test_every_worker_of_a_node_obeys_keys_made_on_the_command_line(
     store_url: str, spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
@@ -233,7 +233,7 @@ async def test_every_worker_of_a_node_and_the_command_line_agree(
     assert (await command("revoke", key_id, *over_http))[0] == 0
     refusals = 0
     async with asyncio.timeout(WAIT_S):
-        while refusals < 20:  # each on a connection of its own, so that both workers answer some
+        while refusals < 20:  # each has a connection of its own, so that both workers answer some
             async with Caller(node.url, reader) as caller:
                 refused = (await caller.call("GET", BOARDS)).status == 401
             refusals = refusals + 1 if refused else 0
@@ -245,7 +245,7 @@ async def test_every_worker_of_a_node_and_the_command_line_agree(
     assert (await command("list", "--url", node.url, "--key", reader))[0] == 1
 
 
-async def test_on_a_file_the_command_line_asks_the_service_that_runs(
+async def test_on_sqlite_the_command_line_manages_keys_through_the_running_service(
     spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     process = await asyncio.to_thread(spawn().ready)

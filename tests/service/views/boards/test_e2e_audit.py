@@ -1,4 +1,4 @@
-"""An operator's audit over HTTP and from the command line, and what it leaves in the metrics."""
+"""An operator's audit over HTTP and from the command line, and its metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWNERS = 300
 
 
 async def fill(service: Service) -> None:
-    """A board with a curve of few knots."""
+    """Make a board with a curve of few knots."""
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 12})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i}} for i in range(OWNERS)))
     await service.refresh("b", "xp")
@@ -41,16 +41,16 @@ async def spoil(service: Service) -> None:
 
 
 async def figure(service: Service, name: str) -> float:
-    """One sample of the metrics."""
+    """Return one sample of the metrics."""
     lines = (await service.get("/metrics")).decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
 
 
-async def test_an_audit_tells_the_error_and_counts_it(service: Service) -> None:
+async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Service) -> None:
     await fill(service)
     found = await service.must("POST", AUDIT)
     assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
-    # Rank 2 is estimated as 3; whether it is among the owners drawn is chance.
+    # Rank 2 is estimated as 3; it is chance whether the audit draws that owner.
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
@@ -59,7 +59,7 @@ async def test_an_audit_tells_the_error_and_counts_it(service: Service) -> None:
     assert await figure(service, "rankcurve_audit_brackets_broken_total") == 0
 
 
-async def test_a_curve_that_is_wrong_raises_the_alarm(service: Service) -> None:
+async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> None:
     await fill(service)
     await spoil(service)
     found = await service.must("POST", AUDIT)
@@ -71,7 +71,7 @@ async def test_a_curve_that_is_wrong_raises_the_alarm(service: Service) -> None:
     assert await figure(service, "rankcurve_audit_certificate_ratio_count") == 100
 
 
-async def test_curves_are_audited_without_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_job_audits_curves_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(tmp_path, audit_interval_s=0.02)
     await service.start()
     audits: asyncio.Queue[Audit] = asyncio.Queue()
@@ -83,7 +83,7 @@ async def test_curves_are_audited_without_being_asked(tmp_path: Path, monkeypatc
     await service.stop()
 
 
-async def test_what_cannot_be_audited_is_said(service: Service) -> None:
+async def test_an_audit_that_cannot_run_is_refused_with_a_reason(service: Service) -> None:
     await fill(service)
     assert await service.refused("POST", f"{B}/rankings/kills/audit") == (404, "no_curve")
     assert await service.refused("POST", f"{B}/rankings/none/audit") == (404, "unknown_column")
@@ -106,7 +106,7 @@ async def test_the_command_shows_the_audit(service: Service, tmp_path: Path) -> 
     assert json.loads(told.stdout)["brackets_broken"] == 0
 
 
-async def test_the_command_fails_where_a_bracket_was_wrong(service: Service, tmp_path: Path) -> None:
+async def test_the_command_fails_if_a_bracket_was_wrong(service: Service, tmp_path: Path) -> None:
     await fill(service)
     await spoil(service)
     done = await asyncio.to_thread(command_line, "audit", "b", "--url", service.base, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""No false alarm: audits beside posts, erasures, folding and refreshes never find a bracket that is wrong."""
+"""Audits beside posts, erasures, folding and refreshes raise no false alarm: they never find a wrong bracket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUDIT = f"/v1/leaderboards/{BOARD}/rankings/xp/audit?owners=25"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service whose live counts are folded and looked for as often as can be."""
+    """Start a service that folds live counts and polls for them as often as possible."""
     often = {"fold_interval_s": 0.01, "live_poll_s": 0.05}
     if request.param == "sqlite":
         service = Service(tmp_path, **often)
@@ -34,14 +34,14 @@ async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def change(service: Service, rng: random.Random, rounds: int) -> None:
-    """Owners get random values and leave, a batch after the other."""
+    """Post random values of owners and erase owners, batch after batch."""
     for _ in range(rounds):
         names = rng.sample(range(OWNERS), 40)
         await service.post(BOARD, *({"owner": f"p{name}", "stats": {"xp": rng.randrange(500)}} for name in names))
         await service.call("DELETE", f"/v1/leaderboards/{BOARD}/entries/p{rng.randrange(OWNERS)}")
 
 
-async def test_audits_beside_changes_find_no_bracket_wrong(busy: Service) -> None:
+async def test_audits_beside_changes_find_no_wrong_bracket(busy: Service) -> None:
     rng = random.Random(9)
     await busy.board(BOARD, {"name": "xp"}, predictor={"samples": 15})
     await change(busy, rng, 10)

@@ -1,4 +1,4 @@
-"""The catalog of a real service: boards are created, confirmed, widened, emptied, deleted, and owners erased."""
+"""The catalog of a real service: callers create, confirm, widen, empty and delete boards, and erase owners."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TAG: dict[str, Any] = {"name": "tag", "sorted": False, "merge": "last", "type": 
 
 
 async def put(service: Service, *columns: dict[str, Any], **spec: Any) -> tuple[int, Any]:
-    """Status and body of a PUT of board `b`."""
+    """Send a PUT of board `b`; return the status and the body."""
     answer = await service.call("PUT", B, {"columns": list(columns), **spec})
     return answer.status, answer.body
 
 
-async def test_a_board_is_created_with_every_default_said_and_confirmed_by_the_same_spec(service: Service) -> None:
+async def test_a_new_board_shows_every_default_and_the_same_spec_confirms_it(service: Service) -> None:
     status, body = await put(service, XP, LAP, TAG)
     assert status == 201
     xp, lap, tag = body["columns"]
@@ -40,7 +40,7 @@ async def test_a_board_is_created_with_every_default_said_and_confirmed_by_the_s
     assert await service.get(B) == body
 
 
-async def test_past_the_most_tables_of_their_own_boards_share_one(service: Service) -> None:
+async def test_boards_past_the_limit_of_own_tables_must_share_a_table(service: Service) -> None:
     await service.restart(own_tables_max=1)
     assert (await put(service, XP))[0] == 201
     path = "/v1/leaderboards/c"
@@ -52,14 +52,14 @@ async def test_past_the_most_tables_of_their_own_boards_share_one(service: Servi
     assert (await put(service, XP))[0] == 200, "one that exists is confirmed"
 
 
-async def test_defaults_shrink_to_what_fits_64_bits(service: Service) -> None:
+async def test_default_bounds_of_a_column_fit_64_bits(service: Service) -> None:
     _, body = await put(service, {**XP, "scale": 3}, {**XP, "name": "fine", "scale": 9})
     plain, fine = body["columns"]
     assert (plain["min"], plain["max"]) == (-(10**15), 10**15)
     assert str(fine["max"]) == "9223372036.854775807"
 
 
-async def test_a_column_added_to_a_live_board_is_empty_and_then_ranks(service: Service) -> None:
+async def test_a_column_added_to_a_board_is_empty_and_then_ranked(service: Service) -> None:
     await service.board("b", XP)
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(5)))
     await service.refresh("b", "xp")
@@ -103,7 +103,9 @@ async def test_a_column_may_be_added_while_others_read_and_post(service: Service
         [XP],
     ],
 )
-async def test_what_would_reinterpret_stored_values_is_a_conflict(service: Service, columns: list[Any]) -> None:
+async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
+    service: Service, columns: list[Any]
+) -> None:
     _, before = await put(service, XP, LAP, predictor=RARELY)
     status, body = await put(service, *columns, {**XP, "name": "new"}, predictor=RARELY)
     assert (status, body["code"]) == (409, "spec_conflict")
@@ -120,7 +122,7 @@ async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> Non
     assert (await service.get(B))["curves"]["xp"]["knots"] <= 7
 
 
-async def test_a_board_that_wants_scans_shows_what_its_curve_is_certified_for(service: Service) -> None:
+async def test_a_board_that_is_scanned_shows_the_certificate_of_its_curve(service: Service) -> None:
     status, body = await put(service, XP, predictor={**RARELY, "method": "scan", "samples": 10})
     assert (status, body["predictor"]["method"]) == (201, "scan")
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i * i}} for i in range(200)))
@@ -153,14 +155,14 @@ async def test_a_board_that_wants_scans_shows_what_its_curve_is_certified_for(se
         ({"entries": 5}, 400, "unknown_field"),
     ],
 )
-async def test_a_spec_that_does_not_hold_together_creates_nothing(
+async def test_an_inconsistent_spec_creates_no_board(
     service: Service, spec: dict[str, Any], status: int, code: str
 ) -> None:
     assert await service.refused("PUT", B, {"columns": [XP], **spec}) == (status, code)
     assert await service.refused("GET", B) == (404, "unknown_board")
 
 
-async def test_an_id_that_is_none_is_refused_everywhere(service: Service) -> None:
+async def test_an_invalid_id_of_a_board_is_refused_by_every_method(service: Service) -> None:
     for board in ("-b", "b%20c", "b%27--", "%C3%A9", "x" * 129):
         for method in ("PUT", "GET", "DELETE"):
             body = {"columns": [XP]} if method == "PUT" else None
@@ -192,7 +194,7 @@ async def test_boards_are_listed_by_id_with_prefix_limit_and_cursor(service: Ser
     assert await service.refused("GET", "/v1/leaderboards?limit=1001") == (400, "too_many_entries")
 
 
-async def test_a_deleted_board_is_gone_and_a_new_one_of_that_name_is_empty(service: Service) -> None:
+async def test_a_deleted_board_is_unknown_and_a_new_one_with_its_name_is_empty(service: Service) -> None:
     await service.board("b", XP)
     post = {"owner": "a", "stats": {"xp": 1}, "post_id": "id"}
     await service.post("b", post)
@@ -224,7 +226,7 @@ async def test_a_reset_empties_a_board_and_keeps_its_spec(service: Service) -> N
     assert await service.refused("POST", "/v1/leaderboards/none/reset") == (404, "unknown_board")
 
 
-async def test_an_erased_owner_is_gone_from_totals_rankings_and_every_board(service: Service) -> None:
+async def test_an_erased_owner_leaves_totals_rankings_and_every_board(service: Service) -> None:
     for board in ("b", "c", "d"):
         await service.board(board, XP, LAP)
         await service.post(board, {"owner": "a", "stats": {"xp": 1}}, {"owner": "z", "stats": {"xp": 2, "lap": 3}})
@@ -244,7 +246,7 @@ async def test_an_erased_owner_is_gone_from_totals_rankings_and_every_board(serv
     assert (result["status"], result["stats"]["xp"]) == ("applied", 7)
 
 
-async def test_an_owner_is_erased_everywhere_while_a_board_is_deleted(service: Service) -> None:
+async def test_erasing_an_owner_on_every_board_works_while_boards_are_deleted(service: Service) -> None:
     for index in range(12):
         await service.board(f"b{index:02d}", XP)
         await service.post(f"b{index:02d}", {"owner": "z", "stats": {"xp": 1}})
@@ -255,7 +257,7 @@ async def test_an_owner_is_erased_everywhere_while_a_board_is_deleted(service: S
         assert await service.refused("GET", f"/v1/leaderboards/b{index:02d}/entries/z") == (404, "unknown_owner")
 
 
-async def test_a_board_is_deleted_and_reset_while_others_post_and_read_it(service: Service) -> None:
+async def test_a_board_can_be_deleted_and_reset_while_others_post_and_read(service: Service) -> None:
     for act in (("DELETE", B), ("POST", f"{B}/reset")):
         await service.board("b", XP)
         await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(50)))

@@ -1,4 +1,4 @@
-"""Families of a real service: one post reaches every board of its time and its facets, and each reads as any does."""
+"""Families of a real service: a post reaches every board of its time and facets; each board reads like any other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FACETS = {"org": "7", "location": "melb"}
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with the family, on every store in both layouts."""
+    """Start a service with the family, on every store in both layouts."""
     store, table = request.param.split("-")
     settings: dict[str, Any] = {}
     if store == "postgres":
@@ -52,32 +52,32 @@ async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Se
 
 
 def period_id(kind: str, at: datetime = NOW) -> str:
-    """As the family's calendar says."""
+    """Return the id of a period, as the family's calendar says."""
     return calendar_of(ZONE).period_at(PeriodKind(kind), round(at.timestamp() * 1e6)).id
 
 
 def board(kind: str, facets: str = "", at: datetime = NOW) -> str:
-    """A board's path."""
+    """Return a board's path."""
     return "/v1/leaderboards/" + quote(f"game:{period_id(kind, at)}{facets}", safe="")
 
 
 async def post(service: Service, *posts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of posts to the family."""
+    """Send posts to the family; return their results."""
     results: list[dict[str, Any]] = (await service.must("POST", f"{F}/posts", {"posts": posts}))["results"]
     return results
 
 
 def xp(owner: str, value: int, **more: Any) -> dict[str, Any]:
-    """A post of now."""
+    """Return a post for the current time."""
     return {"owner": owner, "stats": {"xp": value}, "at": NOW.isoformat(), **more}
 
 
 def statuses(result: dict[str, Any]) -> dict[str, str]:
-    """Status by board."""
+    """Return the status by board."""
     return {each["board"]: each["status"] for each in result["boards"]}
 
 
-async def test_a_post_reaches_every_period_of_every_list_that_it_has_values_for(service: Service) -> None:
+async def test_a_post_reaches_every_period_of_every_facet_list_that_it_has_values_for(service: Service) -> None:
     ada, bob = await post(service, xp("ada", 5, facets=FACETS), xp("bob", 7, facets={"org": "7"}))
     facets = ["", ":org=7", ":location=melb,org=7"]
     assert list(statuses(ada)) == [f"game:{period_id(kind)}{each}" for kind in PERIODS for each in facets]
@@ -95,7 +95,7 @@ async def test_a_post_reaches_every_period_of_every_list_that_it_has_values_for(
     assert (await service.get(f"{board('day', ':org=8')}/entries/ada"))["stats"]["xp"] == 4, "its points stay behind"
 
 
-async def test_a_post_id_is_remembered_once_for_all_boards_and_with_its_first_outcome(service: Service) -> None:
+async def test_a_repeated_post_id_answers_its_first_outcome_on_every_board_of_the_family(service: Service) -> None:
     [first, repeat] = await post(service, xp("ada", 5, post_id="p"), xp("ada", 5, post_id="p"))
     assert (first["status"], repeat["status"]) == ("applied", "duplicate")
     await post(service, xp("ada", 1))
@@ -164,7 +164,7 @@ async def test_a_listed_board_is_empty_before_its_first_post_and_others_are_unkn
     assert await service.refused("GET", "/v1/leaderboards/days:all") == (404, "unknown_board")
 
 
-async def test_a_familys_board_is_not_made_changed_emptied_deleted_or_posted_to_by_itself(service: Service) -> None:
+async def test_a_board_of_a_family_cannot_be_changed_deleted_or_posted_to_directly(service: Service) -> None:
     await post(service, xp("ada", 5))
     columns = {"columns": SPEC["columns"]}
     for made in ("game:all", "game:all:org=1", "game:anything"):
@@ -182,7 +182,7 @@ async def test_a_familys_board_is_not_made_changed_emptied_deleted_or_posted_to_
     assert await service.refused("PUT", "/v1/families/plain", SPEC) == (409, "spec_conflict")
 
 
-async def test_a_post_that_is_refused_on_one_board_changes_none(service: Service) -> None:
+async def test_a_post_that_one_board_of_a_family_refuses_changes_no_board(service: Service) -> None:
     narrow = [{"name": "xp", "sorted": True, "merge": "sum", "max": 10}]
     await service.must("PUT", "/v1/families/few", {**SPEC, "columns": narrow, "periods": ["all", "day"]})
     early = NOW - timedelta(days=400)
@@ -206,14 +206,14 @@ async def test_a_post_that_is_refused_on_one_board_changes_none(service: Service
         ({"boards": ["game:all"]}, 400, "unknown_field"),
     ],
 )
-async def test_what_is_wrong_with_a_post_is_said(
+async def test_an_invalid_post_to_a_family_is_refused_with_its_fault(
     service: Service, wrong: dict[str, Any], status: int, code: str
 ) -> None:
     assert await service.refused("POST", f"{F}/posts", xp("ada", 5) | wrong) == (status, code)
     assert await service.refused("GET", "/v1/leaderboards/game:all/entries/ada") == (404, "unknown_owner")
 
 
-async def test_the_board_of_a_time_is_named_with_its_bounds_and_the_one_before(service: Service) -> None:
+async def test_a_family_names_the_board_of_a_time_with_its_bounds_and_its_predecessor(service: Service) -> None:
     at = "2018-12-05T00:00:00Z"
     answer = await service.get(f"{F}/boards?period=week&at={at}&org=123")
     assert answer["board"] == "game:2018-W49:org=123"
@@ -243,7 +243,7 @@ async def test_the_board_of_a_time_is_named_with_its_bounds_and_the_one_before(s
         assert await service.refused("GET", f"{F}/boards?{path}") == refusal, path
 
 
-async def test_the_values_of_a_facet_are_listed_with_their_totals_page_by_page(service: Service) -> None:
+async def test_a_family_lists_the_values_of_a_facet_with_their_totals_page_by_page(service: Service) -> None:
     where = [("1", "melb"), ("1", "rome"), ("2", "melb"), ("3", "oslo")]
     posts = [xp(f"o{i}", 1, facets={"org": org, "location": place}) for i, (org, place) in enumerate(where)]
     await post(service, *posts)
@@ -267,7 +267,7 @@ async def test_the_values_of_a_facet_are_listed_with_their_totals_page_by_page(s
     assert await service.refused("GET", path) == (400, "bad_cursor")
 
 
-async def test_a_family_is_confirmed_and_widened_and_nothing_else_of_it_changes(service: Service) -> None:
+async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(service: Service) -> None:
     made = await service.get(F)
     table = made["table"]
     assert (made["boards"], made["grace_seconds"], made["keep"]) == (0, 3600, {})
@@ -295,7 +295,7 @@ async def test_a_family_is_confirmed_and_widened_and_nothing_else_of_it_changes(
         assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, pointer)
 
 
-async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(service: Service) -> None:
+async def test_a_deleted_family_takes_its_boards_with_it_and_can_be_created_again(service: Service) -> None:
     table = (await service.get(F))["table"]
     await post(service, xp("ada", 5, post_id="p"))
     answer = await service.call("DELETE", F)
@@ -310,7 +310,7 @@ async def test_a_deleted_family_is_gone_with_its_boards_and_may_be_made_anew(ser
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
 
 
-async def test_a_board_whose_facets_have_long_values_reads_like_any(service: Service) -> None:
+async def test_a_board_with_long_facet_values_reads_like_any_other(service: Service) -> None:
     long = {"org": "o" * 64, "location": "l" * 64}
     [result] = await post(service, xp("ada", 5, facets=long))
     longest = max((each["board"] for each in result["boards"]), key=len)
@@ -338,7 +338,7 @@ async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service)
     assert (page["total"], page["entries"][0]["owner"]) == (1, "bob")
 
 
-async def test_a_family_that_another_process_made_anew_takes_posts_as_it_is_now(service: Service) -> None:
+async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_spec(service: Service) -> None:
     table = (await service.get(F))["table"]
     await post(service, xp("ada", 5))
     context = service.context
@@ -347,7 +347,7 @@ async def test_a_family_that_another_process_made_anew_takes_posts_as_it_is_now(
     await service.call("DELETE", F)
     await service.must("PUT", F, {**SPEC, "table": table})
     context.catalog.families.keep_family(family)
-    context.catalog.keep_boards(known.values())  # as a process that has not noticed
+    context.catalog.keep_boards(known.values())  # like a process that has not noticed the change
     [result] = await post(service, xp("ada", 2))
     assert result["status"] == "applied"
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
@@ -357,7 +357,7 @@ async def test_a_family_that_another_process_made_anew_takes_posts_as_it_is_now(
     assert await service.refused("POST", f"{F}/posts", xp("ada", 1)) == (404, "unknown_family")
 
 
-async def test_posts_at_the_same_time_make_each_board_once_and_add_up(service: Service) -> None:
+async def test_concurrent_posts_create_each_board_once_and_all_count(service: Service) -> None:
     bodies = [xp(f"o{number % 7}", 1, facets={"org": str(number % 3)}, post_id=f"p{number}") for number in range(60)]
     await asyncio.gather(*(service.must("POST", f"{F}/posts", body) for body in bodies for _ in range(2)))
     page = await service.get(f"{board('day')}/rankings/xp")
@@ -390,7 +390,7 @@ async def test_posts_at_the_same_time_make_each_board_once_and_add_up(service: S
         ({"columns": []}, 400, "bad_request"),
     ],
 )
-async def test_a_family_that_does_not_hold_together_is_refused(
+async def test_an_inconsistent_family_is_refused(
     tmp_path: Path, change: dict[str, Any], status: int, code: str
 ) -> None:
     service = Service(tmp_path)

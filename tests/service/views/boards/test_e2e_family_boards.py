@@ -1,4 +1,4 @@
-"""The boards of a family at the edges of time: those of long ago, those that nobody reached, and what is closed."""
+"""The boards of a family at the edges of time: boards of long ago, boards without posts, and closed boards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
-    """A service with the family, on every store."""
+    """Start a service with the family, on every store."""
     if request.param == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
             async for made in _served(Played(tmp_path, jobs="none", store=url)):
@@ -68,12 +68,12 @@ def path(board: str) -> str:
 
 
 async def closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
-    """Return what the family and the board itself say."""
+    """Return whether a board is closed, as the family says and as the board itself says."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 
 
-async def test_a_familys_past_is_loaded_under_a_long_grace_that_is_shortened_afterwards(service: Played) -> None:
+async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_shortens_it(service: Played) -> None:
     history = f"{F}/owners/ada/history?period=month&column=xp&limit=60"
     [late] = await post(service, xp("ada", 1, LONG_AGO))
     assert statuses(late) == ["applied", "rejected", "rejected"], "the usual grace"
@@ -99,7 +99,7 @@ async def test_a_familys_past_is_loaded_under_a_long_grace_that_is_shortened_aft
     assert (longer.status, longer.body["errors"][0]["pointer"]) == (409, "/grace_seconds")
 
 
-async def test_a_board_is_closed_by_one_source_whoever_asks(service: Played) -> None:
+async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
     assert await closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
     assert await closed(service, "day", NOW) == (False, False), "nor to this one"
     assert await closed(service, "all", NOW) == (None, False)
@@ -122,7 +122,7 @@ async def test_a_board_is_closed_by_one_source_whoever_asks(service: Played) -> 
     assert statuses(late) == ["applied", "applied", "rejected"]
 
 
-async def test_a_listed_board_that_nobody_reached_is_neither_deleted_nor_emptied(service: Played) -> None:
+async def test_a_board_of_a_family_without_posts_cannot_be_deleted_or_emptied(service: Played) -> None:
     for board in ("game:all", "game:2037-03-27:org=7", "game:2018-12:location=melb,org=7"):
         assert await service.refused("DELETE", path(board)) == (409, "family_board"), board
         assert await service.refused("POST", f"{path(board)}/reset") == (409, "family_board"), board
@@ -131,7 +131,7 @@ async def test_a_listed_board_that_nobody_reached_is_neither_deleted_nor_emptied
         assert await service.refused("POST", f"{path(board)}/reset") == (404, "unknown_board"), board
 
 
-async def test_pages_of_facet_values_within_another_facet_are_full(service: Played) -> None:
+async def test_every_page_of_facet_values_within_another_facet_is_full(service: Played) -> None:
     wanted = [("1", f"loc{number}") for number in range(5)]
     others = [(org, f"loc{number}") for org in ("0", "11", "2", "x1") for number in range(7)]
     await post(service, *(xp("ada", 1, facets={"org": org, "location": place}) for org, place in wanted + others))
@@ -150,7 +150,7 @@ async def test_pages_of_facet_values_within_another_facet_are_full(service: Play
         assert walked == [found[:2], found[2:4], found[4:]]
 
 
-async def test_a_page_of_facet_values_is_full_where_boards_have_no_entries(service: Played) -> None:
+async def test_a_page_of_facet_values_is_full_even_if_boards_have_no_entries(service: Played) -> None:
     await post(service, *(xp(f"o{org}", 1, facets={"org": str(org)}) for org in range(6)))
     for org in (0, 1, 3):
         await service.must("DELETE", f"{path(f'game:all:org={org}')}/entries/o{org}")
@@ -160,11 +160,11 @@ async def test_a_page_of_facet_values_is_full_where_boards_have_no_entries(servi
     assert ([each["value"] for each in rest["values"]], rest["next"]) == (["5"], None)
 
 
-async def test_who_is_absent_from_this_period_is_compared_with_the_one_before(service: Played) -> None:
+async def test_an_owner_without_an_entry_this_period_still_sees_its_previous_position(service: Played) -> None:
     await post(service, xp("ada", 5), xp("bob", 7))
     today = f"{path('game:2037-03-28')}/entries/ada/positions"
     service.pass_days(1)
-    for _ in range(2):  # nobody has played today, then bob has
+    for _ in range(2):  # first nobody has played today, then bob has
         told = await service.get(f"{today}?columns=xp,lap&compare=previous")
         position, other = told["positions"]
         assert (position["column"], position["value"], position["rank"]) == ("xp", None, None)
@@ -183,7 +183,7 @@ async def test_who_is_absent_from_this_period_is_compared_with_the_one_before(se
     assert (position["rank"], position["previous"]["position"]["rank"]) == (None, 2)
 
 
-async def test_a_retry_with_another_at_is_told_so_once_and_beside_every_board(service: Played) -> None:
+async def test_a_retry_with_another_time_is_a_conflict_on_every_board(service: Played) -> None:
     with_at = xp("ada", 5, NOW, post_id="with")
     await post(service, with_at, xp("ada", 5, post_id="without"))
     dropped = {name: value for name, value in with_at.items() if name != "at"}

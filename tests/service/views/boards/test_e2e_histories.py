@@ -1,4 +1,4 @@
-"""Why here: what a player is told about yesterday must be what yesterday's leaderboard says, on every store."""
+"""What a player reads about yesterday is what yesterday's leaderboard says, on every store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.storage.deployment import Clock
 F = "/v1/families/game"
 HISTORY = f"{F}/owners/ada/history"
 DAY_S, GRACE_S = 86_400, 3_600
-# Two days before Berlin's clocks change, in a year of which the store's own clock, by which jobs close, knows nothing.
+# Two days before Berlin's clocks change, in a year far from the store's own clock, by which jobs close boards.
 FIRST = datetime(2037, 3, 27, 12, tzinfo=UTC)
 SPEC: dict[str, Any] = {
     "columns": [
@@ -36,7 +36,7 @@ SPEC: dict[str, Any] = {
 
 
 class Played(Service):
-    """A service whose days pass when a test says so."""
+    """A service whose clock moves only when a test says so."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__(folder, **settings)
@@ -44,11 +44,11 @@ class Played(Service):
         self.clock = self.now
 
     def pass_days(self, days: int) -> None:
-        """At the same time of day, as UTC has it."""
+        """Move the clock by days, to the same time of day in UTC."""
         self.now.now_us += days * DAY_S * 1_000_000
 
     async def post_all(self, **values: int) -> None:
-        """Points of today for owners."""
+        """Post points of today for these owners."""
         posts = [{"owner": owner, "stats": {"xp": value}} for owner, value in values.items()]
         results = (await self.must("POST", f"{F}/posts", {"posts": posts}))["results"]
         assert {each["status"] for each in results} == {"applied"}
@@ -56,7 +56,7 @@ class Played(Service):
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
-    """The family on every store in both layouts."""
+    """Start a service with the family, on every store in both layouts."""
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
@@ -107,7 +107,7 @@ async def test_a_position_is_compared_with_the_period_before(service: Played) ->
     assert (before["moved"], before["field_moved"]) == (1, -1), "ada passed cleo, eve is new"
 
 
-async def test_a_value_that_fell_is_not_counted_below_the_owners_own_of_then(service: Played) -> None:
+async def test_a_comparison_ranks_a_fallen_value_as_if_the_owner_had_had_it_before(service: Played) -> None:
     await service.post_all(ada=50, bob=20)
     service.pass_days(1)
     await service.post_all(ada=30, bob=20)
@@ -117,7 +117,7 @@ async def test_a_value_that_fell_is_not_counted_below_the_owners_own_of_then(ser
     assert (now["rank"], now["previous"]["moved"], now["previous"]["field_moved"]) == (1, 0, 0)
 
 
-async def test_what_there_is_nothing_to_compare_with_is_null(service: Played) -> None:
+async def test_a_comparison_without_a_previous_position_is_null(service: Played) -> None:
     await service.post_all(ada=50)
     [first, lap] = await positions(service, day(YESTERDAY), "compare=previous")
     assert first["previous"]["position"] is None
@@ -146,7 +146,7 @@ async def test_what_there_is_nothing_to_compare_with_is_null(service: Played) ->
     assert "previous" not in (await positions(service, "game:all", "columns=xp"))[0]
 
 
-async def test_only_boards_of_periods_are_compared_and_only_with_the_previous(service: Played) -> None:
+async def test_a_comparison_is_possible_only_on_boards_of_periods_with_the_previous_one(service: Played) -> None:
     await service.board("plain", {"name": "xp"}, table="shared")
     await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
     plain = f"{path('plain')}/entries/ada/positions?compare=previous"
@@ -157,7 +157,7 @@ async def test_only_boards_of_periods_are_compared_and_only_with_the_previous(se
 
 
 @pytest.mark.parametrize("mode", ["auto", "exact", "estimate"])
-async def test_comparisons_and_histories_hold_on_low_columns_by_curves_and_within_facets(
+async def test_comparisons_and_histories_are_true_on_low_columns_with_curves_and_facets(
     service: Played, mode: str
 ) -> None:
     rng = random.Random(7)
@@ -194,7 +194,7 @@ async def test_comparisons_and_histories_hold_on_low_columns_by_curves_and_withi
                 assert mode != "exact" or found["rank"] == true_rank
 
 
-async def test_a_history_tells_every_closed_period_newest_first(service: Played) -> None:
+async def test_a_history_lists_every_closed_period_newest_first(service: Played) -> None:
     await service.post_all(ada=50, bob=70)
     service.pass_days(1)
     await service.post_all(bob=5)
@@ -222,7 +222,7 @@ async def test_a_history_tells_every_closed_period_newest_first(service: Played)
     assert (await service.get(f"{HISTORY}?period=day&column=xp&org=7"))["history"][0]["position"] is None
 
 
-async def test_a_period_is_history_once_its_grace_is_over(service: Played) -> None:
+async def test_a_period_enters_the_history_when_its_grace_is_over(service: Played) -> None:
     await service.post_all(ada=50)
     closes = datetime(2037, 3, 27, 23, tzinfo=UTC) + timedelta(seconds=GRACE_S)
     service.now.now_us = round(closes.timestamp() * 1e6) - 1
@@ -231,7 +231,7 @@ async def test_a_period_is_history_once_its_grace_is_over(service: Played) -> No
     assert len((await service.get(f"{HISTORY}?period=day&column=xp"))["history"]) == 1
 
 
-async def test_a_history_is_walked_page_by_page(service: Played) -> None:
+async def test_a_caller_reads_a_history_page_by_page(service: Played) -> None:
     for number in range(7):
         await service.post_all(ada=number + 1)
         service.pass_days(1)
@@ -261,7 +261,7 @@ async def test_a_history_is_walked_page_by_page(service: Played) -> None:
     )
 
 
-async def test_periods_that_gave_up_their_rows_are_told_as_before(tmp_path: Path, service: Played) -> None:
+async def test_a_history_of_archived_periods_answers_as_before(tmp_path: Path, service: Played) -> None:
     rng = random.Random(4)
     owners = [f"o{number}" for number in range(30)] + ["ada"]
     for _ in range(5):
@@ -277,7 +277,7 @@ async def test_periods_that_gave_up_their_rows_are_told_as_before(tmp_path: Path
     await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
     await service.restart(jobs="none")
     closing = KilledClosing(service.context, service.clock, rng)
-    for _ in range(2):  # what was closed yesterday keeps its rows until today is closed
+    for _ in range(2):  # a board closed yesterday keeps its rows until today's is closed
         await closing.close_all()
         after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
         assert _without_times(after) == _without_times(before)
@@ -291,13 +291,13 @@ async def test_periods_that_gave_up_their_rows_are_told_as_before(tmp_path: Path
 
 
 def _without_times(answer: Any) -> Any:
-    """The same but for when it was so, and how it was found."""
+    """Return an answer without its times and the methods by which ranks were found."""
     if isinstance(answer, dict):
         return {name: _without_times(value) for name, value in answer.items() if name not in ("as_of", "method")}
     return [_without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
-async def test_what_another_process_did_to_the_family_is_seen(service: Played) -> None:
+async def test_a_history_notices_what_another_process_did_to_the_family(service: Played) -> None:
     await service.post_all(ada=50)
     service.pass_days(1)
     await service.post_all(ada=60)

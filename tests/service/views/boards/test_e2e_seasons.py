@@ -1,6 +1,6 @@
-"""Boards with an end, over HTTP: what they take and when, what stays when they are closed and archived.
+"""Boards with an end, over HTTP: when they take posts, and what stays when they are closed and archived.
 
-The rule it keeps: an archive's answers are compared with those of the same board when it still had its rows.
+The tests compare an archive's answers with those that the same board gave when it still had its rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DAYS: dict[str, Any] = {
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service whose jobs are the test's to run, on every store; `folder` names the layout."""
+    """Start a service whose jobs the test runs, on every store; each in one layout of tables."""
     store, table = request.param.split("-")
     if store == "sqlite":
         async for made in _served(tmp_path, table):
@@ -60,23 +60,23 @@ async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Se
 
 
 def spec(service: Service, **more: Any) -> dict[str, Any]:
-    """A board's or a family's, in the layout of the test."""
+    """Return the specification of a board or a family, in the layout of the test."""
     own: dict[str, Any] = service.season  # type: ignore[attr-defined]
     return {**own, **more}
 
 
 def at(when: datetime) -> str:
-    """As clients write it."""
+    """Return a time as clients write it."""
     return when.isoformat()
 
 
 def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any]:
-    """A post of that time."""
+    """Return a post for that time."""
     return {"owner": owner, "stats": {"xp": value}, "at": at(when), **more}
 
 
 async def fill(service: Service, path: str, when: datetime) -> None:
-    """Posts of many owners with few different values."""
+    """Post values of many owners, few of them different."""
     rng = random.Random(2)
     posts = []
     for number in range(OWNERS):
@@ -89,7 +89,7 @@ async def fill(service: Service, path: str, when: datetime) -> None:
 
 
 async def answers(service: Service, board: str) -> dict[str, Any]:
-    """What an archive has to answer as its board did."""
+    """Return the answers that an archive must give like its board."""
     reads = [f"/entries/o{number:02}" for number in range(OWNERS)]
     reads += [f"/entries/o{number:02}/positions?rank=exact" for number in range(OWNERS)]
     reads += ["/entries/o05/positions?columns=lap,xp&next=true", "/entries/o08/positions?columns=lap,xp"]
@@ -117,7 +117,7 @@ async def _around_first(service: Service, board: str) -> Any:
 
 
 def timeless(answer: Any) -> Any:
-    """Without what tells of the moment, of how a rank was found, and cursors, which only their own board reads."""
+    """Return an answer without times, methods and cursors: those depend on the moment and on the board's rows."""
     if isinstance(answer, dict):
         left = {name: timeless(each) for name, each in answer.items()}
         for name in ("as_of", "method", "next", "prev"):
@@ -164,7 +164,7 @@ async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service
         ({"closes_at": at(NOW), "grace_seconds": -1}, "bad_request"),
     ],
 )
-async def test_times_that_do_not_hold_together_are_refused(tmp_path: Path, times: dict[str, Any], code: str) -> None:
+async def test_inconsistent_times_of_a_season_are_refused(tmp_path: Path, times: dict[str, Any], code: str) -> None:
     service = Service(tmp_path)
     await service.start()
     _, found = await service.refused("PUT", "/v1/leaderboards/s", {"columns": COLUMNS, **times})
@@ -172,7 +172,7 @@ async def test_times_that_do_not_hold_together_are_refused(tmp_path: Path, times
     await service.stop()
 
 
-async def test_a_season_that_ended_gives_up_its_rows_and_answers_as_before(service: Service) -> None:
+async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Service) -> None:
     end = NOW + timedelta(hours=1)
     season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
     await service.must("PUT", "/v1/leaderboards/s", season)
@@ -220,7 +220,7 @@ async def _refused_past_the_top(service: Service, board: str) -> None:
 
 
 async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]) -> None:
-    """The rows around a place near the end of what an archive has: its `next` says that the ranking goes on."""
+    """Check the rows around places near the end of an archive: `next` says that the ranking continues."""
     for number in (2, 8, 9):
         wanted = top[number - 1 : number + 4]
         row, sides = top[number], "better=1&worse=3"
@@ -238,7 +238,7 @@ async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]
                 assert await service.refused("GET", beyond) == (410, "archived")
 
 
-async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(service: Service) -> None:
+async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(service: Service) -> None:
     own = spec(service, **{**DAYS, "table": spec(service)["table"], "predictor": spec(service)["predictor"]})
     await service.must("PUT", "/v1/families/f", own)
     first = MIDNIGHT - DAY + timedelta(hours=5)
@@ -287,7 +287,7 @@ async def test_days_of_a_family_close_and_are_archived_and_the_next_ones_open(se
     assert await service.refused("GET", board) == (404, "unknown_board")
 
 
-async def test_an_owner_is_erased_from_archives_too(service: Service) -> None:
+async def test_erasing_an_owner_erases_it_from_archives(service: Service) -> None:
     end = NOW + timedelta(hours=1)
     for name in ("s", "t"):
         await service.must(
@@ -308,7 +308,7 @@ async def test_an_owner_is_erased_from_archives_too(service: Service) -> None:
     assert now["total"] == page["total"] == OWNERS
 
 
-async def test_who_is_hidden_later_is_nobody_in_archives_until_shown_again(service: Service) -> None:
+async def test_an_owner_hidden_after_archiving_is_nobody_there_until_shown_again(service: Service) -> None:
     end = NOW + timedelta(hours=1)
     times = {"closes_at": at(end), "grace_seconds": 0, "keep_seconds": 0}
     await service.must("PUT", "/v1/leaderboards/s", spec(service, **times))
@@ -334,7 +334,7 @@ async def test_who_is_hidden_later_is_nobody_in_archives_until_shown_again(servi
     assert await service.refused("GET", f"{board}/entries/{cheat}") == (404, "unknown_owner")
 
 
-async def test_who_is_hidden_when_a_board_is_archived_is_not_in_the_archive(service: Service) -> None:
+async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: Service) -> None:
     end = NOW + timedelta(hours=1)
     season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
     await service.must("PUT", "/v1/leaderboards/s", season)

@@ -18,7 +18,7 @@ POOL = "/v1/pools/acme/numbers"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with an empty pool."""
+    """Start a service with an empty pool."""
     settings: dict[str, Any] = {"lease_margin_s": 0, "lease_resources_per_request_max": 5}
     if request.param == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
@@ -38,16 +38,16 @@ async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
 
 
 def wanted(key: str, region: str = "eu", **more: object) -> dict[str, object]:
-    """The body of a request for a lease."""
+    """Return the body of a request for a lease."""
     return {"client_id": "acme", "pool_id": "numbers", "key": key, "region": region, **(more or {"lease_seconds": 60})}
 
 
 async def add(service: Service, *names: str, region: str = "eu") -> Any:
-    """Put resources in."""
+    """Add resources to a region of the pool."""
     return await service.must("POST", POOL + "/resources", {"region": region, "resources": names})
 
 
-async def test_a_key_gets_a_resource_and_keeps_it_until_it_gives_it_back(service: Service) -> None:
+async def test_a_key_keeps_its_resource_until_it_gives_the_resource_back(service: Service) -> None:
     assert await add(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
     first = await service.must("POST", "/v1/leases", wanted("call 1"))
     assert first["acquired"] is True
@@ -69,7 +69,7 @@ async def test_a_key_gets_a_resource_and_keeps_it_until_it_gives_it_back(service
     assert (await service.must("POST", "/v1/leases", wanted("call 3")))["resource"] == first["resource"]
 
 
-async def test_a_time_asked_for_extends_and_never_shortens(service: Service) -> None:
+async def test_a_requested_end_extends_a_lease_and_never_shortens_it(service: Service) -> None:
     await add(service, "a")
     soon, late = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (100, 1_000))
     for expires, kept in ((soon, soon), (late, late), (soon, late)):
@@ -82,11 +82,11 @@ async def test_a_time_asked_for_extends_and_never_shortens(service: Service) -> 
     )
 
 
-async def test_a_lease_that_is_over_counts_as_available_and_goes_to_who_finds_the_region_dry(service: Service) -> None:
+async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_region(service: Service) -> None:
     await add(service, "a")
     first = await service.must("POST", "/v1/leases", wanted("k", lease_seconds=0.001))
     while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
-        pass  # a millisecond
+        pass  # it lasts a millisecond
     taken = await service.must("POST", "/v1/leases", wanted("other"))
     assert (taken["resource"], taken["acquired"]) == ("a", True)
     assert taken["version"] > first["version"]
@@ -103,7 +103,7 @@ async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(ser
 
 
 @pytest.mark.parametrize("path", [POOL, "/v1/clients/acme"])
-async def test_versions_grow_on_over_a_pool_that_is_deleted_and_created_again(service: Service, path: str) -> None:
+async def test_versions_keep_growing_after_a_pool_is_deleted_and_created_again(service: Service, path: str) -> None:
     await add(service, "a")
     first = await service.must("POST", "/v1/leases", wanted("k"))
     await service.must("DELETE", path)
@@ -112,7 +112,7 @@ async def test_versions_grow_on_over_a_pool_that_is_deleted_and_created_again(se
     assert (await service.must("POST", "/v1/leases", wanted("other")))["version"] > first["version"]
 
 
-async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service: Service) -> None:
+async def test_each_region_is_counted_apart_and_a_lease_is_found_from_every_region(service: Service) -> None:
     await add(service, "a", "b")
     await add(service, "c", region="us")
     assert await add(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
@@ -129,7 +129,7 @@ async def test_regions_are_counted_apart_and_a_lease_is_found_from_each(service:
     assert [(each["resource"], each["key"]) for each in rest["resources"]] == [("c", "k")]
 
 
-async def test_the_journal_tells_everything_in_an_order_that_stays(service: Service) -> None:
+async def test_the_lease_journal_lists_every_event_in_a_stable_order(service: Service) -> None:
     await add(service, "a")
     await service.must("POST", "/v1/leases", wanted("k"))
     await service.must("DELETE", "/v1/leases/acme/numbers/k")
@@ -180,13 +180,13 @@ async def test_pools_are_listed_and_deleted(service: Service) -> None:
         ({**wanted("k"), "client": "acme"}, (400, "unknown_field")),
     ],
 )
-async def test_requests_that_make_no_sense_are_refused(
+async def test_an_invalid_request_for_a_lease_is_refused(
     service: Service, body: object, expected: tuple[int, str]
 ) -> None:
     assert await service.refused("POST", "/v1/leases", body) == expected
 
 
-async def test_too_many_resources_or_odd_ones_are_refused_and_none_is_taken(service: Service) -> None:
+async def test_a_request_with_too_many_or_invalid_resources_adds_none(service: Service) -> None:
     for names, code in (
         (list("abcdef"), "too_many_resources"),
         (["a", "x" * 501], "bad_request"),
@@ -197,7 +197,7 @@ async def test_too_many_resources_or_odd_ones_are_refused_and_none_is_taken(serv
     assert (await service.get(POOL))["regions"] == {}
 
 
-async def test_many_at_once_get_one_each_and_one_key_always_the_same(service: Service) -> None:
+async def test_concurrent_keys_get_different_resources_and_each_key_always_the_same(service: Service) -> None:
     await service.must("PUT", "/v1/pools/acme/many")
     names = [f"r{number}" for number in range(5)]
     await service.must("POST", "/v1/pools/acme/many/resources", {"region": "eu", "resources": names})
@@ -209,7 +209,7 @@ async def test_many_at_once_get_one_each_and_one_key_always_the_same(service: Se
     assert {answer.status for answer in answers} == {200, 409}
 
 
-async def test_free_resources_are_brought_to_a_region_and_leased_ones_stay(service: Service) -> None:
+async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(service: Service) -> None:
     await add(service, "a", "b")
     held = (await service.must("POST", "/v1/leases", wanted("k")))["resource"]
     body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
@@ -223,7 +223,7 @@ async def test_free_resources_are_brought_to_a_region_and_leased_ones_stay(servi
     assert totals == {"eu": 1, "us": 2}
 
 
-async def test_clients_are_made_by_their_pools_renamed_and_deleted_with_them(service: Service) -> None:
+async def test_a_client_is_created_with_its_first_pool_and_deleted_with_all_its_pools(service: Service) -> None:
     assert (await service.get("/v1/clients/acme"))["pools"] == 1
     renamed = await service.must("PUT", "/v1/clients/acme", {"name": "Acme, Inc."})
     assert (renamed["name"], renamed["pools"]) == ("Acme, Inc.", 1)
@@ -239,7 +239,7 @@ async def test_clients_are_made_by_their_pools_renamed_and_deleted_with_them(ser
         assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
 
 
-async def test_a_lease_of_another_store_is_known_here_once_its_journal_was_read(
+async def test_a_lease_of_another_store_is_known_once_its_journal_has_been_read(
     service: Service, tmp_path: Path
 ) -> None:
     await add(service, "a")
@@ -254,7 +254,7 @@ async def test_a_lease_of_another_store_is_known_here_once_its_journal_was_read(
         await service.must("POST", "/v1/leases", wanted("k", lease_seconds=90))
         path = "/v1/leases/acme/numbers/k"
         while (await another.call("GET", path)).status == 404:
-            pass  # until the next page was read
+            pass  # until the other service has read the next page
         told = await another.must("POST", "/v1/leases", wanted("k", "us"))
         assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
         assert (await another.get(POOL))["regions"]["us"]["leased"] == 0

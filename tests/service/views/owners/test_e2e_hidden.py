@@ -1,4 +1,4 @@
-"""Why here: a cheat who is hidden has to be gone for everybody else at once, and come back as if never away."""
+"""A hidden cheat disappears for everybody else at once, and comes back as if never away."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def boards(service: Service) -> None:
         )
 
 
-async def test_a_hidden_owner_is_gone_from_every_ranking_at_once(service: Service) -> None:
+async def test_hiding_an_owner_removes_it_from_every_ranking_at_once(service: Service) -> None:
     await boards(service)
     await service.refresh("a", "xp")
     await service.must("PUT", "/v1/owners/cheat/hidden")
@@ -40,7 +40,7 @@ async def test_a_hidden_owner_is_gone_from_every_ranking_at_once(service: Servic
     assert "hidden" not in await service.get("/v1/leaderboards/a/entries/ada")
 
 
-async def test_a_hidden_owners_posts_still_merge_and_show_when_it_does(service: Service) -> None:
+async def test_posts_of_a_hidden_owner_merge_and_count_when_it_is_shown_again(service: Service) -> None:
     await boards(service)
     await service.must("PUT", "/v1/owners/cheat/hidden")
     await service.board("later", {"name": "xp", "merge": "sum"})
@@ -61,7 +61,7 @@ async def test_a_hidden_owners_posts_still_merge_and_show_when_it_does(service: 
     assert result["stats"]["xp"] == 101
 
 
-async def test_a_column_that_was_added_meanwhile_is_empty_in_a_hidden_entry(service: Service) -> None:
+async def test_a_column_added_while_an_owner_is_hidden_is_empty_in_its_entry(service: Service) -> None:
     await boards(service)
     await service.must("PUT", "/v1/owners/cheat/hidden")
     ranked, counted = {"merge": "sum"}, {"sorted": False, "merge": "sum"}
@@ -85,7 +85,7 @@ async def test_erasing_a_hidden_owner_leaves_nothing_to_show(service: Service) -
     assert await ranks(service, "b") == [("ada", 1), ("bob", 2), ("cheat", 3)]
 
 
-async def test_an_emptied_board_has_no_hidden_entries_either(service: Service) -> None:
+async def test_emptying_a_board_removes_its_hidden_entries(service: Service) -> None:
     await boards(service)
     await service.must("PUT", "/v1/owners/cheat/hidden")
     await service.must("POST", "/v1/leaderboards/a/reset")
@@ -98,7 +98,7 @@ async def look_up(service: Service, *owners: str, query: str = "") -> Any:
     return await service.must("POST", f"/v1/leaderboards/a/entries/lookup{query}", body)
 
 
-async def test_friends_are_placed_among_each_other(service: Service) -> None:
+async def test_a_lookup_ranks_the_requested_owners_among_each_other(service: Service) -> None:
     await boards(service)
     await service.post("a", {"owner": "cleo", "stats": {"xp": 10}}, {"owner": "new", "stats": {"shots": 1}})
     found = await look_up(service, "bob", "ada", "cleo", "new", "nobody")
@@ -114,7 +114,7 @@ async def test_friends_are_placed_among_each_other(service: Service) -> None:
     assert [(entry.get("hidden", False), entry["place"]) for entry in found["entries"]] == [(False, 1), (True, None)]
 
 
-async def test_profiles_are_added_to_the_rows_of_every_read(service: Service) -> None:
+async def test_every_read_can_add_profiles_to_its_rows(service: Service) -> None:
     await boards(service)
     profile = {"name": "Ada", "avatar": {"url": "https://example.org/a.png", "size": 1.50}}
     answer = await service.must("PUT", "/v1/owners/ada/profile", profile)
@@ -131,7 +131,7 @@ async def test_profiles_are_added_to_the_rows_of_every_read(service: Service) ->
 
 
 def as_read(profile: dict[str, Any]) -> dict[str, Any]:
-    """The profile as the tests' reader of JSON has it."""
+    """Return a profile as the tests' JSON parser reads it."""
     return {**profile, "avatar": {**profile["avatar"], "size": Decimal("1.50")}}
 
 
@@ -147,7 +147,7 @@ async def test_a_profile_is_one_small_json_object(service: Service) -> None:
     assert await service.refused("DELETE", at) == (404, "no_profile")
 
 
-async def test_an_owner_is_hidden_on_the_boards_of_families_too(service: Service) -> None:
+async def test_hiding_an_owner_hides_it_on_boards_of_families(service: Service) -> None:
     column = {"name": "xp", "sorted": True, "merge": "sum"}
     body = {"columns": [column], "periods": ["all", "year"], "facets": [[], ["org"]], "time_zone": "UTC"}
     await service.must("PUT", "/v1/families/game", body)

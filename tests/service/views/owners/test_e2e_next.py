@@ -1,4 +1,4 @@
-"""The next better place: who holds it, what it takes to get there, and how sure its rank is."""
+"""The next better place: its value, the points that an owner lacks, and how exact its rank is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = "/v1/leaderboards/b"
 
 
 async def season(service: Service, ties: str, seed: int) -> PlainBoard:
-    """A random board, played on the service and in plain Python."""
+    """Make a random board; play it on the service and in plain Python."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     predictor = {"samples": 7, "exact_top": 10}
@@ -24,7 +24,7 @@ async def season(service: Service, ties: str, seed: int) -> PlainBoard:
 
 
 async def positions(service: Service, owner: str, query: str) -> list[dict[str, Any]]:
-    """An owner's positions, none where it is not ranked."""
+    """Return an owner's positions, none if it is not ranked."""
     answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?{query}")
     assert answer.status == 200 or answer.body["code"] == "not_ranked"
     found: list[dict[str, Any]] = [] if answer.status == 404 else answer.body["positions"]
@@ -32,7 +32,7 @@ async def positions(service: Service, owner: str, query: str) -> list[dict[str, 
 
 
 def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: bool) -> None:
-    """What is told of the next place is what sorting says."""
+    """Check that the next better place is the one that sorting finds."""
     name, place = found["column"], found["next"]
     column, ranks = board.column(name), board.ranks(name)
     better = [other for other in board.order(name) if ranks[other] < ranks[owner]]
@@ -52,12 +52,14 @@ def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: b
         return
     points = column.scaled(place["points"])
     assert board.arrival_rank(name, own + towards * points) <= ranks[better[-1]]
-    assert board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]  # one unit less takes nothing
+    assert (
+        board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]
+    )  # one unit less does not reach the place
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
-async def test_the_next_place_and_what_is_missing_are_what_sorting_says(service: Service, ties: str, seed: int) -> None:
+async def test_the_next_place_and_the_missing_points_agree_with_sorting(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed)
     ranked = [column.name for column in board.columns if column.sorted]
     for query in ("rank=auto", "rank=estimate"):
@@ -77,7 +79,7 @@ async def test_the_next_place_and_what_is_missing_are_what_sorting_says(service:
                 check_next(board, owner, each, exact=True)
 
 
-async def test_who_has_no_next_place_or_no_entry_is_told_so(service: Service) -> None:
+async def test_an_owner_without_a_next_place_or_an_entry_is_told_so(service: Service) -> None:
     await service.board("b", {"name": "xp", "max": 10}, {"name": "kills"}, ties="earliest")
     posts = [{"owner": f"p{i}", "stats": {"xp": 10}, "at": f"2026-01-01T00:00:0{i}Z"} for i in range(2)]
     await service.post("b", *posts, {"owner": "idle", "stats": {"xp": 1}})

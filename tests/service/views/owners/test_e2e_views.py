@@ -1,4 +1,4 @@
-"""What a real service tells beside ranks: entries, lookups, many boards, the curve itself, the distribution."""
+"""A real service's views beside ranks: entries, lookups, many boards, the curve as a document, the distribution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAP = {"name": "lap", "merge": "min", "best": "low", "scale": 3, "min": 0}
 
 
 async def small(service: Service) -> None:
-    """A board of 30 owners; p0 has no lap, `idle` nothing that is ranked."""
+    """Make a board of 30 owners; p0 has no lap, and `idle` has no ranked value."""
     await service.board("b", {"name": "xp"}, LAP, {"name": "tag", "sorted": False, "type": "text"})
     stats: list[dict[str, Any]] = [{"xp": i, "lap": f"{60 + i // 3}.250", "tag": f"t{i}"} for i in range(30)]
     del stats[0]["lap"]
@@ -36,7 +36,7 @@ async def test_an_entry_shows_every_column_and_the_time_of_its_last_change(servi
     assert await service.refused("GET", "/v1/leaderboards/none/entries/p3") == (404, "unknown_board")
 
 
-async def test_positions_come_in_the_order_asked_for_and_say_where_there_is_no_value(service: Service) -> None:
+async def test_positions_come_in_the_requested_order_with_null_where_an_owner_has_no_value(service: Service) -> None:
     await small(service)
     path = f"{B}/entries/p0/positions"
     lap, xp, again = (await service.get(f"{path}?columns=lap,xp,lap"))["positions"]
@@ -52,7 +52,7 @@ async def test_positions_come_in_the_order_asked_for_and_say_where_there_is_no_v
         assert (status, code) in ((400, "bad_request"), (400, "unknown_field"), (400, "duplicate_field"))
 
 
-async def test_a_lookup_answers_in_the_order_asked_for_and_lists_who_is_missing(service: Service) -> None:
+async def test_a_lookup_answers_in_the_requested_order_and_lists_missing_owners(service: Service) -> None:
     await small(service)
     asked = ["p7", "ghost", "p0", "idle", "p7", "é", "ghost", "p29"]
     found = await service.must("POST", f"{B}/entries/lookup", {"owners": asked, "column": "lap"})
@@ -78,7 +78,7 @@ async def test_a_lookup_finds_an_owner_however_its_accents_are_written(service: 
     assert (await service.get(f"{B}/entries/e%CC%81"))["owner"] == "\u00e9"
 
 
-async def test_a_lookup_refuses_what_it_cannot_mean(service: Service) -> None:
+async def test_a_lookup_refuses_invalid_requests(service: Service) -> None:
     await small(service)
     path = f"{B}/entries/lookup"
     many = [f"p{i}" for i in range(1001)]
@@ -96,7 +96,7 @@ async def test_a_lookup_refuses_what_it_cannot_mean(service: Service) -> None:
     )  # fmt: skip
 
 
-async def test_one_owner_on_many_boards_in_the_order_asked_for(service: Service) -> None:
+async def test_positions_of_one_owner_on_many_boards_come_in_the_requested_order(service: Service) -> None:
     for index, board in enumerate(("a", "b", "c")):
         await service.board(board, {"name": "xp"}, {"name": "kills"})
         stats = [{"kills": i, **({"xp": i} if i > index else {})} for i in range(4)]
@@ -114,7 +114,7 @@ async def test_one_owner_on_many_boards_in_the_order_asked_for(service: Service)
     assert await service.refused("POST", path, {"boards": [], "column": "xp"}) == (400, "bad_request")
 
 
-async def test_the_curve_shows_its_knots_and_is_not_sent_twice(service: Service) -> None:
+async def test_the_curve_document_shows_its_knots_and_an_unchanged_one_is_answered_304(service: Service) -> None:
     await small(service)
     path = f"{B}/rankings/lap/curve"
     assert await service.refused("GET", path) == (404, "no_curve")
@@ -145,7 +145,7 @@ async def test_the_curve_shows_its_knots_and_is_not_sent_twice(service: Service)
 
 
 async def folded(service: Service, *, total: int) -> None:
-    """Until the curve of xp is kept live, with that many entries."""
+    """Wait until the curve of xp is live and counts that many entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
             await service.get(B)
@@ -155,7 +155,7 @@ async def folded(service: Service, *, total: int) -> None:
                 return
 
 
-async def test_a_curve_that_begins_to_be_kept_live_is_not_sent_twice(service: Service) -> None:
+async def test_a_curve_that_becomes_live_without_changes_is_answered_304(service: Service) -> None:
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     await service.refresh("b", "xp")
@@ -205,7 +205,7 @@ async def test_buckets_hold_every_entry_once(service: Service) -> None:
     assert await service.refused("GET", f"{B}/rankings/xp/buckets?buckets=0") == (400, "bad_request")
 
 
-async def test_buckets_off_the_curve_hold_the_counted_ones_in_their_brackets(service: Service) -> None:
+async def test_estimated_buckets_hold_the_counted_entries_in_their_brackets(service: Service) -> None:
     columns = {"name": "xp", "min": -1000}, {**LAP, "scale": 1}
     for number, ties in enumerate(("shared", "earliest")):
         await service.board(f"d{number}", *columns, ties=ties, predictor={"samples": 9})
@@ -214,7 +214,9 @@ async def test_buckets_off_the_curve_hold_the_counted_ones_in_their_brackets(ser
         await service.post(f"d{number}", *({"owner": f"p{i}", "stats": each} for i, each in enumerate(stats)))
         for column in ("xp", "lap"):
             path = f"/v1/leaderboards/d{number}/rankings/{column}/buckets?buckets="
-            assert "low" not in (await service.get(f"{path}5&rank=estimate"))["buckets"][0]  # counted: no curve yet
+            assert (
+                "low" not in (await service.get(f"{path}5&rank=estimate"))["buckets"][0]
+            )  # counted, because there is no curve yet
             await service.refresh(f"d{number}", column)
             for buckets in (1, 2, 7, 50):
                 counted = (await service.get(f"{path}{buckets}"))["buckets"]
@@ -229,7 +231,7 @@ async def test_buckets_off_the_curve_hold_the_counted_ones_in_their_brackets(ser
     assert await service.refused("GET", f"{path}5&rank=auto") == (400, "bad_request")
 
 
-async def test_a_board_of_nobody_or_of_one_has_an_answer_to_everything(service: Service) -> None:
+async def test_a_board_of_no_or_one_owner_answers_every_request(service: Service) -> None:
     for ties in ("shared", "earliest"):
         await service.board("b", {"name": "xp"}, ties=ties)
         ranking = f"{B}/rankings/xp"
@@ -251,7 +253,7 @@ async def test_a_board_of_nobody_or_of_one_has_an_answer_to_everything(service: 
         await service.must("DELETE", B)
 
 
-async def test_values_and_ranks_that_are_none_are_refused(service: Service) -> None:
+async def test_invalid_values_and_ranks_are_refused(service: Service) -> None:
     await service.board("b", {"name": "xp", "scale": 1, "min": -10, "max": 10})
     ranking = f"{B}/rankings/xp"
     assert await service.refused("GET", f"{ranking}/positions?values=5,10.1") == (422, "value_out_of_range")
@@ -272,7 +274,7 @@ async def test_values_and_ranks_that_are_none_are_refused(service: Service) -> N
         assert await service.refused("GET", f"/v1/leaderboards/none/rankings/xp{path}") == (404, "unknown_board")
 
 
-async def test_a_refresh_without_a_job_process_is_503(service: Service) -> None:
+async def test_a_refresh_without_a_job_process_is_answered_503(service: Service) -> None:
     await small(service)
     await service.restart(jobs="none")
     assert await service.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
@@ -281,7 +283,7 @@ async def test_a_refresh_without_a_job_process_is_503(service: Service) -> None:
     assert (await service.get(f"{B}/entries/p3/positions"))["positions"][0]["rank"] == 27
 
 
-async def test_names_that_mean_something_elsewhere_are_names(service: Service) -> None:
+async def test_names_with_a_special_meaning_elsewhere_are_plain_names(service: Service) -> None:
     board = "A:b=c,d@e+f-g.h_i"
     await service.board(board, {"name": "select"}, {"name": "rowid"}, {"name": "owner"})
     for owner in ("..", ".", "a/b", "%2F", "a?b", "#", "o'; DROP TABLE x;--", " ", "é\U0001f600", "x" * 128):

@@ -1,4 +1,4 @@
-"""Why here: a post at the edge of a day must count in one day, on the days too on which clocks change."""
+"""A post at the edge of a day counts in exactly one day, also on the days on which clocks change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAYED = [(store, case) for store, cases in STORES.items() for case in cases]
 
 @pytest.fixture
 async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> AsyncIterator[Service]:
-    """A service that is not started yet. What closes boards is the test's."""
+    """Return a service that is not started yet and that runs no jobs: the test closes the boards."""
     if store.startswith("sqlite"):
         yield Service(tmp_path, jobs="none")
         return
@@ -44,7 +44,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) ->
 
 
 @pytest.mark.parametrize(("store", "case"), PLAYED)
-async def test_every_post_counts_in_the_periods_of_its_time_and_in_no_other(
+async def test_a_post_counts_in_the_periods_of_its_time_and_in_no_others(
     service: Service, store: str, case: str
 ) -> None:
     zone, first, days = CASES[case]
@@ -56,7 +56,7 @@ async def test_every_post_counts_in_the_periods_of_its_time_and_in_no_other(
         closing = KilledClosing(service.context, played.clock, random.Random(len(case)))
 
         async def close() -> None:
-            if played.day.day % 3:  # else it is late
+            if played.day.day % 3:  # on the other days the job is late
                 await closing.close_all()
 
         await played.play(days, after_day=close)

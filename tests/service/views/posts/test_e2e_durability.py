@@ -1,4 +1,4 @@
-"""What a service that ends, however it ends, has accepted: nothing of it is lost, and no retry counts twice."""
+"""However a service ends, it loses nothing that it accepted, and no retry counts twice."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KILLS = 4
 
 
 async def five_boards(caller: Caller) -> None:
-    """Boards that sum."""
+    """Make boards that sum."""
     for board in BOARDS:
         await caller.board(board, {"name": "xp", "merge": "sum"}, {"name": "posts", "merge": "sum"})
 
 
 class Ledger:
-    """What clients were told: each post by its id, settled once it was answered."""
+    """What clients were told: each post by its id, settled once its answer has arrived."""
 
     def __init__(self) -> None:
         self.settled: list[dict[str, Any]] = []
@@ -36,7 +36,7 @@ class Ledger:
         self.stop = False
 
     def sums(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Xp and number of posts by board and owner."""
+        """Return the xp and the number of posts by board and owner."""
         sums: dict[tuple[str, str], tuple[int, int]] = {}
         for post in self.settled:
             for board in post["boards"]:
@@ -46,7 +46,7 @@ class Ledger:
 
 
 async def client(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
-    """Post until told to stop; every request again, to whichever process serves then, until it is answered."""
+    """Post until told to stop; repeat each request, to whichever process serves, until it is answered."""
     rng, number = random.Random(name), 0
     while not ledger.stop:
         number += 1
@@ -67,7 +67,7 @@ async def client(process: Callable[[], Process], up: asyncio.Event, name: str, l
 
 
 async def settled(process: Callable[[], Process], up: asyncio.Event, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of a request, sent until it is answered with 200."""
+    """Send a request until it is answered with 200; return its results."""
     for _ in range(100):
         await up.wait()
         serving = process()
@@ -75,7 +75,7 @@ async def settled(process: Callable[[], Process], up: asyncio.Event, body: dict[
             async with Caller(serving.url) as caller:
                 answer = await caller.call("POST", "/v1/posts", body)
         except (ClientError, OSError, TimeoutError):
-            if process() is serving:  # its end is noticed before the next one is up
+            if process() is serving:  # a client notices the end of a process before the next one serves
                 up.clear()
             continue
         if answer.status == 200:
@@ -86,7 +86,7 @@ async def settled(process: Callable[[], Process], up: asyncio.Event, body: dict[
 
 
 async def check_ledger(caller: Caller, ledger: Ledger) -> None:
-    """Every owner's sums are those that clients were told of, and every post id is known."""
+    """Fail unless every owner's sums are those that clients were told, and the service knows every post id."""
     for (board, owner), told in ledger.sums().items():
         stats = (await caller.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
         assert (stats["xp"], stats["posts"]) == told, f"{owner} on {board}"
@@ -95,7 +95,7 @@ async def check_ledger(caller: Caller, ledger: Ledger) -> None:
         assert {part["status"] for result in body["results"] for part in result["boards"]} == {"duplicate"}
 
 
-async def test_after_kills_under_load_and_retries_nothing_is_lost_and_nothing_counts_twice(
+async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(
     spawn: Callable[..., Process],
 ) -> None:
     serving = spawn().ready()
@@ -120,7 +120,7 @@ async def test_after_kills_under_load_and_retries_nothing_is_lost_and_nothing_co
         await check_ledger(caller, ledger)
 
 
-async def test_sigterm_finishes_what_was_accepted_and_exits_0(spawn: Callable[..., Process]) -> None:
+async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spawn: Callable[..., Process]) -> None:
     serving = spawn().ready()
     posts = [{"owner": f"p{i % 1000}", "stats": {"xp": 1, "posts": 1}, "post_id": f"id{i}"} for i in range(12_000)]
     posts = [{**post, "boards": ["a"]} for post in posts]
@@ -143,21 +143,21 @@ async def test_sigterm_finishes_what_was_accepted_and_exits_0(spawn: Callable[..
         assert {row["value"] for row in page["entries"]} == {12}
 
 
-async def test_idle_and_half_sent_requests_do_not_keep_a_service_from_ending(spawn: Callable[..., Process]) -> None:
+async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn: Callable[..., Process]) -> None:
     serving = spawn("--set", "shutdown_s=600", "--set", "body_idle_s_max=600").ready()
     _, idle = await asyncio.open_connection("127.0.0.1", serving.port)
     answers, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
     half_sent.write(b"POST /v1/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
     await half_sent.drain()
     async with Caller(serving.url) as caller:
-        await caller.get("/healthz")  # what was sent before has arrived
+        await caller.get("/healthz")  # the service has now received what was sent before
         assert await asyncio.to_thread(serving.end, signal.SIGINT) == 0
     assert (await answers.read()).startswith(b"HTTP/1.1 503 ")
     for writer in (idle, half_sent):
         writer.close()
 
 
-def test_a_second_service_on_the_same_file_is_refused_with_a_reason(
+def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(
     spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     first = spawn().ready()
@@ -170,7 +170,7 @@ def test_a_second_service_on_the_same_file_is_refused_with_a_reason(
     assert first.end() == 0
 
 
-def test_a_taken_port_and_a_file_that_is_no_store_are_told_in_one_line(
+def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(
     spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     first = spawn().ready()

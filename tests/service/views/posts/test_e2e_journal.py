@@ -1,4 +1,4 @@
-"""Why here: match histories, rebuilds and streams all believe what the journal says."""
+"""The journal is correct: match histories, rebuilds and streams depend on what it says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def journal(service: Service, after: int = 0, limit: int = 100) -> list[di
     return lines
 
 
-async def test_the_journal_says_what_was_posted_and_what_was_stored(service: Service) -> None:
+async def test_the_journal_holds_posted_and_stored_values(service: Service) -> None:
     await service.board("b", {"name": "lap", "best": "low", "merge": "min", "scale": 2}, SHOTS)
     posted = {"owner": "ada", "stats": {"lap": "61.50", "shots": 3}, "post_id": "m1/a", "at": "2026-01-02T03:04:05Z"}
     await service.post(
@@ -48,7 +48,7 @@ async def test_the_journal_says_what_was_posted_and_what_was_stored(service: Ser
     assert (third["stats"], third["set"], third["stored"]) == ({}, {"shots": 1}, {"lap": Decimal("61.50"), "shots": 1})
 
 
-async def test_the_journal_is_read_in_pages_by_sequence(service: Service) -> None:
+async def test_a_caller_reads_the_journal_page_by_page_by_sequence_number(service: Service) -> None:
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(5)))
     seen: list[str] = []
@@ -59,7 +59,7 @@ async def test_the_journal_is_read_in_pages_by_sequence(service: Service) -> Non
     assert seen == ["o0", "o1", "o2", "o3", "o4"]
 
 
-async def test_an_owners_posts_come_newest_first_from_every_board(service: Service) -> None:
+async def test_the_posts_of_an_owner_on_every_board_are_listed_newest_first(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "xp"})
         await service.post(board, {"owner": "ada", "stats": {"xp": 1}}, {"owner": "bob", "stats": {"xp": 2}})
@@ -72,7 +72,7 @@ async def test_an_owners_posts_come_newest_first_from_every_board(service: Servi
     assert (await service.get("/v1/owners/nobody/posts"))["posts"] == []
 
 
-async def test_what_was_posted_to_a_board_stays_readable_when_it_is_gone(service: Service) -> None:
+async def test_posts_to_a_deleted_board_stay_readable_in_the_journal(service: Service) -> None:
     await service.board("b", {"name": "xp", "scale": 1})
     await service.post("b", {"owner": "ada", "stats": {"xp": "1.5"}})
     await service.must("POST", "/v1/leaderboards/b/reset")
@@ -83,7 +83,7 @@ async def test_what_was_posted_to_a_board_stays_readable_when_it_is_gone(service
     assert lines[0]["stats"] == {"xp": Decimal("1.5")}
 
 
-async def test_an_erased_owner_leaves_numbers_and_nothing_else(service: Service) -> None:
+async def test_an_erased_owner_leaves_only_sequence_numbers_in_the_journal(service: Service) -> None:
     await service.board("b", {"name": "xp"})
     retried = {"owner": "ada", "stats": {"xp": 7}, "post_id": "match-1"}
     await service.post("b", {"owner": "bob", "stats": {"xp": 5}}, retried)
@@ -102,12 +102,12 @@ async def test_an_erased_owner_leaves_numbers_and_nothing_else(service: Service)
     assert await service.refused("GET", "/v1/leaderboards/b/entries/ada") == (404, "unknown_owner")
 
 
-async def test_a_reader_of_the_journal_needs_the_role_writer(service: Service) -> None:
+async def test_reading_the_journal_needs_the_role_writer(service: Service) -> None:
     document = await service.get("/openapi.json")
     assert document["paths"]["/v1/journal"]["get"]["x-role"] == "writer"
 
 
-async def test_readers_of_the_journal_leave_the_others_their_turns(
+async def test_readers_of_the_journal_let_other_requests_run_between_their_pieces(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await service.board("b", {"name": "xp"})
@@ -120,7 +120,7 @@ async def test_readers_of_the_journal_leave_the_others_their_turns(
         return encode(lines)
 
     def reads(program: Any, **lane: bool) -> Any:
-        if program.__qualname__.startswith("read_journal."):  # others read meanwhile
+        if program.__qualname__.startswith("read_journal."):  # others may read at the same time
             heavy.append(lane.get("heavy", False))
         return read(program, **lane)
 

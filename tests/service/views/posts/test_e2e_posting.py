@@ -1,4 +1,4 @@
-"""Posting to a real service: one, a list, or lines; to one board or several; once or again; taken or refused."""
+"""Posts to a real service: single, in a list or as lines; to one or several boards; new, repeated or refused."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ COLUMNS: list[dict[str, Any]] = [
 
 @pytest.fixture
 async def b(service: Service) -> Service:
-    """A service with a board `b` of every merge."""
+    """Start a service with a board `b` that has a column of every merge."""
     await service.board("b", *COLUMNS)
     return service
 
 
 async def stats(service: Service, owner: str, board: str = "b") -> dict[str, Any]:
-    """An owner's stats, those that are null left out."""
+    """Return an owner's stats, without those that are null."""
     found = (await service.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
     return {name: value for name, value in found.items() if value is not None}
 
 
 def codes(results: list[dict[str, Any]]) -> list[str]:
-    """The status of each result, or the code of its error."""
+    """Return the status of each result, or the code of its error."""
     return [result["error"]["code"] if "error" in result else result["status"] for result in results]
 
 
-async def test_every_merge_does_what_it_is_called(b: Service) -> None:
+async def test_every_merge_does_what_its_name_says(b: Service) -> None:
     first = {"xp": 5, "top": 7, "lap": "60.250", "mood": -3, "shots": 2, "tag": "one"}
     second = {"xp": -2, "top": 6, "lap": 60.5, "mood": -4, "shots": 1, "tag": "two"}
     one, two, three = await b.post("b", *({"owner": "a", "stats": each} for each in (first, second, {"top": 7})))
@@ -53,7 +53,7 @@ async def test_every_merge_does_what_it_is_called(b: Service) -> None:
     assert three["updated_at"] == (await b.get(f"{B}/entries/a"))["updated_at"]
 
 
-async def test_a_list_lines_and_single_posts_end_the_same(service: Service) -> None:
+async def test_a_list_lines_and_single_posts_have_the_same_outcome(service: Service) -> None:
     posts = [{"owner": f"p{i % 3}", "stats": {"xp": i, "lap": f"{i}.5"}, "post_id": f"id{i}"} for i in range(1, 9)]
     for board in ("one", "list", "lines"):
         await service.board(board, *COLUMNS)
@@ -100,7 +100,7 @@ async def test_a_post_goes_to_all_its_boards_or_to_none(service: Service) -> Non
     assert (await stats(service, "x", "a"), await stats(service, "x", "b")) == ({"xp": 6}, {"xp": 8})
 
 
-async def test_a_single_post_that_no_board_takes_answers_the_problem_itself(service: Service) -> None:
+async def test_a_single_post_that_every_board_rejects_is_answered_with_the_problem(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "xp", "max": 10 if board == "b" else 100})
     post = {"owner": "x", "stats": {"xp": 50}, "boards": ["a", "b"]}
@@ -109,7 +109,7 @@ async def test_a_single_post_that_no_board_takes_answers_the_problem_itself(serv
     assert await service.refused("GET", "/v1/leaderboards/a/entries/x") == (404, "unknown_owner")
 
 
-async def test_the_status_of_a_post_to_several_boards_is_the_best_of_theirs(service: Service) -> None:
+async def test_a_post_to_several_boards_has_the_best_of_their_statuses(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "top", "merge": "max"}, ties="shared")
 
@@ -127,7 +127,7 @@ async def test_the_status_of_a_post_to_several_boards_is_the_best_of_theirs(serv
     assert await post(["b", "none"], 9) == ("rejected", ["post_rejected", "unknown_board"])
 
 
-async def test_the_same_post_id_answers_the_first_outcome_and_is_not_applied_again(b: Service) -> None:
+async def test_a_repeated_post_id_answers_the_first_outcome_and_applies_nothing(b: Service) -> None:
     post = {"owner": "a", "stats": {"xp": 5, "lap": "60.250"}, "post_id": "m/1", "at": "2026-01-01T00:00:00Z"}
     (first,) = await b.post("b", post)
     await b.post("b", {"owner": "a", "stats": {"xp": 7}})
@@ -143,7 +143,7 @@ async def test_the_same_post_id_answers_the_first_outcome_and_is_not_applied_aga
     assert (await b.must("POST", POSTS, post))["results"][0]["status"] == "duplicate"
 
 
-async def test_a_post_id_is_remembered_unless_it_was_rejected_and_after_a_restart_too(b: Service) -> None:
+async def test_a_post_id_survives_a_restart_unless_its_post_was_rejected(b: Service) -> None:
     await b.post("b", {"owner": "a", "stats": {"top": 5}})
     worse = {"owner": "a", "stats": {"top": 4}, "post_id": "worse"}
     too_much = {"owner": "a", "stats": {"xp": 101}, "post_id": "later"}
@@ -165,7 +165,7 @@ async def test_a_post_id_with_another_owner_stats_or_time_is_a_conflict(b: Servi
     assert await stats(b, "a") == {"xp": 5}
 
 
-async def test_a_retry_is_known_on_every_board_whatever_their_scales(service: Service) -> None:
+async def test_every_board_recognizes_a_retry_whatever_its_scale(service: Service) -> None:
     await service.board("whole", {"name": "xp", "merge": "sum"})
     await service.board("fine", {"name": "xp", "merge": "sum", "scale": 3})
     post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
@@ -187,7 +187,7 @@ async def test_set_overwrites_beside_or_instead_of_stats(b: Service) -> None:
     assert await b.refused("POST", POSTS, {"owner": "a", "stats": {"xp": 1}, "set": {"xp": 1}}) == (400, "bad_request")
 
 
-async def test_what_leaves_the_range_is_rejected_and_the_rest_of_the_list_stands(b: Service) -> None:
+async def test_a_value_out_of_range_is_rejected_and_the_rest_of_the_list_applies(b: Service) -> None:
     results = await b.post(
         "b",
         {"owner": "a", "stats": {"xp": 60}},
@@ -211,7 +211,7 @@ async def test_what_leaves_the_range_is_rejected_and_the_rest_of_the_list_stands
     assert await stats(b, "a") == {"xp": 100, "lap": Decimal("1.500"), "mood": 1}
 
 
-async def test_values_of_all_64_bits_are_kept_and_ranked(service: Service) -> None:
+async def test_the_least_and_greatest_64_bit_values_are_stored_and_ranked(service: Service) -> None:
     least, most = -(2**63), 2**63 - 1
     for ties in ("shared", "earliest"):
         for best in ("high", "low"):
@@ -234,7 +234,7 @@ async def test_values_of_all_64_bits_are_kept_and_ranked(service: Service) -> No
 
 
 def in_s(seconds: float) -> str:
-    """A time so many seconds from now."""
+    """Return the time that many seconds from now."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
@@ -250,7 +250,7 @@ async def test_a_time_far_ahead_is_rejected_and_one_a_little_ahead_is_not(b: Ser
         assert await b.refused("POST", POSTS, {**late, "at": at}) == (400, "bad_request")
 
 
-async def test_of_equal_values_the_one_reached_first_is_better_whenever_it_arrived(service: Service) -> None:
+async def test_the_earlier_of_two_equal_values_ranks_better_whenever_its_post_arrives(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "max"}, ties="earliest")
 
     async def post(owner: str, xp: int, second: int) -> None:
@@ -272,7 +272,7 @@ async def test_of_equal_values_the_one_reached_first_is_better_whenever_it_arriv
         assert (found["rank"], found["exact"]) == (rank, True)
 
 
-async def test_each_limit_has_its_code_and_nothing_of_the_request_is_applied(b: Service) -> None:
+async def test_a_request_past_a_limit_has_the_code_of_the_limit_and_applies_nothing(b: Service) -> None:
     post = {"owner": "a", "stats": {"xp": 1}}
     assert await b.refused("POST", POSTS, {"posts": [post] * 10_001}) == (400, "too_many_posts")
     lines = b"\n".join([json.dumps(post).encode()] * 10_001)
@@ -296,7 +296,7 @@ async def test_each_limit_has_its_code_and_nothing_of_the_request_is_applied(b: 
     assert (await b.get(B))["entries"] == 0
 
 
-async def test_a_full_queue_is_429_with_a_time_to_retry_and_a_retry_settles_it(b: Service) -> None:
+async def test_a_full_queue_is_answered_429_with_a_time_to_retry_and_a_retry_applies(b: Service) -> None:
     await b.restart(queue_posts_max=1, retry_after_s=3)
     posts = [{"owner": "a", "stats": {"xp": 1}, "post_id": f"id{i}"} for i in range(40)]
     answers = await asyncio.gather(*(b.call("POST", POSTS, post) for post in posts))
@@ -309,7 +309,7 @@ async def test_a_full_queue_is_429_with_a_time_to_retry_and_a_retry_settles_it(b
     assert await stats(b, "a") == {"xp": 40}
 
 
-async def test_a_store_that_takes_too_long_is_503_and_a_retry_settles_the_outcome(b: Service) -> None:
+async def test_a_slow_store_is_answered_503_and_a_retry_tells_the_outcome(b: Service) -> None:
     await b.restart(post_wait_s_max=0.01, retry_after_s=2)
     posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(5000)]
     late = {"posts": [{**post, "post_id": post["owner"]} for post in posts]}
@@ -321,7 +321,7 @@ async def test_a_store_that_takes_too_long_is_503_and_a_retry_settles_the_outcom
     assert {result["stats"]["xp"] for result in results} == {1}
 
 
-async def test_many_clients_on_one_owner_lose_nothing(b: Service) -> None:
+async def test_concurrent_posts_to_one_owner_are_all_counted(b: Service) -> None:
     posts = [{"owner": "a", "stats": {"xp": 1, "shots": i}} for i in range(60)]
     answers = await asyncio.gather(*(b.call("POST", POSTS, post) for post in posts))
     sums = sorted(answer.body["results"][0]["stats"]["xp"] for answer in answers)

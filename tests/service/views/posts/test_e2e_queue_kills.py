@@ -1,7 +1,6 @@
-"""Queued posts while the service and its workers are killed: nothing accepted is lost, nothing counts twice, and each
-owner's posts keep their order.
+"""Kills of the service and its workers lose no queued post, count none twice, and keep the posts of an owner in order.
 
-The rule: callers send a request again under the same ids until it is answered, and only then the next one.
+A caller repeats a request under the same post ids until it is answered, and only then sends the next one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ SETTINGS = ("--set", "ingest_lease_s=0.5")
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Return an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 class Callers:
-    """One for each owner, each with a number that grows."""
+    """A caller for each owner, each with a number that grows."""
 
     def __init__(self, serving: Callable[[], Process]) -> None:
         self._serving = serving
@@ -68,7 +67,7 @@ class Callers:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Every owner's caller meanwhile."""
+        """Run every owner's caller while the block runs."""
         async with asyncio.TaskGroup() as group:
             for owner in range(OWNERS):
                 group.create_task(self.call(owner))
@@ -83,7 +82,7 @@ class Callers:
 
 
 async def check(caller: Caller, sent: list[int]) -> None:
-    """Once the last post of each owner was applied, nothing else is missing and nothing is there twice."""
+    """Wait until each owner's last post is applied; fail if a post is missing or counted twice."""
     for owner, number in enumerate(sent):
         async with asyncio.timeout(WAIT_S):
             while (await caller.get(f"{BOARD}/posts/{owner}%2F{number}"))["status"] == "pending":
@@ -93,11 +92,13 @@ async def check(caller: Caller, sent: list[int]) -> None:
 
 
 async def prepare(caller: Caller) -> None:
-    """The board."""
+    """Make the board."""
     await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
 
 
-async def test_workers_are_killed_one_after_the_other(store_url: str, spawn: Callable[..., Process]) -> None:
+async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
     serving = spawn("--store", store_url, "--jobs", "none").ready()
 
     def worker() -> Process:
@@ -119,7 +120,7 @@ async def test_workers_are_killed_one_after_the_other(store_url: str, spawn: Cal
 
 
 async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str) -> None:
-    """A service that applies what it queued is killed under load, again and again."""
+    """Kill a service that applies its queue itself, under load, again and again."""
     serving = spawn(*arguments, *SETTINGS).ready()
     async with Caller(serving.url) as caller:
         await prepare(caller)
@@ -136,9 +137,13 @@ async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str)
         await check(caller, callers.sent)
 
 
-async def test_a_service_with_a_file_of_its_own_is_killed(spawn: Callable[..., Process]) -> None:
+async def test_kills_of_a_service_on_sqlite_lose_no_queued_post_and_count_none_twice(
+    spawn: Callable[..., Process],
+) -> None:
     await killed_with_its_worker(spawn)
 
 
-async def test_a_service_on_a_shared_store_is_killed(store_url: str, spawn: Callable[..., Process]) -> None:
+async def test_kills_of_a_service_on_postgres_lose_no_queued_post_and_count_none_twice(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
     await killed_with_its_worker(spawn, "--store", store_url)

@@ -1,4 +1,4 @@
-"""Queued posting on a real service: what is accepted is applied once, soon and in order, and what is refused is not."""
+"""Queued posts to a real service: each accepted post is applied once, soon and in order; refused ones never are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAMILY: dict[str, Any] = {
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service with a board, on every store."""
+    """Start a service with a board, on every store."""
     if request.param == "sqlite":
         async for made in _served(tmp_path):
             yield made
@@ -47,7 +47,7 @@ async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
 
 
 async def settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
-    """What became of a post, once its turn has come."""
+    """Wait until a post has been applied or rejected; return its state."""
     async with asyncio.timeout(WAIT_S):
         while True:
             state: dict[str, Any] = await caller.get(f"{board}/posts/{escaped(post_id)}")
@@ -56,14 +56,14 @@ async def settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str,
 
 
 async def accepted(caller: Caller, path: str, body: object) -> int:
-    """Of a queued request."""
+    """Send a queued request; return how many posts were accepted."""
     answer = await caller.call("POST", path, body)
     assert answer.status == 202, answer.body
     count: int = answer.body["accepted"]
     return count
 
 
-async def test_a_queued_post_is_accepted_applied_and_answered_for(service: Service) -> None:
+async def test_a_queued_post_is_applied_and_its_outcome_can_be_asked(service: Service) -> None:
     post = {"owner": "ada", "stats": {"xp": 5, "last": 1}, "post_id": "match-8812/ada"}
     assert await accepted(service, BOARD + QUEUED, post) == 1
     state = await settled(service, "match-8812/ada")
@@ -82,7 +82,7 @@ async def test_a_queued_post_is_accepted_applied_and_answered_for(service: Servi
     assert await service.refused("GET", "/v1/leaderboards/none/posts/more") == (404, "unknown_board")
 
 
-async def test_posts_of_one_owner_keep_their_order_over_requests_and_within(service: Service) -> None:
+async def test_queued_posts_of_one_owner_are_applied_in_the_order_sent(service: Service) -> None:
     for number in range(0, 200, 20):
         posts = [{"owner": "ada", "stats": {"xp": 1, "last": number + index}} for index in range(20)]
         lines = "\n".join(json.dumps(post) for post in posts).encode()
@@ -102,7 +102,7 @@ async def test_posts_of_one_owner_keep_their_order_over_requests_and_within(serv
         ({"owner": "ada", "stats": {"xp": 1}, "more": 1}, 400, "unknown_field"),
     ],
 )
-async def test_one_post_that_cannot_be_taken_refuses_all_of_a_request(
+async def test_one_invalid_post_refuses_its_whole_queued_request(
     service: Service, post: dict[str, Any], status: int, code: str
 ) -> None:
     assert await service.refused("POST", BOARD + QUEUED, post) == (status, code)
@@ -139,7 +139,7 @@ async def test_posts_to_several_boards_and_to_families_are_queued_too(service: S
     assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "all of time is still open"
 
 
-async def test_a_season_that_is_over_or_has_not_begun_refuses_posts_at_the_door(service: Service) -> None:
+async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_once(service: Service) -> None:
     now = datetime.now(UTC)
     long_ago, soon = (now - timedelta(days=2)).isoformat(), (now + timedelta(days=2)).isoformat()
     season = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "grace_seconds": 0}
@@ -157,7 +157,7 @@ async def test_a_season_that_is_over_or_has_not_begun_refuses_posts_at_the_door(
     assert (state["status"], state["error"]["code"]) == ("rejected", "period_closed")
 
 
-async def test_a_rejection_after_the_answer_is_told_to_whoever_asks(service: Service) -> None:
+async def test_a_caller_can_ask_for_a_rejection_that_came_after_the_answer(service: Service) -> None:
     posts = [{"owner": "ada", "stats": {"xp": 600}, "post_id": name} for name in ("fits", "too much")]
     await accepted(service, BOARD + QUEUED, {"posts": posts})
     assert (await settled(service, "fits"))["status"] == "applied"
@@ -170,7 +170,7 @@ async def test_a_rejection_after_the_answer_is_told_to_whoever_asks(service: Ser
     assert (await service.get(f"{BOARD}/entries/ada"))["stats"]["xp"] == 600
 
 
-async def test_a_later_rejection_is_journalled_with_what_was_posted(service: Service) -> None:
+async def test_the_journal_holds_later_rejections_with_the_posted_values(service: Service) -> None:
     await service.board("gone", XP)
     await service.restart(ingest_workers=0)
     posts = [
@@ -199,7 +199,7 @@ async def test_a_later_rejection_is_journalled_with_what_was_posted(service: Ser
     assert (await service.get("/v1/owners/ada/posts"))["posts"] == []
 
 
-async def test_what_nobody_applies_stays_and_makes_posts_wait_until_somebody_does(service: Service) -> None:
+async def test_without_a_worker_queued_posts_stay_and_a_full_queue_refuses_more(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_posts_max=3, ingest_look_s=0.01)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(3)]
     assert await accepted(service, BOARD + QUEUED, {"posts": posts}) == 3
@@ -215,7 +215,7 @@ async def test_what_nobody_applies_stays_and_makes_posts_wait_until_somebody_doe
             continue
 
 
-async def test_a_hot_owner_becomes_one_write_and_every_id_is_remembered(service: Service) -> None:
+async def test_many_queued_posts_of_one_owner_become_one_write_and_keep_their_ids(service: Service) -> None:
     await service.board("clans", {"name": "xp", "merge": "sum"})
     await service.restart(ingest_workers=0)
     ids = [f"member {n}" for n in range(500)]
@@ -233,7 +233,7 @@ async def test_a_hot_owner_becomes_one_write_and_every_id_is_remembered(service:
     assert {each["status"] for each in await service.post("clans", *bodies)} == {"duplicate"}
 
 
-async def test_operators_see_what_waits_and_who_applies_it(service: Service) -> None:
+async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_workers_max=3)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(50)]
     await accepted(service, BOARD + QUEUED, {"posts": posts})
@@ -254,7 +254,7 @@ async def test_operators_see_what_waits_and_who_applies_it(service: Service) -> 
     assert state["age_seconds"] == 0
 
 
-async def test_an_owner_who_is_erased_while_posts_wait_does_not_come_back(service: Service) -> None:
+async def test_waiting_posts_do_not_bring_back_an_erased_owner(service: Service) -> None:
     await service.restart(ingest_workers=0)
     posts = [{"owner": owner, "stats": {"xp": 1}, "post_id": owner} for owner in ("ada", "bob", "cleo")]
     await accepted(service, BOARD + QUEUED, {"posts": posts})
@@ -273,7 +273,7 @@ async def _total(service: Service, name: str) -> float:
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
 
 
-async def test_the_queue_is_measured(service: Service) -> None:
+async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> None:
     await accepted(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
     await settled(service, "1")
     assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
@@ -281,20 +281,20 @@ async def test_the_queue_is_measured(service: Service) -> None:
         while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
             continue
     assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
-    async with asyncio.timeout(WAIT_S):  # and looks again when it finds nothing more
+    async with asyncio.timeout(WAIT_S):  # the worker measures again when it finds no more posts
         while await _total(service, "rankcurve_ingest_posts"):
             continue
 
 
 async def _days_later(service: Service, days: int) -> None:
-    """The service goes on with a clock that is ahead by so many days."""
+    """Restart the service with a clock that is ahead by that many days."""
     now_us = service.clock() + days * 86_400_000_000
     await service.stop()
     service.clock = lambda: now_us
     await service.restart()
 
 
-async def test_a_retry_of_an_applied_post_is_a_duplicate_after_its_period_too(service: Service) -> None:
+async def test_a_queued_retry_is_a_duplicate_even_after_its_period_closed(service: Service) -> None:
     await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
     path = "/v1/families/daily/posts"
     post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p", "at": datetime.now(UTC).isoformat()}
@@ -306,7 +306,7 @@ async def test_a_retry_of_an_applied_post_is_a_duplicate_after_its_period_too(se
     assert directly["status"] == "duplicate"
 
 
-async def test_a_retry_of_an_applied_post_is_a_duplicate_after_its_season_too(service: Service) -> None:
+async def test_a_queued_retry_is_a_duplicate_even_after_its_season_closed(service: Service) -> None:
     ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     columns = [{"name": "xp", "sorted": True, "merge": "sum"}]
     for board in ("s", "t"):
@@ -331,7 +331,7 @@ async def _duplicates(service: Service, path: str, body: object) -> int:
 
 
 async def _holds_against_others(service: Service, path: str, applied: dict[str, Any]) -> None:
-    """Only a retry gets in: no other post to the same boards, nor a list that has one."""
+    """Fail unless only retries are accepted: no other post to the same boards, and no list that contains one."""
     other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
     assert await service.refused("POST", path, other) == (409, "post_id_conflict")
     assert await service.refused("POST", path, unnamed) == (409, "period_closed")
@@ -342,7 +342,7 @@ async def _holds_against_others(service: Service, path: str, applied: dict[str, 
     assert (await service.get("/v1/queue"))["posts"] == 0, "no retry waits"
 
 
-async def test_a_retry_after_its_period_comes_with_posts_that_are_queued(service: Service) -> None:
+async def test_a_list_may_hold_retries_of_a_closed_period_beside_new_posts(service: Service) -> None:
     await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
     old = {"owner": "ada", "stats": {"xp": 7}, "post_id": "old", "at": datetime.now(UTC).isoformat()}
     await service.must("POST", "/v1/families/daily/posts", old)

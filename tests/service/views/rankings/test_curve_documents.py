@@ -22,13 +22,13 @@ STEP = 4
 
 
 def board_of(best: Best, ties: Ties) -> Board:
-    """One ranked column with two decimals and negative values."""
+    """Return a board with one ranked column with two decimals and negative values."""
     column = ranked("v", best=best, scale=2, min_scaled=-5_000, max_scaled=5_000)
     return Board(1, "b", spec(column, ties=ties), 1, 0)
 
 
 def fitted(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
-    """A few knots on a lattice, with errors, and cubics or lines."""
+    """Return a curve of a few knots on a lattice, with errors, and with cubics or lines."""
     values = sorted(rng.sample(range(-400, 400, STEP), 6))
     keys = sorted(padding.key_of_cell(padding.pad(value, rng.randrange(1, 10**6))) for value in values)
     knots, counted = [], 0
@@ -44,7 +44,7 @@ def fitted(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
 
 
 def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
-    """The curve after entries came, to the gaps and beyond both ends."""
+    """Return the curve after entries came to its gaps and beyond both ends."""
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
         counts.count_move(
@@ -54,7 +54,7 @@ def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> Live
 
 
 def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
-    """The document as a client has it."""
+    """Return the document as a client receives it."""
     document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, curve)), parse_float=Decimal)
     return document
 
@@ -62,7 +62,7 @@ def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("ties", list(Ties))
 @pytest.mark.parametrize("best", list(Best))
-def test_every_key_has_offline_the_rank_that_the_live_curve_gives(best: Best, ties: Ties, seed: int) -> None:
+def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, ties: Ties, seed: int) -> None:
     rng, board = random.Random(seed), board_of(best, ties)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
     curve = fitted(rng, padding, shaped=seed % 2 == 0)
@@ -75,7 +75,7 @@ def test_every_key_has_offline_the_rank_that_the_live_curve_gives(best: Best, ti
         assert found == (at.rank, at.low, at.high)
 
 
-def test_a_board_that_was_empty_at_the_fit_is_ranked_offline() -> None:
+def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks() -> None:
     board = board_of(Best.HIGH, Ties.SHARED)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
     live = moved(random.Random(1), Curve((), total=0, as_of_us=1), padding, step=1)
@@ -86,7 +86,7 @@ def test_a_board_that_was_empty_at_the_fit_is_ranked_offline() -> None:
             assert rank_of()(document, Decimal(value).scaleb(-2)) == (at.rank, at.low, at.high)
 
 
-def test_nobody_beyond_the_knots_is_nothing_in_the_document() -> None:
+def test_the_document_has_no_entries_outside_the_knots_if_nobody_is_there() -> None:
     board = board_of(Best.LOW, Ties.SHARED)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
     curve = fitted(random.Random(2), padding, shaped=True)

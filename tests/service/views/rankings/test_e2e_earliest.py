@@ -1,7 +1,7 @@
-"""Where of equal values the one reached first ranks better, through every view, on every store and in families.
+"""Of equal values, the one reached first ranks better: in every view, on every store and in families.
 
-The rule: values are few and times are few, so that nearly every rank hangs on when a value was reached: by the same
-post as others, lost and reached again, or left as it was by an equal one.
+There are few values and few times, so that nearly every rank depends on when a value was reached: by the same post as
+other values, lost and reached again, or repeated by an equal value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
 
 F = "/v1/families/game"
-NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far from the store's own clock, by which jobs close
+NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far from the clock of the store, by which jobs close boards
 NOON_US = round(NOON.timestamp() * 1e6)
 BOARDS = ("game:all", "game:2037-03-27", "game:2037-W13:org=7")
 COLUMNS = [
@@ -44,7 +44,7 @@ FOLDED_S_MAX = 60
 
 
 class Game:
-    """A family and the same in plain Python: every post reaches every board, so one model stands for all."""
+    """A family and its model in plain Python: every post reaches every board, so one model stands for all."""
 
     def __init__(self, service: Service, seed: int) -> None:
         self.service, self.rng = service, random.Random(seed)
@@ -54,7 +54,7 @@ class Game:
         self.owners = [f"p{number:02d}" for number in range(29)] + ["é", "日本", "\U0001f600"]
 
     async def play(self, posts: int) -> None:
-        """Posts whose times go back and forth over a few microseconds; one in ten overwrites instead of merging."""
+        """Post with times back and forth over a few microseconds; one post in ten overwrites instead of merging."""
         wire = []
         for _ in range(posts):
             owner, at_us = self.rng.choice(self.owners), NOON_US - self.rng.randrange(12)
@@ -69,17 +69,17 @@ class Game:
         assert {each["status"] for each in results} <= {"applied", "unchanged"}
 
     def value(self, column: PlainColumn) -> int:
-        """One of few."""
+        """Return one of few values."""
         return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
 
     async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
-        """New curves for every column."""
+        """Refresh the curves of every column."""
         for board in boards:
             await self.service.refresh(escaped(board), *(column.name for column in COLUMNS))
 
     async def folded(self, board: str) -> None:
-        """Wait until the curves of a board count what is acknowledged by now."""
-        self.clock.now_us += 10_000_000  # of an idle store the time moves seldom
+        """Wait until the curves of a board count every post acknowledged so far."""
+        self.clock.now_us += 10_000_000  # in an idle store the time seldom moves
         async with asyncio.timeout(FOLDED_S_MAX):
             while True:
                 curves = (await self.service.get(path(board)))["curves"].values()
@@ -88,7 +88,7 @@ class Game:
 
     @property
     def now(self) -> datetime:
-        """The service's time."""
+        """Return the service's time."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.clock.now_us)
 
 
@@ -102,7 +102,7 @@ def path(board: str) -> str:
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Game]:
-    """The family on every store in both layouts; only the shortest gaps are short."""
+    """Play the family on every store in both layouts; only the shortest gaps count as short."""
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
@@ -121,7 +121,7 @@ async def _served(service: Service, table: str) -> AsyncIterator[Game]:
     await service.stop()
 
 
-async def test_every_view_counts_the_time_reached(game: Game) -> None:
+async def test_every_view_counts_by_the_time_when_a_value_was_reached(game: Game) -> None:
     await game.play(200)
     for board in BOARDS:
         await check_rows(game, board)
@@ -129,7 +129,7 @@ async def test_every_view_counts_the_time_reached(game: Game) -> None:
         await check_values(game, board, counted=True)
 
 
-async def test_curves_hold_it_too_when_fitted_and_when_kept_live(game: Game) -> None:
+async def test_fitted_and_live_curves_rank_by_the_time_when_a_value_was_reached(game: Game) -> None:
     await game.play(180)
     board = BOARDS[1]
     await game.refresh((board,))
@@ -145,7 +145,7 @@ async def test_curves_hold_it_too_when_fitted_and_when_kept_live(game: Game) -> 
         await check_values(game, board, counted=False)
 
 
-async def test_certified_curves_hold_it_too(game: Game) -> None:
+async def test_certified_curves_rank_by_the_time_when_a_value_was_reached(game: Game) -> None:
     spec = {**SPEC, "predictor": {**SPEC["predictor"], "method": "scan"}}
     table = (await game.service.get(F))["table"]
     await game.service.must("PUT", F, {**spec, "table": table})
@@ -162,7 +162,7 @@ async def test_certified_curves_hold_it_too(game: Game) -> None:
 
 
 @pytest.mark.parametrize("best", ["high", "low"])
-async def test_a_value_lost_and_reached_again_is_reached_then(game: Game, best: str) -> None:
+async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(game: Game, best: str) -> None:
     column = next(each for each in COLUMNS if each.merge == "last" and each.best == best)
     good, bad = (2, 1) if best == "high" else (1, 2)
 
@@ -192,7 +192,7 @@ async def test_a_value_lost_and_reached_again_is_reached_then(game: Game, best: 
 
 
 async def check_positions(game: Game, board: str, *, counted: bool) -> None:
-    """Every owner's, beside the next better place, in every mode."""
+    """Check every owner's positions and the next better place, in every mode."""
     truths = {column.name: game.plain.ranks(column.name) for column in COLUMNS}
     for owner in game.plain.rows:
         for mode in MODES:
@@ -214,7 +214,7 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
 
 
 def check(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
-    """A position holds the truth; an exact one says it."""
+    """Check that a position's bracket holds the truth, and that an exact position equals it."""
     assert found["low"] <= truth <= found["high"]
     assert found["low"] <= found["rank"] <= found["high"]
     assert found["total"] == total
@@ -222,7 +222,7 @@ def check(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None
 
 
 async def check_exact(game: Game, board: str) -> None:
-    """Exact anywhere and the next place, while the curve is behind."""
+    """Check exact ranks and the next better place while the curve lags behind."""
     for column in COLUMNS:
         ranks, order = game.plain.ranks(column.name), game.plain.order(column.name)
         for owner, better in zip(order, [None, *order], strict=False):
@@ -237,7 +237,7 @@ async def check_exact(game: Game, board: str) -> None:
 
 
 async def check_values(game: Game, board: str, *, counted: bool) -> None:
-    """Positions of values, the rows around them, and values of ranks."""
+    """Check the positions of values, the rows around them, and the values of ranks."""
     for column in COLUMNS:
         order = game.plain.order(column.name)
         held = sorted({game.plain.value(column.name, owner) for owner in order} | {column.least, column.most})
@@ -261,7 +261,7 @@ async def check_values(game: Game, board: str, *, counted: bool) -> None:
 
 
 async def check_rows(game: Game, board: str) -> None:
-    """Pages forth and back, from any row, and the rows around owners."""
+    """Check pages in both directions, from any row, and the rows around owners."""
     for column in COLUMNS:
         order, ranks = game.plain.order(column.name), game.plain.ranks(column.name)
         ranking = f"{path(board)}/rankings/{column.name}"
@@ -286,7 +286,7 @@ async def check_rows(game: Game, board: str) -> None:
 
 
 def check_page(game: Game, column: PlainColumn, page: dict[str, Any], ranks: dict[str, int]) -> list[str]:
-    """Every row of a page is counted."""
+    """Check a page, each row of which must be counted; return its owners."""
     assert page["total"] == len(ranks)
     for row in page["entries"]:
         assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)

@@ -1,4 +1,4 @@
-"""The first moments of a service: with data and no curve yet, every answer is there, counted, and never a rank of 0."""
+"""While a service has data and no curve yet, it answers every request with counted ranks, and never with rank 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.service.real_service import Service
 B = "/v1/leaderboards/b"
 
 
-async def test_from_the_first_request_on_ranks_are_counted_and_nothing_fails(service: Service) -> None:
+async def test_a_restarted_service_counts_ranks_from_its_first_request_on(service: Service) -> None:
     await service.board("b", {"name": "xp"}, {"name": "lap", "best": "low"}, predictor={"exact_top": 5})
     rng = random.Random(1)
     values = {f"p{i}": rng.randrange(2000) for i in range(3000)}
@@ -32,7 +32,7 @@ async def test_from_the_first_request_on_ranks_are_counted_and_nothing_fails(ser
             assert all(row["rank"] >= 1 and row["exact"] for row in answer.body["entries"])
 
 
-async def test_the_schedule_makes_the_first_curve_and_no_request_waits_for_it(service: Service) -> None:
+async def test_the_schedule_fits_the_first_curve_and_no_request_waits_for_it(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"refresh_seconds": 1, "exact_top": 0})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(50)))
     methods = ["count"]

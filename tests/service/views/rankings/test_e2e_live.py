@@ -1,6 +1,6 @@
-"""Live curves of several processes on one store: whoever folds, and whoever is asked, brackets hold what was posted.
+"""Live curves of several processes on one store: whichever process folds or answers, brackets hold the true rank.
 
-The rule: the truth is counted here from what was posted; estimates only, so that no count puts a curve right.
+The tests compute the true ranks from the posts, and ask for estimates only, so that no count corrects a curve.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWNERS = 300
 
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
-    """Two processes that serve and run jobs."""
+    """Start two processes that serve and run jobs."""
     async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
         services = [Service(tmp_path, store=url, curve_poll_s=0.05, lease_s=1, lease_margin_s=0) for _ in range(2)]
         for service in services:
@@ -36,7 +36,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]
 
 
 async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
-    """Random values for random owners, in several requests."""
+    """Post random values of random owners, in several requests."""
     for _ in range(6):
         chosen = rng.sample(owners, 30)
         posts = {f"o{number}": rng.randrange(5_000) for number in chosen}
@@ -45,7 +45,7 @@ async def play(service: Service, values: dict[str, int], rng: random.Random, own
 
 
 async def assert_true(service: Service, values: dict[str, int]) -> None:
-    """Once its curve counts what is acknowledged by now, every estimate's bracket holds the true rank."""
+    """Wait until the curve counts every acknowledged post; fail unless each estimate's bracket holds the true rank."""
     now = datetime.now(UTC)
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -61,7 +61,7 @@ async def assert_true(service: Service, values: dict[str, int]) -> None:
         assert found["low"] <= found["rank"] <= found["high"]
 
 
-async def test_posts_to_either_process_count_in_the_curves_of_both_and_of_the_one_that_is_left(
+async def test_the_curves_of_every_process_count_the_posts_of_all_processes(
     pair: list[Service],
 ) -> None:
     first, second = pair
@@ -70,7 +70,7 @@ async def test_posts_to_either_process_count_in_the_curves_of_both_and_of_the_on
     await first.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
     await first.refresh("b", "xp")
     for _ in range(2):
-        # Owners of their own: whose post came last is known here.
+        # Each process posts for owners of its own, so that the test knows which post of an owner came last.
         await asyncio.gather(
             play(first, values, rng, range(OWNERS // 2)), play(second, values, rng, range(OWNERS // 2, OWNERS))
         )
@@ -81,7 +81,7 @@ async def test_posts_to_either_process_count_in_the_curves_of_both_and_of_the_on
     await assert_true(second, values)
 
 
-async def test_a_restarted_process_goes_on_from_what_was_stored(tmp_path: Path) -> None:
+async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     rng, values = random.Random(4), {f"o{number}": number * 10 for number in range(OWNERS)}

@@ -1,4 +1,4 @@
-"""A client ranks offline from the curve's document and gets, digit by digit, what the service answers."""
+"""A client that ranks offline from the curve's document gets, digit by digit, what the service answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 
 
 async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
-    """120 owners on multiples of 3, with ties, and a curve of few knots."""
+    """Post 120 owners with multiples of 3, some of them tied, and fit a curve of few knots."""
     await service.board("b", column, ties=ties, predictor={"samples": KNOTS, "exact_top": 0})
     rng = random.Random(7)
     low = 0 if column.get("min", 0) == 0 else -400
@@ -34,7 +34,7 @@ async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
 
 
 async def compare(service: Service, scale: int) -> dict[str, Any]:
-    """Hold the document's ranks against the service's for values in and around the board; answers the document."""
+    """Compare the document's ranks with the service's, for values in and around the board; return the document."""
     curve: dict[str, Any] = (await service.call("GET", f"{B}/rankings/v/curve")).body
     low = 0 if scale else -410
     values = [str(value) for value in range(low, 410)]
@@ -50,7 +50,7 @@ async def compare(service: Service, scale: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
 @pytest.mark.parametrize("kind", sorted(COLUMNS))
-async def test_the_document_ranks_as_the_service_does(service: Service, kind: str, ties: str) -> None:
+async def test_the_document_gives_the_same_ranks_as_the_service(service: Service, kind: str, ties: str) -> None:
     column = COLUMNS[kind]
     await fill(service, column, ties)
     curve = await compare(service, column.get("scale", 0))
@@ -58,7 +58,7 @@ async def test_the_document_ranks_as_the_service_does(service: Service, kind: st
     assert all(("reached_at" in knot) == (ties == "earliest") for knot in curve["knots"])
 
 
-async def test_errors_shapes_and_the_lattice_are_part_of_the_document(service: Service) -> None:
+async def test_the_document_contains_errors_shapes_and_the_lattice(service: Service) -> None:
     await fill(service, {"name": "v", "min": -1000}, "shared")
     board = await service.context.catalog.find_board("b")
     served = service.context.curves.book.find_served(board, 0)
@@ -85,7 +85,7 @@ async def test_errors_shapes_and_the_lattice_are_part_of_the_document(service: S
         assert (document["errors"] is None, document["shapes"] is None) == (curve.errors is None, curve.shapes is None)
 
 
-async def test_the_time_reached_decides_offline_too_where_the_earliest_is_better(service: Service) -> None:
+async def test_the_document_ranks_equal_values_by_the_time_when_they_were_reached(service: Service) -> None:
     await service.board("b", {"name": "v"}, ties="earliest", predictor={"exact_top": 0})
     posts = [{"owner": f"p{i}", "stats": {"v": 5}, "at": f"2026-01-01T00:00:{i:02d}.5Z"} for i in range(20)]
     await service.post("b", *posts)

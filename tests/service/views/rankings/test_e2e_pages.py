@@ -1,4 +1,4 @@
-"""Pages and cursors of a real service: every entry once, exact ranks true, whatever happens between two pages."""
+"""Pages and cursors of a real service show every entry once with its exact rank, whatever happens between two pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT = "2026-01-01T00:00:00Z"
 
 
 async def full_board(service: Service, ties: str, best: str = "high", owners: int = 90) -> PlainBoard:
-    """A board `b` with a column full of ties, and some entries that are not ranked."""
+    """Make a board `b` with a column full of ties, and an entry that is not ranked."""
     board = PlainBoard([PlainColumn("xp", "last", best, 0, -20, 20), PlainColumn("more", least=0)], ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties)
     rng = random.Random(5)
@@ -28,14 +28,14 @@ async def full_board(service: Service, ties: str, best: str = "high", owners: in
 
 
 async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> None:
-    """Set values on both, all at the same time."""
+    """Set values on both boards, all at the same time."""
     for owner, value in values.items():
         board.post(owner, {"xp": value}, EPOCH_US)
     await service.post("b", *({"owner": owner, "stats": {"xp": value}, "at": AT} for owner, value in values.items()))
 
 
 def check_page(board: PlainBoard, page: Any) -> None:
-    """What a page says holds at this moment; every rank of a page is counted."""
+    """Check that a page is correct at this moment; every rank on it must be counted."""
     ranks = board.ranks("xp")
     assert (page["column"], page["total"]) == ("xp", len(ranks))
     for row in page["entries"]:
@@ -44,12 +44,12 @@ def check_page(board: PlainBoard, page: Any) -> None:
 
 
 def owners(page: Any) -> list[str]:
-    """The owners of a page, best first."""
+    """Return the owners of a page, best first."""
     return [row["owner"] for row in page["entries"]]
 
 
 async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Random, to: str = "next") -> list[str]:
-    """The owners of this page and all that follow it in one direction, best first."""
+    """Return the owners of this page and of all that follow it in one direction, best first."""
     met = [owners(page)]
     while page[to] is not None:
         page = await service.get(f"{XP}?limit={limits.randint(1, 17)}&cursor={page[to]}")
@@ -61,7 +61,9 @@ async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Ra
 
 @pytest.mark.parametrize("best", ["high", "low"])
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
-async def test_a_walk_meets_every_entry_once_in_order_and_back_again(service: Service, ties: str, best: str) -> None:
+async def test_a_walk_over_pages_meets_every_entry_once_in_order_in_both_directions(
+    service: Service, ties: str, best: str
+) -> None:
     board = await full_board(service, ties, best)
     order = board.order("xp")
     for limit in (1, 2, 7, 89, 90, 91):
@@ -74,7 +76,7 @@ async def test_a_walk_meets_every_entry_once_in_order_and_back_again(service: Se
     assert await walk(service, board, last, random.Random(7), to="prev") == order
 
 
-async def test_a_page_without_a_limit_holds_a_hundred_and_the_whole_board_fits_on_one(service: Service) -> None:
+async def test_a_page_holds_100_entries_by_default_and_1000_at_most(service: Service) -> None:
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{index}", "stats": {"xp": index}} for index in range(130)))
     assert len((await service.get(XP))["entries"]) == 100
@@ -86,7 +88,7 @@ async def test_a_page_without_a_limit_holds_a_hundred_and_the_whole_board_fits_o
 
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
-async def test_from_rank_starts_at_that_row_even_inside_a_tie(service: Service, ties: str) -> None:
+async def test_a_page_from_a_rank_starts_at_that_row_even_inside_a_tie(service: Service, ties: str) -> None:
     board = await full_board(service, ties)
     order = board.order("xp")
     for rank in range(1, len(order) + 1, 4):
@@ -104,7 +106,7 @@ async def test_from_rank_starts_at_that_row_even_inside_a_tie(service: Service, 
             assert owners(after) == order[rank + 4 :]
 
 
-async def test_past_the_end_is_an_empty_page_and_a_rank_that_is_none_is_refused(service: Service) -> None:
+async def test_a_page_past_the_end_is_empty_and_an_invalid_rank_is_refused(service: Service) -> None:
     board = await full_board(service, "shared")
     for rank in (91, 92, 10**6, 2**63 - 1):
         page = await service.get(f"{XP}?from_rank={rank}")
@@ -123,7 +125,7 @@ async def test_an_empty_board_has_one_empty_page(service: Service) -> None:
     assert page == {"column": "xp", "total": 0, "entries": [], "next": None, "prev": None}
 
 
-async def test_a_cursor_belongs_to_its_ranking_and_cannot_be_made_up(service: Service) -> None:
+async def test_a_cursor_is_valid_for_its_ranking_only_and_cannot_be_forged(service: Service) -> None:
     await full_board(service, "shared")
     await service.board("other", {"name": "xp"})
     cursor = (await service.get(f"{XP}?limit=5"))["next"]
@@ -150,7 +152,7 @@ async def test_cursors_survive_a_restart_and_not_a_reset(service: Service) -> No
 @pytest.mark.parametrize("best", ["high", "low"])
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
 @pytest.mark.parametrize("to", ["next", "prev"])
-async def test_a_walk_while_others_post_meets_everyone_who_did_not_move_once(
+async def test_a_walk_during_posts_meets_every_unmoved_owner_once(
     service: Service, ties: str, best: str, to: str
 ) -> None:
     board = await full_board(service, ties, best)
@@ -168,7 +170,7 @@ async def test_a_walk_while_others_post_meets_everyone_who_did_not_move_once(
 
 
 async def stir(service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]) -> None:
-    """Move some, let newcomers in, and erase some: those on the page that was just read first of all."""
+    """Move some owners, add new ones, and erase the last owner of the page that was just read."""
     moving = [owner for owner in board.rows if owner not in still]
     leaving = [owner for owner in shown if owner not in still][-1:]
     await post(service, board, {owner: rng.randint(-6, 6) for owner in rng.sample(moving, min(5, len(moving)))})
@@ -179,7 +181,7 @@ async def stir(service: Service, board: PlainBoard, rng: random.Random, still: s
 
 
 @pytest.mark.parametrize("has_curve", [False, True])
-async def test_pages_around_an_owner_lead_on_to_the_rest_of_the_board(service: Service, has_curve: bool) -> None:
+async def test_the_cursors_of_the_rows_around_an_owner_reach_the_whole_board(service: Service, has_curve: bool) -> None:
     board = await full_board(service, "shared")
     order = board.order("xp")
     await service.board("b", *(column.body() for column in board.columns), predictor={"samples": 4, "exact_top": 3})
@@ -194,7 +196,7 @@ async def test_pages_around_an_owner_lead_on_to_the_rest_of_the_board(service: S
         assert [*before, *after[len(page["entries"]) :]] == order
 
 
-async def test_around_takes_its_sizes_and_bounds_them(service: Service) -> None:
+async def test_the_rows_around_an_owner_have_the_requested_and_bounded_sizes(service: Service) -> None:
     board = await full_board(service, "shared")
     order, ranks = board.order("xp"), board.ranks("xp")
     around = f"/v1/leaderboards/b/entries/{order[40]}/around?column=xp"

@@ -1,4 +1,4 @@
-"""Every view that tells a rank, on random boards, against plain Python: counted ranks are true, brackets hold it."""
+"""Every view with ranks agrees with plain Python on random boards: counted ranks are true, brackets hold the truth."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.service.real_service import Service, escaped
 B = "/v1/leaderboards/b"
 CASES = [(ties, seed) for ties in ("shared", "earliest") for seed in (1, 2)]
 FOLDED_S_MAX = 60  # a bound for a busy machine; fold and poll take half a second each
-METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether ranks found so are exact
+METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether ranks by this method are exact
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """A service to which only the shortest gaps are short, so that small boards have estimates too."""
+    """Start a service for which only the shortest gaps are short, so that small boards have estimates too."""
     made = Service(tmp_path, exact_gap_rows_max=3)
     await made.start()
     yield made
@@ -31,7 +31,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
-    """A random board, played on the service and in plain Python."""
+    """Make a random board; play it on the service and in plain Python."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties, **spec)
@@ -40,7 +40,7 @@ async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBo
 
 
 async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]]) -> None:
-    """Post in two batches; the rows must then be the model's."""
+    """Post in two batches; fail unless the rows are then the model's."""
     half = len(posts) // 2
     for part in (posts[:half], posts[half:]):
         statuses = {result["status"] for result in await service.post("b", *part)}
@@ -52,23 +52,23 @@ async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]])
 
 
 def stats_of(board: PlainBoard, stats: dict[str, Any]) -> dict[str, int | None]:
-    """Answered stats, scaled."""
+    """Return the stats of an answer, scaled."""
     return {name: None if value is None else board.column(name).scaled(value) for name, value in stats.items()}
 
 
 def stats_in(board: PlainBoard, owner: str) -> dict[str, int | None]:
-    """What the model holds, every column named."""
+    """Return the stats of the model, with every column named."""
     row = board.rows[owner]
     return {column.name: row[column.name].scaled if column.name in row else None for column in board.columns}
 
 
 def ranked(board: PlainBoard) -> list[str]:
-    """The names of the ranked columns."""
+    """Return the names of the ranked columns."""
     return [column.name for column in board.columns if column.sorted]
 
 
 async def positions_of(service: Service, owner: str, mode: str) -> list[dict[str, Any]]:
-    """An owner's positions in all ranked columns; none where the owner has no value in any."""
+    """Return an owner's positions in all ranked columns; none if the owner is not ranked."""
     answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?rank={mode}")
     if answer.status == 404:
         assert answer.body["code"] == "not_ranked"
@@ -79,7 +79,7 @@ async def positions_of(service: Service, owner: str, mode: str) -> list[dict[str
 
 
 def check_position(found: dict[str, Any], truth: int, total: int, *, counted: bool) -> None:
-    """A position tells the truth, and how well it knows it."""
+    """Check that a position is true and states correctly how exact it is."""
     assert 1 <= found["low"] <= found["rank"] <= found["high"]
     assert found["low"] <= truth <= found["high"]
     assert found["exact"] == (found["low"] == found["high"])
@@ -93,7 +93,7 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, counted: bo
 
 
 async def check_positions(service: Service, board: PlainBoard, mode: str, *, counted: bool) -> None:
-    """Every owner's positions."""
+    """Check every owner's positions."""
     truths = {name: board.ranks(name) for name in ranked(board)}
     for owner, row in board.rows.items():
         found = await positions_of(service, owner, mode)
@@ -108,14 +108,14 @@ async def check_positions(service: Service, board: PlainBoard, mode: str, *, cou
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_without_a_curve_every_position_is_counted_and_true(service: Service, ties: str, seed: int) -> None:
+async def test_every_position_without_a_curve_is_counted_and_true(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed)
     for mode in ("auto", "exact", "estimate"):
         await check_positions(service, board, mode, counted=True)
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_with_a_curve_brackets_hold_the_truth_and_exact_stays_counted(
+async def test_brackets_of_a_curve_hold_the_true_rank_and_exact_mode_counts(
     service: Service, ties: str, seed: int
 ) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
@@ -125,7 +125,7 @@ async def test_with_a_curve_brackets_hold_the_truth_and_exact_stays_counted(
     await check_positions(service, board, "estimate", counted=False)
 
 
-async def test_auto_counts_near_the_top_and_in_short_gaps_only_and_estimate_never_counts(service: Service) -> None:
+async def test_auto_mode_counts_near_the_top_and_in_short_gaps_and_estimate_mode_never(service: Service) -> None:
     board = await season(service, "shared", 3, predictor={"samples": 7, "exact_top": 10})
     await service.refresh("b", *ranked(board))
     for name in ranked(board):
@@ -141,7 +141,7 @@ async def test_auto_counts_near_the_top_and_in_short_gaps_only_and_estimate_neve
             assert estimate["method"] in ("knot", "curve")
 
 
-async def test_where_a_gap_holds_few_entries_auto_is_exact_and_rank_exact_everywhere(tmp_path: Path) -> None:
+async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_path: Path) -> None:
     service = Service(tmp_path, exact_gap_rows_max=10_000)
     await service.start()
     board = await season(service, "shared", 3, predictor={"samples": 7, "exact_top": 0})
@@ -155,14 +155,14 @@ async def test_where_a_gap_holds_few_entries_auto_is_exact_and_rank_exact_everyw
                 (found,) = (await service.get(path))["positions"]
                 methods.add(found["method"])
                 assert found["exact"]
-                if found["method"] != "knot":  # what is read off the curve is so as of its time
+                if found["method"] != "knot":  # a rank from the curve is true as of the curve's time
                     assert found["rank"] == rank
     assert {"gap"} <= methods <= {"count", "gap", "knot"}
     await service.stop()
 
 
 async def folded(service: Service, names: list[str]) -> None:
-    """Wait until the curves count what is acknowledged by now."""
+    """Wait until the curves count every post acknowledged so far."""
     now = datetime.now(UTC)
     async with asyncio.timeout(FOLDED_S_MAX):
         while True:
@@ -171,7 +171,7 @@ async def folded(service: Service, names: list[str]) -> None:
                 return
 
 
-async def test_a_curve_tells_the_truth_of_what_was_posted_after_its_fit(service: Service) -> None:
+async def test_a_live_curve_is_true_of_posts_after_its_fit(service: Service) -> None:
     board = await season(service, "shared", 4, predictor={"samples": 7, "exact_top": 0})
     await service.refresh("b", *ranked(board))
     fitted = {name: (await service.get(f"{B}/rankings/{name}/curve"))["as_of"] for name in ranked(board)}
@@ -188,7 +188,7 @@ async def test_a_curve_tells_the_truth_of_what_was_posted_after_its_fit(service:
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_a_value_takes_the_rank_of_an_arrival_with_it(service: Service, ties: str, seed: int) -> None:
+async def test_the_position_of_a_value_is_the_rank_of_a_new_arrival(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     rng = random.Random(seed)
     for has_curve in (False, True):
@@ -208,12 +208,14 @@ async def test_a_value_takes_the_rank_of_an_arrival_with_it(service: Service, ti
 
 
 def around_in(board: PlainBoard, name: str, at: int, better: int, worse: int) -> list[str]:
-    """The owners of a stretch of a ranking: so many before an index, and so many from it on."""
+    """Return the owners of a stretch of a ranking: `better` of them before an index, `worse` from it on."""
     return board.order(name)[max(0, at - better) : at + worse]
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_rows_around_an_owner_are_those_of_the_order(service: Service, ties: str, seed: int) -> None:
+async def test_the_rows_around_an_owner_are_its_neighbours_in_the_ranking(
+    service: Service, ties: str, seed: int
+) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     for has_curve in (False, True):
         if has_curve:
@@ -231,7 +233,7 @@ async def test_the_rows_around_an_owner_are_those_of_the_order(service: Service,
 def check_rows(
     board: PlainBoard, name: str, rows: list[dict[str, Any]], truths: dict[str, int], page: Any, *, counted: bool
 ) -> None:
-    """Rows show what the model holds; exact ranks are true, estimated ones agree with each other."""
+    """Check that rows show the model's values, exact ranks are true, and estimated ranks are in order."""
     assert (page["column"], page["total"]) == (name, len(truths))
     for row in rows:
         assert board.column(name).scaled(row["value"]) == board.value(name, row["owner"])
@@ -245,7 +247,9 @@ def check_rows(
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_rows_around_a_value_are_those_of_the_order(service: Service, ties: str, seed: int) -> None:
+async def test_the_rows_around_a_value_are_its_neighbours_in_the_ranking(
+    service: Service, ties: str, seed: int
+) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     rng = random.Random(seed)
     for has_curve in (False, True):
@@ -263,7 +267,9 @@ async def test_the_rows_around_a_value_are_those_of_the_order(service: Service, 
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_value_for_a_rank_is_the_worst_that_still_has_it(service: Service, ties: str, seed: int) -> None:
+async def test_the_value_for_a_rank_is_the_worst_value_that_reaches_the_rank(
+    service: Service, ties: str, seed: int
+) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     asked = [1, 2, 10, 11, 30, 60, 10**6]
     shares = ["0", "12.5", "50", "99", "100"]
@@ -288,5 +294,5 @@ async def test_the_value_for_a_rank_is_the_worst_that_still_has_it(service: Serv
 
 
 def share_rank(percentile: str, total: int) -> int:
-    """The worst rank that still has a percentile."""
+    """Return the worst rank that still has a percentile."""
     return max(rank for rank in range(1, total + 1) if 100 * (total - rank) >= float(percentile) * (total - 1))

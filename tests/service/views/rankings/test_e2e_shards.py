@@ -1,4 +1,4 @@
-"""A value among the entries of several leaderboards: as if they were one."""
+"""A value has the rank among the entries of several leaderboards that it would have on one board with all entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ POSITIONS = "/v1/leaderboards/eu/rankings/xp/positions"
 
 
 @pytest.mark.parametrize("refreshed", [False, True], ids=["counted", "from curves"])
-async def test_ranks_over_shards_are_those_of_one_board_with_all_entries(service: Service, refreshed: bool) -> None:
+async def test_the_rank_over_several_boards_is_that_of_one_board_with_all_entries(
+    service: Service, refreshed: bool
+) -> None:
     rng = random.Random(5)
     shards = {board: [rng.randint(0, 400) for _ in range(size)] for board, size in (("eu", 150), ("us", 90), ("jp", 1))}
     for board, values in shards.items():
@@ -38,7 +40,7 @@ async def test_ranks_over_shards_are_those_of_one_board_with_all_entries(service
     assert bool(estimates) == refreshed
 
 
-async def test_shards_that_cannot_be_added_up_are_refused(service: Service) -> None:
+async def test_boards_whose_columns_differ_cannot_be_ranked_together(service: Service) -> None:
     await service.board("eu", XP)
     await service.board("low", {"name": "xp", "best": "low"})
     await service.board("fine", {"name": "xp", "scale": 2})
