@@ -33,7 +33,7 @@ class EventStream:
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
 
-    async def next(self) -> Seen | None:
+    async def read_event(self) -> Seen | None:
         """Return the next event; None at the end of the stream."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(WAIT_S):
@@ -46,17 +46,17 @@ class EventStream:
                     fields[name] = value
         return None
 
-    async def must(self, name: str) -> Seen:
+    async def expect_event(self, name: str) -> Seen:
         """Return the next event; fail if it has another name."""
-        event = await self.next()
+        event = await self.read_event()
         assert event is not None
         assert event.name == name, event
         return event
 
-    async def until(self, name: str, **data: object) -> Seen:
+    async def await_event(self, name: str, **data: object) -> Seen:
         """Skip events up to one of this name with these members in its data; return that event."""
         while True:
-            event = await self.next()
+            event = await self.read_event()
             assert event is not None
             if event.name == name and data.items() <= event.data.items():
                 return event

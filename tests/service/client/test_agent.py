@@ -1,4 +1,4 @@
-"""Why here: an agent that takes a lease to last a moment too long makes two holders out of one."""
+"""The agent keeps leases no longer than they last: one moment too long would make two holders of one resource."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class FakeLeases:
-    """Answers as the service does, at a time that a test moves."""
+    """Answers like the service, by a clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
         self.asked: list[dict[str, Any]] = []
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.given_back: list[str] = []
-        self.statuses: list[int] = []  # of the next answers, 200 where there is none
+        self.statuses: list[int] = []  # of the next answers; 200 if there is none
         self.hold: asyncio.Event | None = None
-        self.takes_s = 0.0  # before an answer
+        self.takes_s = 0.0  # seconds before an answer
         self.url = ""
 
     def monotonic(self) -> float:
-        """The agent's clock."""
+        """Return the time of the agent's monotonic clock."""
         return self.now_s
 
     def now(self) -> datetime:
-        """The agent's time of day."""
+        """Return the agent's time of day."""
         return START + timedelta(seconds=self.now_s - 1_000)
 
     def until(self, seconds: float) -> datetime:
-        """So long from now."""
+        """Return the time that many seconds from now."""
         return self.now() + timedelta(seconds=seconds)
 
     async def ask(self, request: web.Request) -> web.Response:
@@ -77,7 +77,7 @@ class FakeLeases:
 
 @pytest.fixture
 async def fake() -> AsyncIterator[FakeLeases]:
-    """A service that is none."""
+    """Start a fake service."""
     made = FakeLeases()
     app = web.Application()
     app.router.add_post("/v1/leases", made.ask)
@@ -93,17 +93,17 @@ async def fake() -> AsyncIterator[FakeLeases]:
 
 @pytest.fixture
 async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
-    """An agent by the fake's clocks."""
+    """Return an agent that uses the fake's clocks."""
     async with make(fake) as made:
         yield made
 
 
 async def no_pause(_seconds: float) -> None:
-    """Time does not pass."""
+    """Return at once, without letting time pass."""
 
 
 def make(fake: FakeLeases, **more: Any) -> LeaseAgent:
-    """An agent that keeps three leases."""
+    """Return an agent that keeps three leases."""
     return LeaseAgent(
         fake.url,
         region="eu",
@@ -117,11 +117,13 @@ def make(fake: FakeLeases, **more: Any) -> LeaseAgent:
 
 
 async def get(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
-    """The resource of a key for so long from now."""
+    """Lease for that many seconds from now; return the key's resource."""
     return (await agent.get_lease("acme", "numbers", key, fake.until(seconds))).resource
 
 
-async def test_a_lease_is_asked_for_once_until_shortly_before_its_end(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_agent_asks_once_for_a_lease_until_shortly_before_its_end(
+    agent: LeaseAgent, fake: FakeLeases
+) -> None:
     assert await get(agent, fake) == "r of k"
     fake.now_s += 58.9
     await get(agent, fake, seconds=1)
@@ -131,14 +133,14 @@ async def test_a_lease_is_asked_for_once_until_shortly_before_its_end(agent: Lea
     assert len(fake.asked) == 2
 
 
-async def test_its_time_counts_from_before_the_request(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_time_of_a_lease_counts_from_before_the_request(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.takes_s = 20
     begun_s = fake.now_s
     lease = await agent.get_lease("acme", "numbers", "k", fake.until(60))
     assert lease.good_until_s == begun_s + 60
 
 
-async def test_a_longer_time_is_asked_for_where_what_is_left_is_not_enough(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_agent_asks_again_if_the_remaining_time_is_too_short(agent: LeaseAgent, fake: FakeLeases) -> None:
     await get(agent, fake)
     await get(agent, fake, seconds=119)
     assert len(fake.asked) == 1
@@ -146,7 +148,7 @@ async def test_a_longer_time_is_asked_for_where_what_is_left_is_not_enough(agent
     assert len(fake.asked) == 2
 
 
-async def test_of_many_tasks_one_asks(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_many_tasks_that_want_one_lease_send_one_request(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.hold = asyncio.Event()
     tasks = [asyncio.create_task(get(agent, fake)) for _ in range(50)]
     other = asyncio.create_task(get(agent, fake, "other"))
@@ -158,7 +160,9 @@ async def test_of_many_tasks_one_asks(agent: LeaseAgent, fake: FakeLeases) -> No
     assert len(fake.asked) == 2, "and one that goes away takes nothing from the others"
 
 
-async def test_who_wants_more_than_the_request_under_way_asks_again(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_a_task_that_wants_longer_than_the_running_request_asks_again(
+    agent: LeaseAgent, fake: FakeLeases
+) -> None:
     fake.hold = asyncio.Event()
     tasks = [asyncio.create_task(get(agent, fake, seconds=seconds)) for seconds in (10, 60)]
     await fake.arrivals.get()
@@ -167,7 +171,9 @@ async def test_who_wants_more_than_the_request_under_way_asks_again(agent: Lease
     assert [body["lease_expires"] for body in fake.asked] == [fake.until(s).isoformat() for s in (10, 60)]
 
 
-async def test_only_so_many_leases_are_remembered_the_last_used_ones(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_agent_remembers_a_bounded_number_of_the_last_used_leases(
+    agent: LeaseAgent, fake: FakeLeases
+) -> None:
     for key in ("a", "b", "c", "a", "d"):
         await get(agent, fake, key)
     assert len(fake.asked) == 4
@@ -178,7 +184,7 @@ async def test_only_so_many_leases_are_remembered_the_last_used_ones(agent: Leas
     assert len(fake.asked) == 5
 
 
-async def test_what_is_busy_is_asked_again_and_what_refuses_is_not(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_agent_retries_a_busy_service_and_not_a_refusal(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.statuses = [503, 429]
     await get(agent, fake)
     assert len(fake.asked) == 3
@@ -195,7 +201,7 @@ async def test_what_is_busy_is_asked_again_and_what_refuses_is_not(agent: LeaseA
     assert len(fake.asked) == 10
 
 
-async def test_what_was_given_back_is_asked_for_anew(agent: LeaseAgent, fake: FakeLeases) -> None:
+async def test_the_agent_asks_again_for_a_lease_that_was_given_back(agent: LeaseAgent, fake: FakeLeases) -> None:
     await get(agent, fake, "a/b")
     await agent.give_back("acme", "numbers", "a/b")
     assert fake.given_back == ["a/b"]
@@ -205,14 +211,14 @@ async def test_what_was_given_back_is_asked_for_anew(agent: LeaseAgent, fake: Fa
     assert len(fake.asked) == 3
 
 
-async def test_a_service_that_is_not_there_is_away(fake: FakeLeases) -> None:
+async def test_a_missing_service_raises_service_away(fake: FakeLeases) -> None:
     fake.url = f"http://127.0.0.1:{free_port()}"
     async with make(fake, attempts_max=2) as agent:
         with pytest.raises(ServiceAwayError):
             await get(agent, fake)
 
 
-async def test_the_service_itself_answers_it(service: Service) -> None:
+async def test_the_agent_works_with_the_real_service(service: Service) -> None:
     await service.must("PUT", "/v1/pools/acme/numbers")
     await service.must("POST", "/v1/pools/acme/numbers/resources", {"region": "eu", "resources": ["a"]})
     until = datetime.now(UTC) + timedelta(seconds=60)
@@ -226,7 +232,7 @@ async def test_the_service_itself_answers_it(service: Service) -> None:
         assert (await agent.get_lease("acme", "numbers", "other", until)).version == 2
 
 
-def test_it_imports_nothing_of_the_service() -> None:
+def test_the_agent_imports_nothing_of_the_service() -> None:
     said = subprocess.run(
         [sys.executable, "-c", "import sys, service.agent; print(*sys.modules)"],
         cwd=ROOT, capture_output=True, text=True, check=True,

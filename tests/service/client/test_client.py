@@ -1,4 +1,4 @@
-"""The HTTP client of the commands: what it retries, what it refuses, and how an error reads."""
+"""The HTTP client of the commands: what it retries, what it refuses, and how its errors read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Start = Callable[[Handler], Awaitable[str]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Serve one handler for every path; answers its address."""
+    """Yield a function that serves one handler for every path and returns its address."""
     runners: list[web.AppRunner] = []
 
     async def serve(handler: Handler) -> str:
@@ -46,7 +46,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 class Waits:
-    """A sleep that only notes how long it was asked for."""
+    """A sleep that only records how long it was asked to last."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -61,7 +61,7 @@ def client(
     return ServiceClient(url, "rk_a_b", patience=patience, rng=random.Random(1), sleep=waits, on_away=on_away)
 
 
-async def test_a_busy_service_is_given_the_time_it_asks_for_and_a_little_more(start: Start) -> None:
+async def test_the_client_waits_the_requested_time_and_a_little_more(start: Start) -> None:
     answers = [(429, "3"), (503, "1"), (200, "")]
 
     async def handler(_: web.Request) -> web.Response:
@@ -75,7 +75,7 @@ async def test_a_busy_service_is_given_the_time_it_asks_for_and_a_little_more(st
     assert 1 <= waits.seconds[1] <= 1.5
 
 
-async def test_a_wait_is_never_longer_than_patience_allows(start: Start) -> None:
+async def test_a_wait_is_never_longer_than_its_limit(start: Start) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.json_response({"code": "queue_full"}, status=429, headers={"Retry-After": "86400"})
 
@@ -97,7 +97,7 @@ async def test_a_refusal_without_retry_after_is_final(start: Start) -> None:
     assert waits.seconds == []
 
 
-async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(start: Start) -> None:
+async def test_the_client_reconnects_only_where_repeating_a_request_is_safe(start: Start) -> None:
     lost, told = [False], list[ClientError]()
 
     async def handler(request: web.Request) -> web.Response:
@@ -117,7 +117,7 @@ async def test_a_lost_connection_is_tried_again_only_where_repeating_is_safe(sta
     assert len(told) == 1, "once an outage, and not where nothing waits"
 
 
-async def test_a_service_that_never_answered_is_waited_for_only_where_asked(unused_tcp_port: int) -> None:
+async def test_the_client_waits_for_a_service_that_never_answered_only_if_told_to(unused_tcp_port: int) -> None:
     url, waits, told = f"http://127.0.0.1:{unused_tcp_port}", Waits(), list[ClientError]()
     for awaits in (False, True):
         patience = Patience(attempts_max=4, reconnects=True, awaits=awaits)
@@ -140,7 +140,7 @@ async def test_a_redirect_never_carries_the_key_elsewhere(start: Start) -> None:
     assert seen == ["/v1/leaderboards/b"]
 
 
-async def test_the_key_travels_as_a_bearer_token_and_hostile_names_stay_one_segment(start: Start) -> None:
+async def test_the_client_sends_a_bearer_token_and_keeps_hostile_names_in_one_segment(start: Start) -> None:
     seen: list[tuple[str, str]] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -158,7 +158,7 @@ async def test_the_key_travels_as_a_bearer_token_and_hostile_names_stay_one_segm
 @pytest.mark.parametrize(
     "body", [b"<html>", b"\xff", b"", b"[" * 50_000, b'{"results": 1}', b'{"results": [{"status": "applied"}]}']
 )
-async def test_an_answer_of_something_else_is_told_apart(start: Start, body: bytes) -> None:
+async def test_an_answer_that_breaks_the_contract_is_an_error(start: Start, body: bytes) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
@@ -167,7 +167,7 @@ async def test_an_answer_of_something_else_is_told_apart(start: Start, body: byt
             await service.apply_posts("b", [])
 
 
-async def test_a_walk_ends_where_a_cursor_does_not_move_on(start: Start) -> None:
+async def test_a_walk_ends_with_an_error_if_the_cursor_does_not_move_on(start: Start) -> None:
     entry = {"rank": 1, "owner": "a", "value": 1}
 
     async def handler(_: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Why here: what another store's service answers is somebody else's: neither to be believed nor logged blindly."""
+"""The answers of another store's service may be wrong: a reader neither believes nor logs them unchecked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = (
 
 
 class FakePeer:
-    """Answers what a test says."""
+    """A peer that sends the answer that a test sets."""
 
     def __init__(self) -> None:
         self.answer, self.status = LINE, 200
@@ -33,7 +33,7 @@ class FakePeer:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[FakePeer]:
-    """A peer's service that is none."""
+    """Start a fake peer."""
     made = FakePeer()
     app = web.Application()
     app.router.add_get("/v1/leases/journal", made.serve)
@@ -45,7 +45,7 @@ async def peer() -> AsyncIterator[FakePeer]:
     await runner.cleanup()
 
 
-async def test_a_page_is_read_with_the_key_that_the_address_holds(peer: FakePeer) -> None:
+async def test_the_reader_sends_the_key_in_the_address_of_a_peer(peer: FakePeer) -> None:
     async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
         events = await read("us", 5, 10)
     assert events == [
@@ -61,7 +61,9 @@ async def test_a_page_is_read_with_the_key_that_the_address_holds(peer: FakePeer
 @pytest.mark.parametrize(
     ("status", "answer"), [(503, LINE), (302, b""), (200, b"<html>"), (200, LINE.replace(b'"seq":7', b'"seq":"x"'))]
 )
-async def test_what_is_no_journal_is_no_page(peer: FakePeer, status: int, answer: bytes) -> None:
+async def test_an_answer_that_is_not_a_journal_makes_the_peer_unavailable(
+    peer: FakePeer, status: int, answer: bytes
+) -> None:
     peer.status, peer.answer = status, answer
     async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
         with pytest.raises(PeerUnavailableError) as away:
@@ -69,7 +71,7 @@ async def test_what_is_no_journal_is_no_page(peer: FakePeer, status: int, answer
     assert "secret" not in str(away.value)
 
 
-async def test_a_peer_that_is_not_there_is_away() -> None:
+async def test_a_missing_peer_is_unavailable() -> None:
     async with open_peer_reader({"us": f"http://:secret@127.0.0.1:{free_port()}"}) as read:
         with pytest.raises(PeerUnavailableError) as away:
             await read("us", 0, 10)

@@ -1,4 +1,4 @@
-"""`rankcurve board …`: words become a spec, and documents become tables."""
+"""`rankcurve board …` turns words into a spec and prints answers as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rankcurve curve` against a real service: the summary, the document, the pictures, and what is missing for them."""
+"""`rankcurve curve` against a real service: the summary, the document, the pictures, and missing matplotlib."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A service with board b (xp, lap) and an empty board."""
+    """Start a service with board b (xp, lap) and an empty board."""
     folder = tmp_path_factory.mktemp("serving")
     process = Process(folder).ready()
     for board in ("b", "empty"):
@@ -42,7 +42,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def run(process: Process, *arguments: str, code: int = 0) -> Result:
-    """The outcome of a command that must end with this exit code."""
+    """Run a command that must end with this exit code; return its result."""
     result = CliRunner().invoke(app, [*arguments, "--url", process.url])
     assert result.exit_code == code, result.output
     return result
@@ -114,7 +114,7 @@ def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> N
 
 
 def test_without_matplotlib_the_command_says_what_to_install(serving: Process, tmp_path: Path) -> None:
-    # A module that is None in sys.modules can't be imported, as where the extra is not installed.
+    # A module that is None in sys.modules can't be imported, as if the extra were not installed.
     program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
     path = str(tmp_path / "x.svg")
     arguments = ["curve", "b", "xp", "--plot", path, "--url", serving.url]

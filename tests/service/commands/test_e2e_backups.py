@@ -1,9 +1,9 @@
-"""Backups that are taken while posts come in, and what is there after a restore, as docs/operating.md tells to do both.
+"""Backups that are taken during posts, and what a restore brings back, as docs/operating.md describes both.
 
     posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
-The rule: the truth is what clients were told. What was acknowledged before the backup began is a duplicate afterwards;
-sent once more, everything counts once.
+The truth is what clients were told. A post acknowledged before the backup began is a duplicate after the restore; when
+all posts are sent once more, each counts once.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tests.service.real_service import WAIT_S, Caller, Process, command_line
 from tests.service.views.posts.test_e2e_durability import CHAMPION, Ledger, check_ledger, client, five_boards
 
 CLIENTS = 4
-LATER = 500  # owners who are on a board only after the backup
+LATER = 500  # owners who come to a board only after the backup
 A = "/v1/leaderboards/a"
 
 
 @pytest.fixture
 def memcached() -> Iterator[OpenMemcached]:
-    """One that no restore reaches: it goes on with curves of what came after the backup."""
+    """Start a memcached that no restore reaches: it keeps curves from after the backup."""
     with OpenMemcached() as started:
         yield started
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[PostgresServer]:
-    """A fresh server for what is restored."""
+    """Start a fresh server for the restored store."""
     server = PostgresServer(FAST)
     server.start()
     yield server
@@ -46,14 +46,14 @@ def elsewhere() -> Iterator[PostgresServer]:
 
 
 def run(name: str, *words: object) -> None:
-    """A program of PostgreSQL's, which has to succeed."""
+    """Run a program of PostgreSQL, which has to succeed."""
     command = [str(program(name, "postgresql-client")), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
 
 
 async def answers(ledger: Ledger, number: int) -> None:
-    """Wait for so many more of them."""
+    """Wait for that many more answers."""
     for _ in range(number):
         ledger.answered.clear()
         async with asyncio.timeout(WAIT_S):
@@ -61,7 +61,7 @@ async def answers(ledger: Ledger, number: int) -> None:
 
 
 async def lines_of(caller: Caller) -> list[dict[str, Any]]:
-    """The whole journal."""
+    """Return the whole journal."""
     found: list[dict[str, Any]] = []
     while True:
         after = found[-1]["seq"] if found else 0
@@ -72,7 +72,7 @@ async def lines_of(caller: Caller) -> list[dict[str, Any]]:
 
 
 async def posts_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
-    """Post, save the store meanwhile, and post on; answers what was told, and the part that was before the backup."""
+    """Post, save the store meanwhile, and post on; return everything acknowledged, and the part before the backup."""
     ledger, up = Ledger(), asyncio.Event()
     up.set()
     async with Caller(serving.url) as caller, asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ async def posts_around(serving: Process, save: Callable[[], None]) -> tuple[Ledg
 
 
 async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[dict[str, Any]]) -> None:
-    """Hold a restored service against what clients were told."""
+    """Compare a restored service with what clients were told."""
     async with Caller(serving.url) as caller:
         before = await lines_of(caller)
         assert len(before) >= len({post["post_id"] for post in acknowledged})
@@ -119,7 +119,7 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
 
 
 async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> None:
-    """A board made anew from the journal has the rows that it had."""
+    """Rebuild a board from the journal; fail unless it has the rows that it had."""
     path = f"{A}/rankings/xp?limit=100"
     async with Caller(serving.url) as caller:
         before = (await caller.get(path))["entries"]
@@ -167,7 +167,7 @@ async def test_a_postgresql_store_goes_on_in_another_cluster_from_a_dump_that_wa
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
-    # Further on than the other one: its numbers of transactions are of the future there.
+    # This server is ahead of the other one: its transaction numbers lie in the other one's future.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
     serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
     ledger, acknowledged = await posts_around(
@@ -191,7 +191,7 @@ async def test_a_postgresql_store_goes_on_in_another_cluster_from_a_dump_that_wa
 
 
 def ready_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
-    """What a service logs that starts on a store and ends."""
+    """Start a service on a store and end it; return what it logged."""
     process = spawn("--store", store).ready()
     assert process.end() == 0
     return process.lines
@@ -201,7 +201,7 @@ async def test_a_postgresql_store_comes_back_as_it_was_at_a_point_in_time(
     spawn: Callable[..., Process], tmp_path: Path, memcached: OpenMemcached
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
-    archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # where the server's user can write
+    archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # a folder that the server's user can write to
     server = PostgresServer(FAST | {"archive_mode": "on", "archive_command": f"cp %p {archive}/%f"})
     recovered: PostgresServer | None = None
     try:

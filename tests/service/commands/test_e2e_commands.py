@@ -26,14 +26,14 @@ LINES = 12_000
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A service that the tests of this module share; each has a board of its own."""
+    """Start a service that the tests of this module share; each has a board of its own."""
     process = Process(tmp_path_factory.mktemp("serving")).ready()
     yield process
     process.discard()
 
 
 def get(process: Process, path: str) -> Any:
-    """The body of a GET."""
+    """Return the body of a GET."""
     with urlopen(process.url + path, timeout=WAIT_S) as response:
         return json.load(response)
 
@@ -45,25 +45,25 @@ class Shell:
         self.process = process
 
     def __call__(self, *arguments: str, code: int = 0) -> Result:
-        """The outcome of a command that must end with this exit code."""
+        """Run a command that must end with this exit code; return its result."""
         result = CliRunner().invoke(app, [*arguments, "--url", self.process.url])
         assert result.exit_code == code, result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """The words of each line of a command's output."""
+        """Return the words of each line of a command's output."""
         return [line.split() for line in self(*arguments).stdout.splitlines()]
 
 
 @pytest.fixture
 def shell(serving: Process) -> Shell:
-    """Runs commands against the shared service."""
+    """Return a shell that runs commands against the shared service."""
     return Shell(serving)
 
 
 def write_csv(path: Path, lines: int) -> Path:
-    """Lines of 500 owners, each with 1 point; every 1,000th line cannot be posted."""
+    """Write lines of 500 owners, each worth 1 point; every 1,000th line cannot be posted."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(("id", "score", "lap"))
@@ -95,7 +95,7 @@ def test_what_board_show_prints_creates_the_same_board_elsewhere(shell: Shell, t
     path = tmp_path / "spec.json"
     path.write_text(shell("board", "show", "here").stdout, encoding="utf-8")
     shell("board", "create", "there", "--spec", str(path))
-    shell("board", "create", "here", "--spec", str(path))  # confirms it
+    shell("board", "create", "here", "--spec", str(path))  # confirms the board
     here, there = (json.loads(shell("board", "show", name).stdout, parse_float=str) for name in ("here", "there"))
     assert here["columns"][1]["max"] == "9223372036854775.807"
     for member in ("columns", "ties", "table", "predictor"):
@@ -113,7 +113,7 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
     running = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     resume = Path(f"{path}.killed.resume")
-    for _ in range(20_000):  # asks, each of them a moment: until some batches are in and accounted for
+    for _ in range(20_000):  # each round takes a moment: wait until some batches are sent and recorded
         if get(shell.process, "/v1/leaderboards/killed")["entries"] and resume.exists():
             break
     running.send_signal(signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_scores_with_binary_noise_are_imported_with_round_and_hinted_at_without(
 
 
 def points(process: Process) -> int:
-    """All points of the board `killed`."""
+    """Return the sum of all points of the board `killed`."""
     page = get(process, "/v1/leaderboards/killed/rankings/xp?limit=1000")
     return sum(row["value"] for row in page["entries"])
 
@@ -168,7 +168,7 @@ def test_an_import_needs_a_board_and_headings_and_lists_what_it_rejects(shell: S
 
 @pytest.fixture
 def small(shell: Shell, tmp_path: Path) -> Shell:
-    """A board `small` of 40 owners, two at a time tied."""
+    """Make a board `small` of 40 owners, tied in pairs."""
     shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     path = tmp_path / "small.csv"
     lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))

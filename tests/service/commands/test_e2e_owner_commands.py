@@ -1,4 +1,4 @@
-"""The commands on owners, the journal and streams, and a rebuild as an operator does it."""
+"""The commands for owners, the journal and streams, and a rebuild as an operator runs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.service.real_service import WAIT_S, Process, command_line, environmen
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Process]:
-    """A service with a board and three owners on it."""
+    """Start a service with a board and three owners on it."""
     process = Process(tmp_path).ready()
     call(process, "PUT", "/v1/leaderboards/b", {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]})
     post(process, ada=30, bob=20, cleo=10)
@@ -29,7 +29,7 @@ def serving(tmp_path: Path) -> Iterator[Process]:
 
 
 def call(process: Process, method: str, path: str, body: object = None) -> Any:
-    """The body of an answer that is a success."""
+    """Send a request that must succeed; return the body of its answer."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(process.url + path, data=data, method=method, headers={"Content-Type": "application/json"})
     with urlopen(request, timeout=WAIT_S) as response:
@@ -110,7 +110,7 @@ def test_a_board_is_rebuilt_while_nobody_serves_it(serving: Process) -> None:
 
 @pytest.fixture(params=["postgres", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """An empty store of either kind."""
+    """Return an empty store of either kind."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/rankcurve.db"
         return

@@ -1,4 +1,4 @@
-"""`rankcurve family …`: words become a family, and answers become lines."""
+"""`rankcurve family …` turns words into a family and prints answers as lines."""
 
 from __future__ import annotations
 

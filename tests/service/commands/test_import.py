@@ -1,4 +1,4 @@
-"""`rankcurve import` over HTTP: every line once, whatever happens in between."""
+"""`rankcurve import` over HTTP counts every line once, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def players(tmp_path: Path) -> Path:
-    """25 players p0 … p24 with scores 0, 10 … 240 on lines 2 … 26."""
+    """Write 25 players p0 … p24 with scores 0, 10 … 240 on lines 2 … 26."""
     path = tmp_path / "players.csv"
     path.write_text("id,score\n" + "".join(f"p{i},{i * 10}\n" for i in range(25)))
     return path
@@ -77,7 +77,7 @@ def test_another_mapping_of_the_same_file_has_other_post_ids(fake: FakeService, 
 
 @pytest.fixture
 def summed(fake: FakeService, tmp_path: Path) -> Path:
-    """A file for board s, whose columns xp and wins add up and whose best does not."""
+    """Write a file for board s, whose columns xp and wins add up and whose column best does not."""
     fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
     path = tmp_path / "summed.csv"
     path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))
@@ -235,7 +235,7 @@ def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: Fa
     fake.posts_before_outage = None
     finished = do_import(fake, players, "--restart")
     assert finished.exit_code == 0
-    # How many of the four requests got through before the outage is the scheduler's choice.
+    # The scheduler decides how many of the four requests got through before the outage.
     found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
     assert found is not None
     applied, duplicate = int(found[1]), int(found[2])

@@ -1,4 +1,4 @@
-"""`rankcurve import --rejects`: what was rejected can be corrected and imported by itself."""
+"""`rankcurve import --rejects` writes rejected lines to a file, which can be corrected and imported by itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def do_import(fake: FakeService, path: Path, *more: str) -> Result:
 
 
 def bad_scores(folder: Path, lines: int) -> Path:
-    """Lines of an owner each; every third has a score that is no number."""
+    """Write lines with an owner each; every third score is not a number."""
     path = folder / "players.csv"
     rows = "".join(f"p{i},{'bad' if i % 3 == 0 else i}\n" for i in range(lines))
     path.write_text("id,xp\n" + rows)
@@ -38,7 +38,7 @@ def bad_scores(folder: Path, lines: int) -> Path:
 
 
 def reason_lines(rejects: Path) -> list[int]:
-    """The lines of the imported file that the reasons speak of."""
+    """Return the line numbers of the imported file that the reasons name."""
     with Path(f"{rejects}.reasons").open(newline="") as stream:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 
@@ -72,7 +72,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
-    with rejects.open("a") as stream:  # as if it had been killed after a batch, before its mark
+    with rejects.open("a") as stream:  # as if the import had been killed after a batch, before it saved its mark
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
     finished = do_import(fake, path, "--rejects", str(rejects))
@@ -104,7 +104,7 @@ def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
 def test_the_file_to_import_is_never_written(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
-    if name == "reasons":  # the second file that the option writes is the one to import
+    if name == "reasons":  # the second file that the option would write is the one to import
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":

@@ -1,4 +1,4 @@
-"""`rankcurve serve`, `config` and `keys`: what reaches the settings, the server and the store."""
+"""`rankcurve serve`, `config` and `keys` pass the right settings to the server and the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.service.cli_fake_service import run
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """The settings that `serve` would have run with."""
+    """Return the list to which `serve` appends the settings that it would run with."""
     runs: list[Settings] = []
     module = ModuleType("service.serve")
     module.serve_until_stopped = runs.append  # type: ignore[attr-defined]  # a module made for this test
@@ -188,7 +188,7 @@ def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
 
 
 def stores_of(keys: Keys) -> list[str]:
-    """The store that was opened last, if any was."""
+    """Return the store that was opened last, if any was."""
     return [keys.settings.store] if keys.settings is not None else []
 
 

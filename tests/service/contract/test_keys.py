@@ -1,4 +1,4 @@
-"""Who may do what, by keys that only their holders know."""
+"""Keys, which only their holders know, decide what a caller may do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
 
 def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> Row:
-    """The stored form of a key."""
+    """Return the stored form of a key."""
     return Row(key.id, role, key.hash, revoked_at_us)
 
 
@@ -57,9 +57,9 @@ def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
         "Basic " + base64.b64encode(f"anyone:{KEY.text}".encode()).decode(),
         "basic " + base64.b64encode(f":{KEY.text}".encode()).decode(),
     ],
-    ids=range(4),  # the keys are random: as names they would differ from process to process
+    ids=range(4),  # the keys are random: as test names they would differ between processes
 )
-def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) -> None:
+def test_a_caller_may_send_its_key_as_a_bearer_token_or_a_basic_password(header: str) -> None:
     assert KeyRing([row(KEY, "writer")]).identify_caller(header) == Identity(KEY.id, Role.WRITER)
 
 
@@ -81,18 +81,18 @@ def test_a_key_is_taken_as_a_bearer_token_or_as_a_basic_password(header: str) ->
     ],
     ids=range(12),
 )
-def test_no_key_or_an_unknown_one_is_401_and_says_how_to_send_one(header: str | None) -> None:
+def test_a_missing_or_unknown_key_is_answered_401_with_how_to_send_one(header: str | None) -> None:
     with pytest.raises(ProblemError) as caught:
         KeyRing([row(KEY, "reader")]).identify_caller(header)
     assert caught.value.status == 401
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_without_any_key_everyone_is_ops() -> None:
+def test_without_any_key_every_caller_is_ops() -> None:
     assert KeyRing().identify_caller(None) is ANYONE
 
 
-def test_a_revoked_key_is_unknown_and_revoking_the_last_one_does_not_open_the_service() -> None:
+def test_a_revoked_key_is_unknown_and_revoking_all_keys_does_not_open_the_service() -> None:
     ring = KeyRing([row(KEY, "ops")])
     ring.replace_keys([row(KEY, "ops", revoked_at_us=1)])
     assert not ring.open
@@ -112,7 +112,7 @@ def test_the_first_key_closes_an_open_service_for_good() -> None:
     assert not ring.open
 
 
-def test_sessions_end_with_their_key_and_no_others() -> None:
+def test_a_revoked_key_ends_its_own_sessions_only() -> None:
     other, ended = make_api_key(), []
     ring = KeyRing([row(KEY, "reader"), row(other, "reader")])
     mine, theirs = (ring.identify_caller(f"Bearer {key.text}") for key in (KEY, other))
@@ -130,7 +130,7 @@ def test_sessions_end_with_their_key_and_no_others() -> None:
         raise AssertionError("a revoked key begins no session")
 
 
-def test_roles_nest() -> None:
+def test_a_higher_role_may_do_what_lower_roles_may() -> None:
     for have in Role:
         for need in Role:
             if have >= need:

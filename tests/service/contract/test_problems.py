@@ -20,7 +20,7 @@ from service.contract.problems import (
 from storage import errors as storage_errors
 
 
-def test_the_body_of_a_problem_has_the_members_of_rfc_9457_and_the_contracts_own() -> None:
+def test_a_problem_has_the_members_of_rfc_9457_and_of_the_contract() -> None:
     body = msgspec.json.decode(ProblemError("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
     assert body == {
         "type": "urn:rankcurve:problem:unknown_owner",
@@ -36,7 +36,7 @@ def test_every_code_has_an_error_status() -> None:
     assert all(400 <= status < 600 for status, _ in CODES.values())
 
 
-def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
+def test_every_code_of_a_storage_error_is_known() -> None:
     assert set(STORAGE_CODES.values()) <= set(CODES)
 
 
@@ -57,9 +57,7 @@ def test_every_code_that_the_store_can_answer_is_a_known_one() -> None:
         (ZeroDivisionError("inside"), "internal", 500),
     ],
 )
-def test_an_error_of_a_lower_layer_answers_with_the_code_of_its_nearest_class(
-    error: Exception, code: str, status: int
-) -> None:
+def test_an_error_of_a_lower_layer_has_the_code_of_its_nearest_class(error: Exception, code: str, status: int) -> None:
     problem = problem_of(error)
     assert (problem.code, problem.status) == (code, status)
 
@@ -73,25 +71,25 @@ def test_a_bug_shows_nothing_of_its_cause() -> None:
     assert b"secret" not in problem_of(ValueError("secret")).to_json()
 
 
-def test_the_pointer_of_a_storage_error_is_kept() -> None:
+def test_a_problem_keeps_the_pointer_of_a_storage_error() -> None:
     problem = problem_of(storage_errors.SpecConflictError("ties can't change", pointer="/ties"))
     assert problem.errors == [FieldError("/ties", "ties can't change")]
 
 
-def test_a_problem_stays_what_it_is() -> None:
+def test_a_problem_is_returned_unchanged() -> None:
     problem = BadValueError("no decimal")
     assert problem_of(problem) is problem
 
 
-def test_an_unknown_column_is_404_to_a_reader_and_422_to_a_poster() -> None:
+def test_an_unknown_column_is_404_for_a_read_and_422_for_a_post() -> None:
     error = storage_errors.UnknownColumnError()
     assert (problem_of(error).status, post_problem_of(error).status) == (404, 422)
 
 
-def test_a_busy_service_says_when_to_come_back() -> None:
+def test_a_busy_service_says_when_to_retry() -> None:
     assert BusyError("queue_full", "wait", retry_after_s=3).headers == {"Retry-After": "3"}
 
 
-def test_what_is_shown_of_a_callers_text_is_short_and_encodable() -> None:
+def test_a_clipped_text_of_a_caller_is_short_and_encodable() -> None:
     assert len(clip_text("x" * 1000)) == 81
     assert clip_text("\ud800").encode("utf-8") == b"\\ud800"

@@ -1,4 +1,4 @@
-"""Decimals, times and names are exact or refused."""
+"""Decimals, times and names are read exactly or refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from service.contract.values import (
 
 
 def _expected(text: str, scale: int) -> int | None:
-    """The scaled value by decimal arithmetic; None where it must be refused."""
+    """Return the scaled value by decimal arithmetic; None if it must be refused."""
     with localcontext() as context:
         context.prec = 200
         scaled = Decimal(text) * 10**scale
@@ -97,14 +97,14 @@ def test_a_json_number_is_read_exactly_or_refused(
         b"1e-1",
     ],
 )
-def test_what_is_no_decimal_of_the_columns_scale_is_a_bad_value(raw: bytes) -> None:
+def test_a_text_that_is_not_a_decimal_of_the_scale_is_a_bad_value(raw: bytes) -> None:
     with pytest.raises(BadValueError) as caught:
         parse_decimal(msgspec.Raw(raw), 0)
     assert (caught.value.code, caught.value.status) == ("bad_value", 422)
 
 
 @pytest.mark.parametrize("raw", [b"1e999", b"9" * 5000, b"-1e99999999999999999999", b'"9223372036854775808"'])
-def test_what_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None:
+def test_a_decimal_that_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None:
     with pytest.raises(BadValueError) as caught:
         parse_decimal(msgspec.Raw(raw), 0)
     assert caught.value.code == "value_out_of_range"
@@ -121,12 +121,12 @@ def test_what_does_not_fit_64_bits_is_out_of_range(raw: bytes) -> None:
         (b"1" + b"0" * 400 + b"e-400", 1000),
     ],
 )
-def test_zeros_escapes_and_exponents_that_change_nothing_are_taken(raw: bytes, value: int) -> None:
+def test_zeros_escapes_and_exponents_that_change_nothing_are_accepted(raw: bytes, value: int) -> None:
     assert parse_decimal(msgspec.Raw(raw), 3) == value
 
 
 @given(st.binary(max_size=40), st.integers(0, 9))
-def test_no_bytes_at_all_raise_anything_but_a_bad_value(raw: bytes, scale: int) -> None:
+def test_no_bytes_raise_another_error_than_a_bad_value(raw: bytes, scale: int) -> None:
     with suppress(BadValueError):
         assert INT64_MIN <= parse_decimal(raw, scale) <= INT64_MAX
 
@@ -174,17 +174,17 @@ def test_the_two_spellings_of_an_accent_are_one_owner() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\0", "a\nb", "\x7f", "\x85", "\ud800", "x" * 129, "é" * 129])
-def test_owners_that_are_none(text: str) -> None:
+def test_an_invalid_owner_is_refused(text: str) -> None:
     with pytest.raises(ProblemError):
         parse_owner(text)
 
 
 @pytest.mark.parametrize("text", ["x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u200b", "👩‍🚀", " "])
-def test_owners_are_data_whatever_they_say(text: str) -> None:
+def test_every_valid_owner_is_kept_unchanged(text: str) -> None:
     assert parse_owner(text) == text
 
 
-def test_names_of_boards_and_columns_keep_to_their_patterns() -> None:
+def test_names_of_boards_and_columns_must_match_their_patterns() -> None:
     assert parse_board_id("f:2018-W49:org=1,x=a@b+c") == "f:2018-W49:org=1,x=a@b+c"
     assert parse_column("time_to_complete") == "time_to_complete"
     for text in ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n"):

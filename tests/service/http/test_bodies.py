@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly, stop arriving, or are on their way at a stop; on a clock of the test's own."""
+"""Bodies that arrive slowly, stop arriving, or are still arriving at a stop; the test moves the clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Limits:
 
 @dataclass
 class Upload:
-    """A body of pieces, before each of which time passes; `None` never comes."""
+    """A body of pieces; time passes before each of them, and `None` never comes."""
 
     pieces: list[bytes | None]
     passes: Callable[[float], None]
@@ -44,7 +44,7 @@ class Upload:
 
     async def readany(self) -> bytes:
         self.passes(self.pause_s)
-        for _ in range(3):  # turns of the loop, in which a timer that is due fires
+        for _ in range(3):  # a timer that is due fires in these turns of the loop
             await asyncio.sleep(0)
         piece = self.pieces.pop(0) if self.pieces else b""
         return await asyncio.Future[bytes]() if piece is None else piece
@@ -52,7 +52,7 @@ class Upload:
 
 @pytest.fixture
 async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Lets seconds pass on the running loop's clock."""
+    """Yield a function that lets seconds pass on the running loop's clock."""
     loop = asyncio.get_running_loop()
     real, passed_s = loop.time, [0.0]
     monkeypatch.setattr(loop, "time", lambda: real() + passed_s[0])
@@ -64,7 +64,7 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def taken(upload: Upload, bodies: BodyReader) -> bytes:
-    """The body of an upload, whose request is then answered."""
+    """Return the body of an upload, and then release it as if its request were answered."""
     try:
         return await bodies.read_body(upload)
     finally:
@@ -72,21 +72,21 @@ async def taken(upload: Upload, bodies: BodyReader) -> bytes:
 
 
 async def refused(upload: Upload, bodies: BodyReader | None = None) -> str:
-    """The code that an upload is refused with."""
+    """Return the code that an upload is refused with."""
     with pytest.raises(ProblemError) as found:
         await taken(upload, bodies or BodyReader(Limits()))
     return found.value.code
 
 
-async def test_a_slow_body_is_read_as_long_as_it_keeps_coming(passes: Callable[[float], None]) -> None:
+async def test_a_slow_body_is_read_while_it_keeps_arriving(passes: Callable[[float], None]) -> None:
     assert await BodyReader(Limits()).read_body(Upload([b"x"] * 30, passes, pause_s=9)) == b"x" * 30
 
 
-async def test_a_body_that_pauses_too_long_is_given_up(passes: Callable[[float], None]) -> None:
+async def test_a_body_that_pauses_too_long_is_refused(passes: Callable[[float], None]) -> None:
     assert await refused(Upload([b"x", b"x"], passes, pause_s=11)) == "body_timeout"
 
 
-async def test_a_body_that_never_ends_is_given_up_however_steadily_it_comes(passes: Callable[[float], None]) -> None:
+async def test_a_body_that_never_ends_is_refused_however_steadily_it_arrives(passes: Callable[[float], None]) -> None:
     upload = Upload([b"x"] * 90, passes, pause_s=9)
     assert await refused(upload) == "body_timeout"
     assert 90 - len(upload.pieces) == pytest.approx(300 / 9, abs=2)
@@ -101,7 +101,7 @@ async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: 
     assert len(endless.pieces) == 7
 
 
-async def test_a_stop_refuses_what_is_still_arriving_and_what_comes_after(passes: Callable[[float], None]) -> None:
+async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
     arriving = [asyncio.create_task(refused(Upload([b"x", None], passes), bodies)) for _ in range(2)]
     for _ in range(10):
@@ -113,12 +113,12 @@ async def test_a_stop_refuses_what_is_still_arriving_and_what_comes_after(passes
 
 
 async def turns() -> None:
-    """Let what can go on go on."""
+    """Let every task that can run do so."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_bodies_that_are_too_much_together_are_refused_before_they_are_read(
+async def test_a_body_past_the_bound_of_all_bodies_is_refused_before_it_is_read(
     passes: Callable[[float], None],
 ) -> None:
     bodies = BodyReader(Limits())
@@ -134,7 +134,7 @@ async def test_bodies_that_are_too_much_together_are_refused_before_they_are_rea
     assert await taken(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
 
 
-async def test_a_body_counts_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
+async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
     uploads = [Upload([b"x" * 100], passes, content_length=100) for _ in range(2)]
     for each in uploads:
@@ -146,7 +146,7 @@ async def test_a_body_counts_until_its_request_is_answered(passes: Callable[[flo
     assert await refused(Upload([b"x" * 100] * 2, passes, content_length=None), bodies) == "body_too_large"
 
 
-async def test_a_body_of_unknown_length_counts_as_far_as_it_has_come(passes: Callable[[float], None]) -> None:
+async def test_a_body_of_unknown_length_counts_with_the_bytes_received_so_far(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
     arriving = [asyncio.create_task(taken(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
     await turns()
@@ -159,14 +159,14 @@ async def test_a_body_of_unknown_length_counts_as_far_as_it_has_come(passes: Cal
 
 
 class Vanished(Upload):
-    """A body whose sender is gone."""
+    """A body whose sender closed the connection."""
 
     async def readany(self) -> bytes:
         raise ClientConnectionResetError("gone")
 
 
 @pytest.mark.parametrize("announced", [100, None])
-async def test_however_a_body_ends_its_bytes_are_given_back(
+async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
     passes: Callable[[float], None], announced: int | None
 ) -> None:
     bodies = BodyReader(Limits())

@@ -1,4 +1,4 @@
-"""Who may do what on a real service: keys made by the command line, a role for every route, loopback without keys."""
+"""Access to a real service: keys made by the command line, a role for every route, loopback only without keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around
 
 
 def make_key(folder: Path, name: str, role: str) -> str:
-    """A key of the store in a folder, made as an operator makes it."""
+    """Make a key of the store in a folder, as an operator does; return its text."""
     done = command_line("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -41,7 +41,7 @@ def make_key(folder: Path, name: str, role: str) -> str:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A store with a key for each role and a revoked one."""
+    """Make a store with a key for each role and a revoked one."""
     folder = tmp_path_factory.mktemp("keys")
     made = {role: make_key(folder, f"my {role}", role) for role in ROLES}
     made["revoked"] = make_key(folder, "gone", "ops")
@@ -53,7 +53,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
 @pytest.fixture
 async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
-    """A service that knows these keys; the caller sends none by itself."""
+    """Start a service that knows these keys; its caller sends a key only where a test gives one."""
     made = Service(keys[0])
     await made.start()
     yield made
@@ -61,7 +61,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 
 def path_of(route: Route) -> str:
-    """A request that the route takes, on a board that may be there or not."""
+    """Return the path of a request that the route accepts; its board may exist or not."""
     names = {
         "board": "b",
         "owner": "a",
@@ -78,7 +78,7 @@ def path_of(route: Route) -> str:
     return path + QUERIES.get(route.view, "")
 
 
-async def test_every_route_takes_its_role_and_those_above_it_only(
+async def test_every_route_accepts_its_role_and_higher_ones_only(
     closed: Service, keys: tuple[Path, dict[str, str]]
 ) -> None:
     for route in ROUTE_TABLE:
@@ -95,7 +95,7 @@ async def test_every_route_takes_its_role_and_those_above_it_only(
                 assert answer.status not in (401, 403), f"{role}: {route.view}"
 
 
-async def test_without_a_known_key_everything_but_health_is_401(closed: Service) -> None:
+async def test_every_route_but_health_is_401_without_a_known_key(closed: Service) -> None:
     for route in ROUTE_TABLE:
         for headers in ({}, {"Authorization": "Bearer rk_0_0"}, {"Authorization": "Basic !"}, {"Authorization": "x"}):
             answer = await closed.call(route.method, path_of(route), BODIES.get(route.view), headers)
@@ -106,7 +106,9 @@ async def test_without_a_known_key_everything_but_health_is_401(closed: Service)
             assert "Bearer" in answer.headers["WWW-Authenticate"]
 
 
-async def test_a_key_goes_as_the_password_of_basic_too(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
+async def test_a_caller_may_send_its_key_as_the_password_of_basic(
+    closed: Service, keys: tuple[Path, dict[str, str]]
+) -> None:
     for user in ("", "anyone"):
         basic = base64.b64encode(f"{user}:{keys[1]['reader']}".encode()).decode()
         answer = await closed.call("GET", "/v1/leaderboards", headers={"Authorization": f"Basic {basic}"})
@@ -115,7 +117,7 @@ async def test_a_key_goes_as_the_password_of_basic_too(closed: Service, keys: tu
     assert (await closed.refused("GET", "/v1/leaderboards", Authorization=f"Basic {swapped}"))[0] == 401
 
 
-async def test_to_set_a_value_needs_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
+async def test_setting_a_value_needs_the_role_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
     ops, writer = ({"Authorization": f"Bearer {keys[1][role]}"} for role in ("ops", "writer"))
     await closed.call("PUT", "/v1/leaderboards/s", BODIES["put_board"], ops)
     path, body = "/v1/leaderboards/s/posts", {"owner": "a", "set": {"xp": 5}}
@@ -126,12 +128,12 @@ async def test_to_set_a_value_needs_ops(closed: Service, keys: tuple[Path, dict[
     assert (await closed.call("POST", path, body, ops)).body["results"][0]["stats"] == {"xp": 5}
 
 
-async def test_an_unknown_path_or_method_is_a_problem_too(service: Service) -> None:
+async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Service) -> None:
     for path in ("/v1", "/v1/nothing", "/v1/leaderboards/b/entries", "/v1/leaderboards/b/rankings/xp/nothing"):
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
         if route.view == "lookup":
-            continue  # to other methods `lookup` is an owner
+            continue  # for other methods `lookup` is an owner
         taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
         for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
             answer = await service.call(method, path_of(route))
@@ -151,7 +153,9 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
         assert secret.encode() not in content
 
 
-def test_without_keys_a_service_stays_on_loopback_and_says_so(spawn: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_service_without_keys_listens_on_loopback_only_and_says_so(
+    spawn: Callable[..., Process], tmp_path: Path
+) -> None:
     refused = command_line("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", cwd=tmp_path)
     assert refused.returncode == 1
     assert "loopback" in refused.stderr.splitlines()[-1]
@@ -159,9 +163,7 @@ def test_without_keys_a_service_stays_on_loopback_and_says_so(spawn: Callable[..
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
 
 
-def test_with_a_key_a_service_listens_anywhere_and_its_file_is_its_own(
-    spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Callable[..., Process], tmp_path: Path) -> None:
     make_key(tmp_path, "first", "ops")
     process = spawn("--host", "0.0.0.0").ready()
     refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, held against a running service by schemathesis: what it promises is what the service does.
+"""Schemathesis compares a running service with its OpenAPI document: the service does what the document promises.
 
 All checks are on. `schemathesis.toml` and `openapi_rules` hold the few exceptions, each with its reason.
 """
@@ -16,13 +16,13 @@ from tests.service.openapi_store import fill
 from tests.service.real_service import ROOT, Caller, Process, command_line, environment
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
-RUN_S_MAX = 600  # a bound, not a pause: a run takes some 15 s of a core
-# Small bounds, so that requests at a bound and past it stay small; the document tells them.
+RUN_S_MAX = 600  # a bound, not a pause: a run takes about 15 s of one core
+# Small bounds keep the requests at a bound and past it small; the document states these bounds.
 BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
 
 
 def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess[str]:
-    """The outcome of a run."""
+    """Run schemathesis; return its result."""
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run", *options]
     return subprocess.run(
         [*command, f"{service.url}/openapi.json"],
@@ -32,10 +32,10 @@ def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess
 
 
 def check_clean(done: subprocess.CompletedProcess[str]) -> None:
-    """Fail unless every operation of the document was tested, and all were as it says."""
+    """Fail unless every operation of the document was tested and did what the document says."""
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
     operations = sum(len(methods) for methods in DOCUMENT["paths"].values())
-    assert f"Tested: {operations - 1}" in done.stdout  # it asks for the document, and so leaves that path alone
+    assert f"Tested: {operations - 1}" in done.stdout  # it reads the document first, and leaves that path untested
 
 
 async def test_a_service_with_keys_does_what_its_document_says(spawn: Callable[..., Process], tmp_path: Path) -> None:
@@ -53,12 +53,12 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Callabl
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url) as caller:
         await fill(caller)
-    # Without keys every caller is ops, by the contract: no key can be ignored. The requests at the bounds of each
-    # parameter, which are most, are those of the run with a key.
+    # Without keys every caller has the role ops, as the contract says, so no key can be ignored. The run with a key
+    # makes the requests at the bounds of each parameter, which are most requests.
     check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing,stateful"))
 
 
-def test_every_rule_beside_the_schemas_is_one_of_the_document() -> None:
+def test_the_document_describes_the_refusal_of_every_rule() -> None:
     from tests.service.openapi_rules import RULES  # here, because schemathesis takes a second to load
 
     operations = [operation for methods in DOCUMENT["paths"].values() for operation in methods.values()]

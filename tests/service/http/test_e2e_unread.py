@@ -1,4 +1,4 @@
-"""What callers who misbehave may cost: answers that nobody reads, and requests that are given up."""
+"""Misbehaving callers cost little: those that never read their answers, and those that give up their requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.records import BoardPost, ColumnChange, Post
 from tests.service.real_service import Service
 
 
-async def test_the_writer_outlives_a_request_that_is_given_up_while_it_gathers(tmp_path: Path) -> None:
+async def test_the_writer_survives_a_request_that_is_cancelled_while_it_gathers(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await service.board("b", {"name": "xp", "merge": "sum"})
@@ -32,7 +32,7 @@ async def test_the_writer_outlives_a_request_that_is_given_up_while_it_gathers(t
     await service.stop()
 
 
-async def test_answers_that_nobody_reads_hold_back_the_requests_that_ask_for_more(tmp_path: Path) -> None:
+async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await service.board("b", {"name": "xp"})
@@ -48,12 +48,12 @@ async def test_answers_that_nobody_reads_hold_back_the_requests_that_ask_for_mor
         return float(lines[0].split()[-1]) if lines else 0.0
 
     before, after = -1.0, 0.0
-    while before != after or not after:  # until nothing more is answered
+    while before != after or not after:  # until the service answers no more of them
         before = after
-        for _ in range(50):  # requests of others, each a turn of the store
+        for _ in range(50):  # requests of other callers, each a turn of the store
             await service.call("GET", "/readyz")
         after = answered()
-    assert 0 < after < 1000  # what the sockets and one buffer hold, not all
+    assert 0 < after < 1000  # as many as the sockets and one buffer hold, not all
     writer.close()
     await service.stop()
 
@@ -67,7 +67,7 @@ async def service(tmp_path: Path) -> Service:
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 2, "exact_top": 1})
-    values = [0, *range(1, 20), 1000]  # most at one end: the line puts the middle too low
+    values = [0, *range(1, 20), 1000]  # most values are at one end: the curve's line puts the middle too low
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": value}} for i, value in enumerate(values)))
     await service.refresh("b", "xp")
     for owner in ("o01", "o19"):
@@ -79,12 +79,12 @@ async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(serv
     await service.stop()
 
 
-async def test_a_row_is_not_called_exact_at_a_rank_that_the_curve_did_not_give_it(service: Service) -> None:
+async def test_a_row_is_exact_only_at_the_rank_that_the_curve_gave_it(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 100, "exact_top": 0})
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": 100 - i}} for i in range(10)))
     await service.refresh("b", "xp")
     await service.post("b", *({"owner": f"n{i:02}", "stats": {"xp": 1000 + i}} for i in range(10)))
     page = await service.get("/v1/leaderboards/b/entries/o02/around?column=xp&better=5&worse=1")
     own = next(entry for entry in page["entries"] if entry["owner"] == "o02")
-    assert own["rank"] == 13 or not own["exact"]  # 3 at the snapshot, 13 now, never anything else
+    assert own["rank"] == 13 or not own["exact"]  # 3 at the snapshot, 13 now, and never anything else
     await service.stop()

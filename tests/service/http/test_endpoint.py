@@ -1,4 +1,4 @@
-"""Around every handler: who calls, what they sent, what they are told; over real HTTP."""
+"""What surrounds every handler, over real HTTP: identifying the caller, reading the request, writing the answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Caller:
-    """Sends paths as they are and keeps the last answer."""
+    """Sends paths unchanged and keeps the last answer."""
 
     def __init__(self, context: ToyContext, port: int, session: ClientSession) -> None:
         self.context, self.port, self.session = context, port, session
@@ -33,7 +33,7 @@ class Caller:
         self.body: Any = None
 
     async def __call__(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> Any:
-        """The status; for a problem, its code too."""
+        """Send a request; return the status, and for a problem its code too."""
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             self.status, self.headers = response.status, response.headers
@@ -49,7 +49,7 @@ class Caller:
 
 @pytest.fixture
 async def call() -> AsyncIterator[Caller]:
-    """A caller of the toy service."""
+    """Start the toy service; yield a caller of it."""
     context = ToyContext()
     runner = ProblemRunner(make_app(ROUTES, context))  # aiohttp's own test server cancels handlers, `serve` does not
     await runner.setup()
@@ -65,7 +65,7 @@ async def test_a_struct_is_answered_as_json(call: Caller) -> None:
     assert call.body == {"owner": "a", "positions": []}
 
 
-async def test_a_reply_has_its_own_status_and_headers(call: Caller) -> None:
+async def test_a_handler_may_set_its_own_status_and_headers(call: Caller) -> None:
     assert await call("DELETE", f"{B}/entries/a") == 204
     assert call.body == b""
     assert "Content-Type" not in call.headers
@@ -119,7 +119,7 @@ async def test_an_owner_in_a_path_is_unquoted_once_and_normalised(call: Caller, 
         ("GET", f"{B}/entries/bug", 500, "internal"),
     ],
 )
-async def test_whatever_goes_wrong_is_a_problem_with_its_code(
+async def test_every_failure_is_answered_with_a_problem_and_its_code(
     call: Caller, method: str, path: str, status: int, code: str
 ) -> None:
     assert await call(method, path) == (status, code)
@@ -130,18 +130,18 @@ async def test_a_bug_shows_nothing_of_its_cause(call: Caller) -> None:
     assert "secret" not in json.dumps(call.body)
 
 
-async def test_a_wrong_method_says_which_are_right(call: Caller) -> None:
+async def test_the_answer_to_a_wrong_method_lists_the_right_ones(call: Caller) -> None:
     await call("PUT", f"{B}/entries/a")
     assert call.headers["Allow"] == "DELETE, GET, HEAD"
 
 
-async def test_a_busy_service_says_when_to_come_back(call: Caller) -> None:
+async def test_a_busy_service_says_when_to_retry(call: Caller) -> None:
     for owner, retry_after in (("busy", "7"), ("full", "7"), ("draining", "12"), ("stalled", "20")):
         await call("GET", f"{B}/entries/{owner}")
         assert call.headers["Retry-After"] == retry_after
 
 
-async def test_a_body_is_taken_as_json_or_as_lines(call: Caller) -> None:
+async def test_a_body_may_be_json_or_lines(call: Caller) -> None:
     line = b'{"owner":"x","stats":{"xp":1}}'
     assert await call("POST", f"{B}/posts", data=line, headers=JSON) == 200
     assert call.body == {"posts": 1, "single": True}
@@ -171,13 +171,13 @@ async def test_a_body_is_taken_as_json_or_as_lines(call: Caller) -> None:
         (b'{"owners":["\\ud800"]}', JSON, 400, "bad_json"),
     ],
 )
-async def test_a_body_that_is_not_as_announced_is_refused(
+async def test_a_body_that_differs_from_its_headers_is_refused(
     call: Caller, body: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     assert await call("POST", f"{B}/entries/lookup", data=body, headers=headers) == (status, code)
 
 
-async def test_a_sane_request_id_comes_back_and_another_is_replaced(call: Caller) -> None:
+async def test_a_valid_request_id_comes_back_and_an_invalid_one_is_replaced(call: Caller) -> None:
     await call("GET", "/healthz", headers={"X-Request-Id": "abc-1"})
     assert call.headers["X-Request-Id"] == "abc-1"
     made = set()
@@ -188,7 +188,7 @@ async def test_a_sane_request_id_comes_back_and_another_is_replaced(call: Caller
     assert given not in made
 
 
-async def test_roles_open_what_they_open_and_no_more(call: Caller) -> None:
+async def test_each_role_opens_its_routes_and_no_more(call: Caller) -> None:
     keys = {role: make_api_key() for role in ("reader", "writer", "ops")}
     call.context.keyring.replace_keys([row(key, role) for role, key in keys.items()])
     post = b'{"owner":"x","stats":{"xp":1}}'
@@ -220,7 +220,7 @@ async def test_401_says_how_to_send_a_key(call: Caller) -> None:
     assert "Bearer" in call.headers["WWW-Authenticate"]
 
 
-async def test_an_open_service_takes_no_changes_from_pages_of_other_sites(call: Caller) -> None:
+async def test_an_open_service_refuses_changes_from_pages_of_other_sites(call: Caller) -> None:
     assert isinstance(call.context.keyring, KeyRing)
     elsewhere = {"Origin": "http://evil.example"}
     assert await call("DELETE", f"{B}/entries/a", headers=elsewhere) == (403, "forbidden")
@@ -228,7 +228,7 @@ async def test_an_open_service_takes_no_changes_from_pages_of_other_sites(call: 
     assert await call("DELETE", f"{B}/entries/a", headers={"Origin": f"http://127.0.0.1:{call.port}"}) == 204
 
 
-async def test_ready_means_that_the_store_answers(call: Caller) -> None:
+async def test_readiness_means_that_the_store_answers(call: Caller) -> None:
     assert await call("GET", "/readyz") == 200
     call.context.store_error = StoreBusyError()
     assert await call("GET", "/readyz") == (503, "store_busy")
@@ -249,12 +249,12 @@ async def test_requests_are_counted_by_route_and_status(call: Caller) -> None:
     assert counts == {("reading", "2xx"): 1, ("reading", "5xx"): 1, ("none", "4xx"): 1}
 
 
-async def test_a_caller_who_leaves_in_mid_body_is_no_error_of_the_service(call: Caller) -> None:
+async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(
         f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".encode()
     )
-    assert b"100 Continue" in await reader.readline()  # it waits for the body now
+    assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     writer.close()
     await writer.wait_closed()
     for _ in range(1000):  # bounded turns of the loop until the server has noticed
@@ -265,21 +265,21 @@ async def test_a_caller_who_leaves_in_mid_body_is_no_error_of_the_service(call: 
     assert b'route="posting",status="4xx"' in call.body
 
 
-async def test_a_body_that_does_not_arrive_in_time_is_408_and_the_connection_ends(call: Caller) -> None:
+async def test_a_late_body_is_answered_408_and_the_connection_closes(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
     async with asyncio.timeout(60):
-        answer = await reader.read()  # until the server closes
+        answer = await reader.read()  # until the server closes the connection
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer
     writer.close()
 
 
-async def test_bodies_that_are_too_much_together_are_answered_when_to_come_back(call: Caller) -> None:
+async def test_a_body_past_the_bound_of_all_bodies_is_answered_503_with_a_time_to_retry(call: Caller) -> None:
     head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(head.encode())
-    assert b"100 Continue" in await reader.readline()  # it waits for the body now
+    assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     waits, second = await asyncio.open_connection("127.0.0.1", call.port)
     second.write(head.encode())
     async with asyncio.timeout(30):
@@ -292,12 +292,12 @@ async def test_bodies_that_are_too_much_together_are_answered_when_to_come_back(
         each.close()
 
 
-async def test_however_a_request_with_a_body_ends_its_bytes_are_given_back(call: Caller) -> None:
+async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Caller) -> None:
     head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
     post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
     status = b""
     for body in (post, b"{".ljust(4000), b"{", post):
-        for _ in range(1000):  # bounded turns of the loop until the server has noticed that the one before is gone
+        for _ in range(1000):  # bounded turns of the loop until the server has noticed the previous end
             reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
             writer.write(head.encode())
             assert b"100 Continue" in await reader.readline()
@@ -311,7 +311,7 @@ async def test_however_a_request_with_a_body_ends_its_bytes_are_given_back(call:
 
 
 async def until_closed(port: int, *sent: str) -> bytes:
-    """What comes back for pieces, each sent once the one before is answered, until the service closes."""
+    """Send each piece once the previous one is answered; return all answers until the service closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answers = b""
     for index, piece in enumerate(sent):
@@ -324,7 +324,7 @@ async def until_closed(port: int, *sent: str) -> bytes:
     return answers
 
 
-async def test_a_connection_that_never_asks_is_closed_without_a_word(call: Caller) -> None:
+async def test_a_connection_without_a_request_is_closed_without_an_answer(call: Caller) -> None:
     asked, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert await asked.readuntil(b"}")
@@ -338,9 +338,7 @@ WHOLE = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("before", [(), (WHOLE,), (WHOLE, WHOLE)])
-async def test_headers_that_do_not_arrive_in_time_are_408_and_the_connection_ends(
-    call: Caller, before: tuple[str, ...]
-) -> None:
+async def test_late_headers_are_answered_408_and_the_connection_closes(call: Caller, before: tuple[str, ...]) -> None:
     answers = await until_closed(call.port, *before, "GET /healthz HTTP/1.1\r\nHost: lo")
     assert answers.count(b"HTTP/1.1 200 OK") == len(before)
     *_, last = answers.split(b"HTTP/1.")
@@ -350,17 +348,17 @@ async def test_headers_that_do_not_arrive_in_time_are_408_and_the_connection_end
     assert b'rankcurve_requests_total{route="none",status="4xx"} 1.0' in call.body
 
 
-async def test_headers_that_come_in_pieces_are_answered(call: Caller) -> None:
+async def test_headers_may_arrive_in_pieces(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
         writer.write(piece.encode())
-        await call("GET", "/healthz")  # what was written before has arrived
+        await call("GET", "/healthz")  # the service has received what was written before
     for _ in range(3):
         assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
     writer.close()
 
 
-async def test_an_empty_line_after_a_request_is_no_beginning_of_another(call: Caller) -> None:
+async def test_an_empty_line_after_a_request_does_not_begin_another(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(f"{WHOLE}\r\n".encode())
     assert await reader.readuntil(b"}")

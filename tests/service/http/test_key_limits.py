@@ -18,7 +18,7 @@ ADA, BOB = Identity("ada", Role.READER), Identity("bob", Role.WRITER)
 
 
 class Clock:
-    """Seconds, as the test says."""
+    """A clock in seconds that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -28,7 +28,7 @@ class Clock:
 
 
 def buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
-    """Ten at once, two a second."""
+    """Return buckets of ten tokens that gain two a second."""
     return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
 
 
@@ -45,7 +45,7 @@ def test_a_bucket_gives_its_burst_then_its_rate() -> None:
     assert [tokens.take_tokens("a", 1) for _ in range(11)] == [0] * 10 + [0.5]
 
 
-def test_more_than_a_burst_passes_a_full_bucket_and_is_paid_off_before_the_next() -> None:
+def test_a_batch_larger_than_a_burst_passes_a_full_bucket_and_delays_the_next() -> None:
     clock = Clock()
     tokens = buckets(clock)
     assert tokens.take_tokens("a", 30) == 0
@@ -63,7 +63,7 @@ def test_a_refusal_costs_nothing() -> None:
     assert tokens.take_tokens("a", 4) == 0
 
 
-def test_only_so_many_callers_are_remembered_and_the_longest_unused_goes_first() -> None:
+def test_the_bucket_of_the_longest_unused_caller_is_forgotten_first() -> None:
     clock = Clock()
     tokens = buckets(clock, callers_max=2)
     tokens.take_tokens("a", 10)
@@ -79,7 +79,7 @@ def test_only_so_many_callers_are_remembered_and_the_longest_unused_goes_first()
     rate_per_s=st.floats(0.1, 100),
     burst=st.integers(1, 20),
 )
-def test_what_passes_is_never_more_than_the_burst_the_rate_and_one_batch(
+def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
     demands: list[tuple[float, int]], rate_per_s: float, burst: int
 ) -> None:
     clock = Clock()
@@ -99,13 +99,13 @@ def test_what_passes_is_never_more_than_the_burst_the_rate_and_one_batch(
 
 
 def refused(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
-    """The problem of posts past the rate."""
+    """Return the problem of posts past the rate."""
     with pytest.raises(ProblemError) as caught:
         limits.admit_posts(identity, posts)
     return caught.value
 
 
-def test_reads_and_posts_have_limits_of_their_own_and_are_counted_by_outcome() -> None:
+def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> None:
     metrics = Metrics()
     limits = key_limits(metrics, reads_per_s=1, posts_per_s=1)
     limits.admit_posts(BOB, 3)
@@ -119,7 +119,7 @@ def test_reads_and_posts_have_limits_of_their_own_and_are_counted_by_outcome() -
     assert found["rankcurve_rate_limit_total", (("kind", "reads"), ("outcome", "passed"))] == 2
 
 
-def test_the_time_to_retry_is_the_wait_within_its_bounds() -> None:
+def test_the_time_to_retry_is_the_wait_limited_to_its_bounds() -> None:
     limits = key_limits(Metrics(), posts_per_s=1)
     limits.admit_posts(BOB, 13)
     assert refused(limits, BOB, 1).headers == {"Retry-After": "11"}
@@ -141,7 +141,7 @@ def test_a_rate_of_zero_is_no_limit() -> None:
     assert samples(metrics)["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 0
 
 
-async def test_past_its_rate_a_caller_is_429_and_operators_still_get_through(service: Service) -> None:
+async def test_a_caller_past_its_rate_is_answered_429_and_operators_are_not_limited(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "sum"})
     await service.restart(key_reads_per_s=0.001, key_reads_burst=2, key_posts_per_s=0.001, key_posts_burst=3)
     posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(3)]

@@ -1,4 +1,4 @@
-"""The document says what the routes do, in valid OpenAPI 3.1."""
+"""The OpenAPI 3.1 document is valid and says what the routes do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "n
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object inside a document."""
+    """Yield every object inside a document."""
     if isinstance(value, dict):
         yield value
         for member in value.values():
@@ -29,7 +29,7 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Path, method and operation of all."""
+    """Yield path, method and operation of every route."""
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
@@ -41,12 +41,12 @@ def test_the_document_is_json_and_names_its_version() -> None:
     assert DOCUMENT["info"]["title"]
 
 
-def test_every_route_is_in_it_once() -> None:
+def test_the_document_has_every_route_once() -> None:
     described = sorted((path, method.upper()) for path, method, _ in operations())
     assert described == sorted((route.path, route.method) for route in ROUTE_TABLE)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_points_to_a_schema() -> None:
     for part in parts(DOCUMENT):
         reference = part.get("$ref")
         if reference is not None:
@@ -68,7 +68,7 @@ def test_every_pattern_compiles() -> None:
             re.compile(part["pattern"])
 
 
-def test_operations_have_what_openapi_asks_of_them() -> None:
+def test_every_operation_has_what_openapi_requires() -> None:
     ids = [operation["operationId"] for _, _, operation in operations()]
     assert len(set(ids)) == len(ids)
     for path, _, operation in operations():
@@ -83,7 +83,7 @@ def test_operations_have_what_openapi_asks_of_them() -> None:
             assert response["description"]
 
 
-def test_query_parameters_tell_their_defaults_and_bounds() -> None:
+def test_query_parameters_have_their_defaults_and_bounds() -> None:
     operation = DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}/positions"]["get"]
     columns, rank, *_ = operation["parameters"][2:]
     assert (columns["schema"]["type"], columns["explode"]) == ("array", False)
@@ -92,7 +92,7 @@ def test_query_parameters_tell_their_defaults_and_bounds() -> None:
     assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000}
 
 
-def test_bounds_that_are_settings_are_told_as_the_service_has_them() -> None:
+def test_the_document_states_bounds_as_the_settings_have_them() -> None:
     settings = Settings(page_entries_max=700, query_values_max=71, posts_per_request_max=72, lease_s_max=73)
     told = build_document(ROUTE_TABLE, settings)
     schemas = told["components"]["schemas"]
@@ -111,7 +111,7 @@ def test_every_bound_is_a_number() -> None:
             assert isinstance(part.get(keyword, 0), int | float)
 
 
-def test_a_204_has_no_content_and_lines_are_described_where_they_are_taken() -> None:
+def test_the_document_describes_204_without_content_and_routes_that_take_lines() -> None:
     assert "content" not in DOCUMENT["paths"]["/v1/leaderboards/{board}/entries/{owner}"]["delete"]["responses"]["204"]
     body = DOCUMENT["paths"]["/v1/leaderboards/{board}/posts"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-ndjson"}
@@ -119,7 +119,7 @@ def test_a_204_has_no_content_and_lines_are_described_where_they_are_taken() -> 
     assert set(lookup) == {"application/json"}
 
 
-def test_problems_are_described_by_their_codes() -> None:
+def test_the_document_describes_every_problem_by_its_code() -> None:
     for route in ROUTE_TABLE:
         responses = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
         for code in list_codes(route):
@@ -128,7 +128,7 @@ def test_problems_are_described_by_their_codes() -> None:
             assert set(response["content"]) == {"application/problem+json"}
 
 
-def test_open_paths_ask_for_no_key_and_all_others_do() -> None:
+def test_only_open_paths_need_no_key() -> None:
     for route in ROUTE_TABLE:
         operation = DOCUMENT["paths"][route.path][route.method.lower()]
         assert bool(operation["security"]) == (route.role is not None)
@@ -162,7 +162,7 @@ _FOR_PEOPLE = {"title", "description", "default"}
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """Every keyword of a schema; the names of properties are none."""
+    """Yield every keyword of a schema; names of properties are not keywords."""
     if isinstance(schema, dict):
         for keyword, value in schema.items():
             yield keyword
@@ -173,7 +173,7 @@ def keywords(schema: Any) -> Iterator[str]:
             yield from keywords(inner)
 
 
-def test_answers_are_held_against_every_keyword_that_the_schemas_use() -> None:
+def test_the_checks_of_answers_know_every_keyword_that_the_schemas_use() -> None:
     used = {keyword for schema in DOCUMENT["components"]["schemas"].values() for keyword in keywords(schema)}
     assert used <= _CHECKED | _OF_REQUESTS | _FOR_PEOPLE
 
@@ -194,7 +194,7 @@ def test_answers_are_held_against_every_keyword_that_the_schemas_use() -> None:
         ([], {"anyOf": [{"type": "string"}, {"type": "null"}]}),
     ],
 )
-def test_an_answer_that_does_not_fit_is_noticed(value: Any, schema: dict[str, Any]) -> None:
+def test_an_answer_that_does_not_fit_its_schema_is_found(value: Any, schema: dict[str, Any]) -> None:
     assert list(faults_of(value, schema))
 
 
@@ -202,6 +202,6 @@ async def test_the_service_serves_this_very_document(service: Service) -> None:
     assert (await service.call("GET", "/openapi.json")).body == json.loads(json.dumps(DOCUMENT))
 
 
-def test_headers_that_a_request_may_have_are_told() -> None:
+def test_the_document_describes_request_headers() -> None:
     parameters = DOCUMENT["paths"]["/v1/leaderboards/{board}/stream"]["get"]["parameters"]
     assert {"name": "Last-Event-ID", "in": "header", "required": False, "schema": {"type": "string"}} in parameters

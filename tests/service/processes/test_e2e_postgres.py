@@ -1,4 +1,4 @@
-"""The service over PostgreSQL: the same answers, several processes on one store, and nobody told the password."""
+"""The service over PostgreSQL: the same answers, several processes on one store, and no message with the password."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ XP = {"name": "xp", "merge": "sum"}
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Return an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
-async def test_posts_ranks_views_and_curves_are_as_on_any_store(store_url: str, tmp_path: Path) -> None:
+async def test_posts_ranks_views_and_curves_work_on_postgresql_as_on_any_store(store_url: str, tmp_path: Path) -> None:
     service = Service(tmp_path, store=store_url)
     await service.start()
     await service.board("b", {**XP, "best": "high"}, {"name": "kills", "sorted": False, "merge": "sum"})
@@ -45,7 +45,7 @@ async def test_posts_ranks_views_and_curves_are_as_on_any_store(store_url: str, 
     await service.stop()
 
 
-async def test_processes_that_start_at_once_on_an_empty_database_all_come_up_and_share_it(
+async def test_processes_that_start_together_on_an_empty_database_share_it(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
     processes = [spawn("--store", store_url) for _ in range(3)]
@@ -77,7 +77,7 @@ async def test_processes_that_start_at_once_on_an_empty_database_all_come_up_and
     ],
 )
 @pytest.mark.parametrize("command", ["serve", "keys"])
-def test_no_address_however_it_is_written_shows_its_password(tmp_path: Path, url: str, command: str) -> None:
+def test_no_message_shows_the_password_of_a_store_address(tmp_path: Path, url: str, command: str) -> None:
     words = {"serve": ("serve", "--port", "0", "--set", "store_attempts_max=1"), "keys": ("keys", "list")}[command]
     refused = command_line(*words, "--store", url, cwd=tmp_path)
     assert refused.returncode in (1, 2)
@@ -86,7 +86,7 @@ def test_no_address_however_it_is_written_shows_its_password(tmp_path: Path, url
     assert "hunter2" not in refused.stderr + refused.stdout
 
 
-def test_a_server_that_is_not_there_is_a_clear_refusal_without_the_password(tmp_path: Path) -> None:
+def test_a_missing_server_is_reported_without_its_password(tmp_path: Path) -> None:
     url = "postgresql://someone:hunter2@127.0.0.1:1/db"
     refused = command_line("serve", "--port", "0", "--store", url, "--set", "store_attempts_max=1", cwd=tmp_path)
     assert refused.returncode == 1

@@ -1,6 +1,6 @@
-"""Two processes of the service on one store: what an operator does at one is so at the other, whatever that one knew.
+"""Two processes of the service on one store: what an operator does at one process takes effect at the other.
 
-The rule: both have read the board before it changes, so that each starts from a copy of the catalog that goes stale.
+Both processes read the board before it changes, so that each starts with a copy of the catalog that becomes outdated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ WAIT_S = 60
 
 @dataclass
 class Pair:
-    """Where operators go, and another process."""
+    """The process that operators use, and another process."""
 
     operator: Service
     other: Service
 
     async def anew(self) -> None:
-        """Delete the board and make it again; ada has 7 there."""
+        """Delete the board and create it again; ada has 7 there."""
         await self.operator.must("DELETE", BOARD)
         await self.operator.board("b", XP)
         await self.operator.post("b", {"owner": "ada", "stats": {"xp": 7}})
@@ -41,7 +41,7 @@ class Pair:
 
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
-    """Both know the board; ada has 3 there."""
+    """Start both processes; both have read the board, on which ada has 3."""
     async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
         services = [Service(tmp_path, store=url, curve_poll_s=0.05) for _ in range(2)]
         for service in services:
@@ -53,7 +53,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
         yield pair
 
 
-async def test_posts_to_a_board_that_another_process_made_anew_are_applied_there(pair: Pair) -> None:
+async def test_a_recreated_board_takes_posts_at_another_process(pair: Pair) -> None:
     await pair.anew()
     [one] = await pair.other.post("b", ADA)
     assert (one["status"], one["stats"]) == ("applied", {"xp": 8})
@@ -83,13 +83,13 @@ async def test_posts_to_a_board_that_another_process_made_anew_are_applied_there
         "/rankings/xp/buckets",
     ],
 )
-async def test_every_view_of_a_board_that_another_process_made_anew_shows_it(pair: Pair, path: str) -> None:
+async def test_every_view_of_another_process_shows_a_recreated_board(pair: Pair, path: str) -> None:
     await pair.anew()
     shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
     assert _without_times(shown) == _without_times(expected)
 
 
-async def test_looking_up_erasing_and_refreshing_work_on_a_board_that_was_made_anew(pair: Pair) -> None:
+async def test_another_process_can_look_up_erase_and_refresh_on_a_recreated_board(pair: Pair) -> None:
     await pair.anew()
     found = await pair.other.must("POST", f"{BOARD}/entries/lookup", {"owners": ["ada"]})
     assert [entry["stats"] for entry in found["entries"]] == [{"xp": 7}]
@@ -105,7 +105,7 @@ async def test_looking_up_erasing_and_refreshing_work_on_a_board_that_was_made_a
     assert await pair.operator.refused("GET", f"{BOARD}/entries/ada") == (404, "unknown_owner")
 
 
-async def test_no_curve_serves_what_a_board_held_before_another_process_emptied_it(pair: Pair) -> None:
+async def test_no_curve_from_before_a_reset_serves_at_another_process(pair: Pair) -> None:
     await pair.operator.must("DELETE", BOARD)
     await pair.operator.board("b", XP, predictor={"exact_top": 0, "samples": 10})
     await pair.other.post("b", *({"owner": f"o{xp}", "stats": {"xp": xp}} for xp in range(100)))
@@ -126,7 +126,7 @@ async def test_no_curve_serves_what_a_board_held_before_another_process_emptied_
 @pytest.mark.parametrize(
     "path", ["/entries/ada", "/entries/ada/positions", "/rankings/xp", "/entries/ada/around?column=xp"]
 )
-async def test_a_column_that_another_process_added_shows_in_every_view(pair: Pair, path: str) -> None:
+async def test_every_view_of_another_process_shows_an_added_column(pair: Pair, path: str) -> None:
     await pair.operator.board("b", XP, KILLS)
     await pair.operator.post("b", {"owner": "ada", "stats": {"kills": 5}})
     shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
@@ -135,7 +135,7 @@ async def test_a_column_that_another_process_added_shows_in_every_view(pair: Pai
     assert posted["stats"] == {"xp": 4, "kills": 5}
 
 
-async def test_a_board_that_another_process_deleted_is_unknown(pair: Pair) -> None:
+async def test_a_deleted_board_is_unknown_at_another_process(pair: Pair) -> None:
     await pair.operator.must("DELETE", BOARD)
     for method, path, body in (
         ("POST", f"{BOARD}/posts", ADA),
@@ -153,7 +153,7 @@ def _without_times(shown: object) -> object:
     return [_without_times(value) for value in shown] if isinstance(shown, list) else shown
 
 
-async def test_a_store_that_stands_still_is_answered_with_503_until_it_goes_on(tmp_path: Path) -> None:
+async def test_requests_are_answered_503_while_the_store_is_frozen(tmp_path: Path) -> None:
     with postgres() as server:
         hasty = {"connect_timeout_s": 0.2, "statement_timeout_s": 0.2, "commit_timeout_s": 0.2, "store_attempts_max": 2}
         service = Service(tmp_path, store=server.url(), retry_after_s=3, **hasty)

@@ -1,6 +1,6 @@
-"""Curves that others stored serve here, through memcached or without it, and readers never notice what it goes through.
+"""A process serves the curves that others stored, with or without memcached, and readers notice no difference.
 
-The rule: one file has one process, so on SQLite a test stores the curves of "another process" past this one's own.
+A SQLite file has one process, so a test stores the curves of "another process" directly, past the running one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
-    """A service with a memcached."""
+    """Start a service with a memcached."""
     service = Service(tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1)
     await service.start()
     yield service
@@ -38,7 +38,7 @@ async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Servic
 
 
 async def stored_elsewhere(service: Service, total: int) -> None:
-    """Another process stores a curve of board b's first column."""
+    """Store a curve of board b's first column, as another process would."""
     store = service.context.store
     board = await service.context.catalog.find_board("b")
     curve = Curve((Knot(-5, 0, total),), total=total, as_of_us=1_000 + total)
@@ -46,7 +46,7 @@ async def stored_elsewhere(service: Service, total: int) -> None:
 
 
 async def noticed(service: Service, total: int) -> None:
-    """Wait until that curve serves."""
+    """Wait until the service serves that curve."""
     async with asyncio.timeout(WAIT_S):
         while True:
             answer = await service.call("GET", f"{B}/rankings/xp/curve")
@@ -66,7 +66,7 @@ async def test_a_process_without_jobs_notices_the_curves_of_others(tmp_path: Pat
         await service.stop()
 
 
-async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Service, server: OpenMemcached) -> None:
+async def test_the_next_start_reads_a_refreshed_curve_from_memcached(sharing: Service, server: OpenMemcached) -> None:
     await sharing.board("b", {"name": "xp"})
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     await sharing.refresh("b", "xp")
@@ -77,7 +77,7 @@ async def test_a_refreshed_curve_is_put_and_found_by_the_next_start(sharing: Ser
     assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "hit"] == 1
 
 
-async def test_without_its_memcached_a_service_refreshes_polls_and_starts_as_ever(
+async def test_a_service_without_its_memcached_still_refreshes_polls_and_starts(
     sharing: Service, server: OpenMemcached
 ) -> None:
     await sharing.board("b", {"name": "xp"})
@@ -96,7 +96,7 @@ async def test_without_its_memcached_a_service_refreshes_polls_and_starts_as_eve
     assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "miss"] == 1
 
 
-async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_from_the_table_without_it(
+async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
     postgres_url: str, tmp_path: Path, server: OpenMemcached
 ) -> None:
     async with fresh_schema(postgres_url) as url:
@@ -107,7 +107,7 @@ async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_
             await job.board("b", {"name": "xp"})
             await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
             await job.refresh("b", "xp")
-            await front.start()  # only now: a curve is in the table a moment before it is shared
+            await front.start()  # not earlier: a curve is in the table a moment before it is in memcached
             await noticed(front, 30)
             assert counted(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()
@@ -123,5 +123,5 @@ async def test_a_front_end_takes_the_curves_of_a_job_process_from_memcached_and_
 
 
 def counted(found: Figures, name: str) -> dict[str, float]:
-    """A counter by its label, zeros left out."""
+    """Return a counter by its label, without zeros."""
     return {key[1]: value for key, value in found.items() if key[0] == name and value}

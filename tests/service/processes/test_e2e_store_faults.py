@@ -1,4 +1,4 @@
-"""A store that is missing, damaged or out of room: what an operator and a caller are told, at the start and later."""
+"""A store that is missing, damaged or full: what operators and callers read, at the start and later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ XP = {"name": "xp", "merge": "sum"}
 POST = {"owner": "owner-0007", "stats": {"xp": 1}}
 
 
-def test_a_first_key_creates_the_store_and_says_so_beside_the_key(tmp_path: Path) -> None:
+def test_creating_the_first_key_creates_the_store_and_says_so(tmp_path: Path) -> None:
     made = command_line("keys", "create", "me", "--role", "ops", "--store", SERVE[-1], cwd=tmp_path)
     assert made.returncode == 0
     assert made.stdout.startswith("rk_")
@@ -36,7 +36,7 @@ def test_a_first_key_creates_the_store_and_says_so_beside_the_key(tmp_path: Path
     assert "store_created" not in listed.stderr
 
 
-def test_a_service_that_may_not_create_a_store_ends_with_one_sentence(tmp_path: Path) -> None:
+def test_a_service_that_may_not_create_its_store_ends_with_one_sentence(tmp_path: Path) -> None:
     refused = command_line(*SERVE, *REFUSING, cwd=tmp_path)
     assert refused.returncode == 1
     [line] = refused.stderr.splitlines()
@@ -45,13 +45,15 @@ def test_a_service_that_may_not_create_a_store_ends_with_one_sentence(tmp_path: 
 
 
 async def two_boards(service: Service) -> None:
-    """Two boards of some pages each, in tables of their own: `entries_1` and `entries_2`."""
+    """Make two boards of several pages each, in tables of their own: `entries_1` and `entries_2`."""
     for board in ("broken", "whole"):
         await service.board(board, XP)
         await service.post(board, *({"owner": f"owner-{number:04}", "stats": {"xp": number}} for number in range(500)))
 
 
-async def test_a_damaged_file_is_no_load_and_is_told_once(tmp_path: Path, spawn: Callable[..., Process]) -> None:
+async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(
+    tmp_path: Path, spawn: Callable[..., Process]
+) -> None:
     service = Service(tmp_path)
     await service.start()
     await two_boards(service)
@@ -81,7 +83,7 @@ def _job_names() -> set[str]:
     return {name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("job ")}
 
 
-async def test_the_jobs_of_a_damaged_store_end(tmp_path: Path) -> None:
+async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await two_boards(service)
@@ -90,7 +92,7 @@ async def test_the_jobs_of_a_damaged_store_end(tmp_path: Path) -> None:
     await service.restart()
     assert (await service.call("GET", "/v1/leaderboards/broken/entries/owner-0007")).status == 500
     async with asyncio.timeout(WAIT_S):
-        # Reads go on, so keys are looked after as before.
+        # Reads still work, so the job that watches keys goes on.
         while _job_names() != {"job key watch"}:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     assert await service.refused("POST", "/v1/leaderboards/whole/rankings/xp/refresh") == (503, "no_job_process")
@@ -114,7 +116,7 @@ async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp
     assert "restore a backup" in line
 
 
-async def test_an_empty_file_beside_a_log_ends_the_start_and_the_log_stays(tmp_path: Path) -> None:
+async def test_an_empty_file_beside_a_write_ahead_log_ends_the_start_and_keeps_the_log(tmp_path: Path) -> None:
     (tmp_path / "rankcurve.db").touch()
     (tmp_path / "rankcurve.db-wal").write_bytes(b"posts")
     refused = command_line("serve", "--port", "0", "--store", "sqlite:///rankcurve.db", cwd=tmp_path)
@@ -124,7 +126,7 @@ async def test_an_empty_file_beside_a_log_ends_the_start_and_the_log_stays(tmp_p
     assert (tmp_path / "rankcurve.db-wal").read_bytes() == b"posts"
 
 
-async def test_a_full_disk_answers_507_to_posts_and_goes_on_reading(tmp_path: Path) -> None:
+async def test_a_service_on_a_full_disk_answers_posts_with_507_and_still_reads(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await two_boards(service)
@@ -143,7 +145,7 @@ async def test_a_full_disk_answers_507_to_posts_and_goes_on_reading(tmp_path: Pa
     await service.stop()
 
 
-def test_a_start_without_room_names_the_disk(tmp_path: Path) -> None:
+def test_a_start_on_a_full_disk_says_that_the_disk_is_full(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", "sqlite:///rankcurve.db"]
     limited = f"ulimit -f 16; exec {shlex.join(words)}"
     refused = subprocess.run(["bash", "-c", limited], cwd=tmp_path, env=environment(), capture_output=True, text=True)

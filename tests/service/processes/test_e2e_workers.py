@@ -1,4 +1,4 @@
-"""Several processes of one node on PostgreSQL: one answers for all, and none is missed, lost or left behind."""
+"""Several processes of one node on PostgreSQL: each answers for the whole node, and none is lost or left behind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Figures = dict[tuple[str, ...], float]
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Return an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 async def figures(url: str) -> Figures:
-    """Every sample by its name and the values of its labels (sorted by label), as one process of the node tells it."""
+    """Return every sample by its name and label values (sorted by label), as one process of the node exposes it."""
     async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
         text = await answer.text()
     families = text_string_to_metric_families(text)
@@ -43,7 +43,7 @@ async def figures(url: str) -> Figures:
 
 
 async def answering(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
-    """How many of the requests, each on a connection of its own, each process answered."""
+    """Send each request on a connection of its own; return how many of them each process answered."""
     processes: Counter[str] = Counter()
     for _ in range(requests):
         async with ClientSession() as session, session.get(url + path) as answer:
@@ -53,19 +53,17 @@ async def answering(url: str, requests: int, path: str = "/healthz") -> Counter[
 
 
 def pid_of(node: Process, name: str) -> int:
-    """The process that is in a place now."""
+    """Return the id of the process that currently has this name."""
     return int([line["pid"] for line in node.lines if line["event"] == "process_ready" and line["name"] == name][-1])
 
 
 def figures_folder(node: Process) -> Path:
-    """Where the node's processes count, as the kernel tells it of one of them."""
+    """Return the folder of the node's counters, which the kernel's memory map of a worker names."""
     mapped = Path(f"/proc/{pid_of(node, 'worker1')}/maps").read_text()
     return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
 
 
-async def test_every_worker_answers_for_the_whole_node_and_the_sums_are_what_was_sent(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, spawn: Callable[..., Process]) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with Caller(node.url) as caller:
         await caller.board("b", XP)
@@ -73,7 +71,7 @@ async def test_every_worker_answers_for_the_whole_node_and_the_sums_are_what_was
     for n in range(20):
         async with Caller(node.url) as caller:
             await caller.post("b", {"owner": f"p{n}", "stats": {"xp": n}}, {"owner": "all", "stats": {"xp": 1}})
-    for _ in range(8):  # whichever worker they reach
+    for _ in range(8):  # each connection reaches any of the workers
         found = await figures(node.url)
         assert found["rankcurve_requests_total", "leaderboards", "2xx"] == 60
         assert found["rankcurve_request_seconds_count", "leaderboards"] == 60
@@ -81,12 +79,12 @@ async def test_every_worker_answers_for_the_whole_node_and_the_sums_are_what_was
         assert found["rankcurve_posts_total", "applied"] == 40
         assert found["rankcurve_write_batch_posts_sum",] == 40
         assert found["rankcurve_write_queue_posts",] == 0
-        assert found["process_resident_memory_bytes",] > 100 * 2**20  # of four processes, each of some 60 MiB
+        assert found["process_resident_memory_bytes",] > 100 * 2**20  # of four processes, each of about 60 MiB
     async with Caller(node.url) as caller:
         assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
 
 
-async def test_a_worker_killed_under_load_is_replaced_and_what_it_counted_stays(
+async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
@@ -123,7 +121,7 @@ async def test_a_worker_killed_under_load_is_replaced_and_what_it_counted_stays(
     assert posts == answered
     for _ in range(4):
         found = await figures(node.url)
-        # A request may have been counted by a worker that was killed before its answer went out.
+        # A worker that was killed before its answer went out may have counted the request.
         assert answered <= found["rankcurve_requests_total", "post", "2xx"] <= answered + broken
         assert found["rankcurve_request_seconds_count", "post"] == found["rankcurve_requests_total", "post", "2xx"]
         assert found["rankcurve_write_queue_posts",] == 0
@@ -133,7 +131,7 @@ async def test_a_worker_killed_under_load_is_replaced_and_what_it_counted_stays(
         assert (await caller.get(f"{B}/entries/champion"))["stats"] == {"xp": posts}
 
 
-async def test_a_stop_answers_what_was_accepted_and_leaves_no_process_and_no_folder(
+async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
@@ -163,7 +161,7 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Call
     node = spawn("--store", store_url, "--workers", "2").ready()
     folder = figures_folder(node)
     assert node.end(signal.SIGKILL) == -signal.SIGKILL
-    node.await_end_of_log()  # its pipe is open for as long as one of them lives
+    node.await_end_of_log()  # the pipe is open until all processes of the node have ended
     assert not folder.exists()
     gone = {line["process"] for line in node.lines if line["event"] == "supervisor_gone"}
     assert gone == {"worker1", "worker2", "jobs1"}
@@ -171,9 +169,7 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Call
         socket.create_connection(("127.0.0.1", node.port))
 
 
-def test_a_node_whose_workers_crash_again_and_again_at_once_gives_up(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+def test_a_node_whose_workers_crash_repeatedly_at_once_gives_up(store_url: str, spawn: Callable[..., Process]) -> None:
     limits = ("--set", "worker_crashes_max=3", "--set", "worker_backoff_base_s=0.001")
     node = spawn("--store", store_url, "--workers", "2", *limits).ready()
     for crashes in (1, 2, 3):
@@ -185,9 +181,7 @@ def test_a_node_whose_workers_crash_again_and_again_at_once_gives_up(
     assert node.lines[-1]["event"] == "error: worker2 crashed 3 times in a row, each time at once"
 
 
-def test_what_keeps_one_process_from_starting_keeps_a_node_from_it_with_the_same_words(
-    tmp_path: Path, postgres_url: str
-) -> None:
+def test_a_node_that_cannot_start_says_the_same_as_a_single_process(tmp_path: Path, postgres_url: str) -> None:
     away = ("--store", "postgresql://someone:hunter2@127.0.0.1:1/db", "--set", "store_attempts_max=1")
     one = command_line("serve", "--port", "0", *away, cwd=tmp_path)
     several = command_line("serve", "--port", "0", "--workers", "2", *away, cwd=tmp_path)
@@ -202,7 +196,7 @@ def test_what_keeps_one_process_from_starting_keeps_a_node_from_it_with_the_same
     assert (refused.returncode, "in use" in refused.stderr) == (1, True)
 
 
-def test_a_file_has_one_process_and_asking_for_more_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_second_process_for_a_sqlite_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
     for command in (("serve", "--workers", "2"), ("jobs",)):
         refused = command_line(*command, cwd=tmp_path)
         assert refused.returncode == 2
@@ -211,7 +205,7 @@ def test_a_file_has_one_process_and_asking_for_more_is_refused_before_anything_s
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_operator_has_a_curve_replaced_through_any_front_end(
+async def test_an_operator_can_refresh_a_curve_through_any_front_end(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
     quick = ("--set", "curve_poll_s=0.05")
@@ -231,7 +225,7 @@ async def test_an_operator_has_a_curve_replaced_through_any_front_end(
         assert await caller.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
 
 
-async def test_curves_of_a_job_process_serve_in_front_ends_and_monitors_can_ask_it(
+async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors_itself(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
     front_end = spawn("--store", store_url, "--jobs", "none", "--set", "curve_poll_s=0.05").ready()

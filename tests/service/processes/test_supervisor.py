@@ -1,4 +1,4 @@
-"""What a supervisor does with processes that are ready, crash, refuse, or would not stop."""
+"""A supervisor handles processes that become ready, crash, refuse to start, or do not stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READY = Report("ready")
 
 
 class FakeChild:
-    """A process that tells and ends as a test says."""
+    """A process that reports and ends when a test says so."""
 
     pid = 4711
 
@@ -54,7 +54,7 @@ class FakeChild:
 
 
 class Stage:
-    """A supervisor whose processes, clock and pauses a test holds."""
+    """A supervisor whose processes, clock and pauses a test controls."""
 
     def __init__(self, *places: ProcessSlot, obeys: bool = True, limits: SupervisorLimits = LIMITS) -> None:
         self.now_s = 0.0
@@ -87,13 +87,13 @@ class Stage:
         return await asyncio.wait_for(self.started.get(), WAIT_S)
 
     async def pause(self) -> float:
-        """The length of the pause that begins; it ends at once."""
+        """End the pause that begins at once; return its length."""
         seconds, over = await asyncio.wait_for(self.pauses.get(), WAIT_S)
         over.set()
         return seconds
 
     async def crash(self, *, after_s: float = 0, report: Report | None = READY) -> float:
-        """The next process reports and ends; answers the pause that follows."""
+        """Let the next process report and end; return the pause that follows."""
         child = await self.child()
         if report is not None:
             child.tell(report)
@@ -107,7 +107,7 @@ class Stage:
         return str(failure.value)
 
 
-async def test_it_is_ready_once_every_place_is_and_stops_all_when_asked() -> None:
+async def test_a_node_is_ready_once_every_process_is_and_stops_all_of_them() -> None:
     stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "jobs"))
     ready = asyncio.create_task(stage.supervisor.wait_ready())
     first, second = await stage.child(), await stage.child()
@@ -131,7 +131,7 @@ async def test_pauses_before_a_replacement_double_up_to_their_bound_and_have_jit
 
 
 @pytest.mark.parametrize("report", [READY, None])
-async def test_it_gives_up_when_processes_crash_at_once_as_often_as_the_limit_says(report: Report | None) -> None:
+async def test_a_node_gives_up_after_the_limit_of_crashes_at_once(report: Report | None) -> None:
     stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "serve"), limits=replace(LIMITS, worker_crashes_max=2))
     first, steady = await stage.child(), await stage.child()
     steady.tell(READY)
@@ -154,7 +154,7 @@ async def test_a_process_that_ran_steadily_is_replaced_for_ever() -> None:
     await asyncio.wait_for(stage.running, WAIT_S)
 
 
-async def test_what_keeps_the_first_process_from_starting_ends_the_node_with_its_words() -> None:
+async def test_a_refusal_by_the_first_process_ends_the_node_with_its_message() -> None:
     for outcome in ("refused", "away"):
         stage = Stage()
         child = await stage.child()
@@ -163,7 +163,7 @@ async def test_what_keeps_the_first_process_from_starting_ends_the_node_with_its
         assert await stage.failed() == "the store is not what it should be"
 
 
-async def test_a_place_waits_as_long_as_its_store_is_away_later_on() -> None:
+async def test_a_process_whose_store_is_away_later_is_restarted_until_it_is_back() -> None:
     stage = Stage()
     await stage.crash()
     for _ in range(20):

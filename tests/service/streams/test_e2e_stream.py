@@ -1,4 +1,4 @@
-"""Why here: who follows a board hears of everything once, and who comes back hears of what it missed."""
+"""A client that follows a board gets every event once; a client that reconnects gets the events that it missed."""
 
 from __future__ import annotations
 
@@ -30,112 +30,112 @@ def rows(event: Seen) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
-async def test_the_top_is_streamed_as_it_is_and_whenever_it_changes(service: Service) -> None:
+async def test_a_stream_sends_the_top_at_once_and_after_each_change(service: Service) -> None:
     await board(service, ada=30, bob=20, cleo=10)
     async with events_of(service.base, TOP) as stream:
-        first = await stream.must("top")
+        first = await stream.expect_event("top")
         assert rows(first) == [("ada", 30), ("bob", 20)]
         assert first.data["total"] == 3
         await post(service, dan=5)
         await post(service, cleo=25)
-        second = await stream.must("top")
+        second = await stream.expect_event("top")
         assert rows(second) == [("ada", 30), ("cleo", 25)], "what is not of the top is not told"
         assert second.id > first.id
         await service.post("b", {"owner": "ada", "stats": {"shots": 7}})
-        third = await stream.must("top")
+        third = await stream.expect_event("top")
         assert third.data["entries"][0]["stats"]["shots"] == 7
         await service.must("DELETE", "/v1/leaderboards/b/entries/ada")
-        assert rows(await stream.must("top")) == [("cleo", 25), ("bob", 20)]
+        assert rows(await stream.expect_event("top")) == [("cleo", 25), ("bob", 20)]
         await service.must("PUT", "/v1/owners/cleo/hidden")
-        assert rows(await stream.must("top")) == [("bob", 20), ("dan", 5)]
+        assert rows(await stream.expect_event("top")) == [("bob", 20), ("dan", 5)]
 
 
-async def test_an_owner_is_told_of_being_overtaken(service: Service) -> None:
+async def test_a_stream_tells_an_owner_who_overtook_it(service: Service) -> None:
     await board(service, ada=30, bob=20, cleo=10)
     async with events_of(service.base, owner_path("bob")) as stream:
-        first = await stream.must("position")
+        first = await stream.expect_event("position")
         assert (first.data["rank"], first.data["value"], first.data["overtaken_by"]) == (2, 20, [])
         await post(service, cleo=25)
-        second = await stream.must("position")
+        second = await stream.expect_event("position")
         assert (second.data["rank"], second.data["previous_rank"], second.data["overtaken_by"]) == (3, 2, ["cleo"])
         await post(service, cleo=20)
-        third = await stream.must("position")
+        third = await stream.expect_event("position")
         assert (third.data["rank"], third.data["overtaken_by"]) == (2, []), "a tie shares the rank"
         await post(service, bob=31)
-        assert (await stream.must("position")).data["rank"] == 1
+        assert (await stream.expect_event("position")).data["rank"] == 1
         await service.must("PUT", "/v1/owners/bob/hidden")
-        gone = await stream.must("position")
+        gone = await stream.expect_event("position")
         assert (gone.data["rank"], gone.data["value"]) == (None, None)
         await service.must("DELETE", "/v1/owners/bob/hidden")
-        assert (await stream.must("position")).data["rank"] == 1
+        assert (await stream.expect_event("position")).data["rank"] == 1
 
 
-async def test_an_owner_hears_who_is_erased_and_that_it_is_itself(service: Service) -> None:
+async def test_a_stream_tells_an_owner_of_erasures_of_others_and_of_itself(service: Service) -> None:
     await board(service, ada=30, bob=20, cleo=10, dan=20)
     async with events_of(service.base, owner_path("bob")) as stream:
-        assert (await stream.must("position")).data["rank"] == 2
+        assert (await stream.expect_event("position")).data["rank"] == 2
         await service.must("DELETE", "/v1/owners/cleo")
         await service.must("DELETE", "/v1/owners/ada")
-        first = await stream.until("position", rank=1)
+        first = await stream.await_event("position", rank=1)
         assert (first.data["previous_rank"], first.data["overtaken_by"]) == (2, [])
         await service.must("DELETE", "/v1/owners/dan")
         await post(service, eve=25)
-        assert (await stream.until("position", rank=2)).data["overtaken_by"] == ["eve"]
+        assert (await stream.await_event("position", rank=2)).data["overtaken_by"] == ["eve"]
         await service.must("DELETE", "/v1/owners/bob")
-        gone = await stream.until("position", rank=None)
+        gone = await stream.await_event("position", rank=None)
         assert (gone.data["value"], gone.data["total"]) == (None, 1)
 
 
-async def test_ranks_are_those_that_reads_give(service: Service) -> None:
+async def test_a_stream_has_the_same_ranks_as_reads(service: Service) -> None:
     await service.board("b", {"name": "xp", "best": "low"}, ties="earliest")
     await post(service, **{f"o{number}": number % 5 for number in range(20)})
     async with events_of(service.base, owner_path("o7")) as stream:
-        first = await stream.must("position")
+        first = await stream.expect_event("position")
         for number in range(20, 30):
             await post(service, **{f"o{number}": number % 3})
         await post(service, last=0)
         path = "/v1/leaderboards/b/entries/o7/positions?rank=exact"
         [position] = (await service.get(path))["positions"]
         assert first.data["rank"] < position["rank"]
-        seen = await stream.until("position", rank=position["rank"])
+        seen = await stream.await_event("position", rank=position["rank"])
         assert seen.data["total"] <= position["total"]
 
 
-async def test_a_client_that_comes_back_hears_what_it_missed_and_nothing_twice(service: Service) -> None:
+async def test_a_client_that_reconnects_gets_what_it_missed_and_nothing_twice(service: Service) -> None:
     await board(service, ada=30, bob=20, cleo=10)
     async with events_of(service.base, TOP) as top, events_of(service.base, owner_path("bob")) as owner:
-        top_id, owner_id = (await top.must("top")).id, (await owner.must("position")).id
+        top_id, owner_id = (await top.expect_event("top")).id, (await owner.expect_event("position")).id
     await post(service, dan=1)
     await post(service, cleo=25)
     async with (
         events_of(service.base, TOP, last_id=top_id) as top,
         events_of(service.base, owner_path("bob"), last_id=owner_id) as owner,
     ):
-        missed = await top.must("top")
+        missed = await top.expect_event("top")
         assert rows(missed) == [("ada", 30), ("cleo", 25)]
-        passed = await owner.must("position")
+        passed = await owner.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
     async with events_of(service.base, TOP, last_id=missed.id) as top:
         await post(service, eve=99)
-        again = await top.must("top")
+        again = await top.expect_event("top")
         assert rows(again) == [("eve", 99), ("ada", 30)], "and not what it has seen"
         assert again.id > missed.id
 
 
 @pytest.mark.parametrize("last_id", ["0x", "-1", "99999999", "9" * 30])
-async def test_a_number_that_the_journal_does_not_reach_is_answered_with_reset(service: Service, last_id: str) -> None:
+async def test_a_number_that_the_journal_has_not_reached_is_answered_with_reset(service: Service, last_id: str) -> None:
     await board(service, ada=30)
     async with events_of(service.base, TOP, last_id=last_id) as stream:
-        reset = await stream.must("reset")
-        state = await stream.must("top")
+        reset = await stream.expect_event("reset")
+        state = await stream.expect_event("top")
         assert rows(state) == [("ada", 30)]
         assert reset.id == state.id
 
 
-async def test_a_number_from_before_what_is_kept_is_answered_with_reset(service: Service) -> None:
+async def test_a_number_that_the_journal_no_longer_holds_is_answered_with_reset(service: Service) -> None:
     await board(service, ada=30, bob=20)
     async with events_of(service.base, TOP) as stream:
-        old = (await stream.must("top")).id
+        old = (await stream.expect_event("top")).id
     from storage.log.change_log import change_log
 
     store = service.context.store
@@ -144,12 +144,12 @@ async def test_a_number_from_before_what_is_kept_is_answered_with_reset(service:
     later_us = service.context.now_us() + 10**6
     await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
     async with events_of(service.base, TOP, last_id=old) as stream:
-        await stream.must("reset")
-        assert rows(await stream.must("top")) == [("dan", 50), ("cleo", 40)]
+        await stream.expect_event("reset")
+        assert rows(await stream.expect_event("top")) == [("dan", 50), ("cleo", 40)]
     assert await service.refused("GET", f"/v1/journal?after={old}") == (410, "journal_pruned")
 
 
-async def test_what_cannot_be_streamed_is_refused_before_the_stream_begins(service: Service) -> None:
+async def test_an_invalid_stream_is_refused_before_it_begins(service: Service) -> None:
     await board(service, ada=30)
     at = "/v1/leaderboards/b/stream?column=xp"
     assert await service.refused("GET", "/v1/leaderboards/no/stream?column=xp") == (404, "unknown_board")
@@ -161,44 +161,44 @@ async def test_what_cannot_be_streamed_is_refused_before_the_stream_begins(servi
     assert await service.refused("GET", at + "&owner=ada") == (404, "not_ranked")
 
 
-async def test_streams_end_with_their_board_and_go_on_after_it_was_emptied(service: Service) -> None:
+async def test_a_stream_ends_with_its_board_and_can_be_resumed_after_a_reset(service: Service) -> None:
     await board(service, ada=30)
     async with events_of(service.base, TOP) as stream:
-        last = await stream.must("top")
+        last = await stream.expect_event("top")
         await service.must("POST", "/v1/leaderboards/b/reset")
-        assert await stream.next() is None
+        assert await stream.read_event() is None
     async with events_of(service.base, TOP, last_id=last.id) as stream:
-        assert rows(await stream.must("top")) == []
+        assert rows(await stream.expect_event("top")) == []
         await service.must("DELETE", "/v1/leaderboards/b")
-        assert await stream.next() is None
+        assert await stream.read_event() is None
     assert await service.refused("GET", TOP) == (404, "unknown_board")
 
 
-async def test_there_are_no_more_streams_than_may_be_and_one_that_ended_makes_room(service: Service) -> None:
+async def test_streams_are_bounded_and_one_that_ended_makes_room_for_another(service: Service) -> None:
     await board(service, ada=30)
     await service.restart(stream_clients_max=2, stream_heartbeat_s=0.01)
     async with AsyncExitStack() as stack:
         for _ in range(2):
             stream = await stack.enter_async_context(events_of(service.base, TOP))
-            await stream.must("top")
+            await stream.expect_event("top")
         assert await service.refused("GET", TOP) == (503, "store_busy")
     while service.context.feed.clients:  # noqa: ASYNC110 - heartbeats find out
         await asyncio.sleep(0)
     async with events_of(service.base, TOP) as stream:
-        await stream.must("top")
+        await stream.expect_event("top")
 
 
-async def test_streams_do_not_hold_up_the_stop(service: Service) -> None:
+async def test_open_streams_do_not_delay_a_stop(service: Service) -> None:
     await board(service, ada=30)
     async with events_of(service.base, TOP) as stream:
-        await stream.must("top")
+        await stream.expect_event("top")
         stopping = asyncio.create_task(service.restart())
-        assert await stream.next() is None
+        assert await stream.read_event() is None
         await stopping
 
 
 async def _follow(stream: EventStream, events: list[Seen]) -> None:
-    while (event := await stream.next()) is not None:
+    while (event := await stream.read_event()) is not None:
         events.append(event)
         if event.data["entries"][0]["value"] == 200:
             return
@@ -210,7 +210,7 @@ async def test_clients_of_a_topic_get_the_same_events(service: Service) -> None:
         heard: list[list[Seen]] = []
         for _ in range(5):
             stream = await stack.enter_async_context(events_of(service.base, TOP))
-            heard.append([await stream.must("top")])
+            heard.append([await stream.expect_event("top")])
             following.create_task(_follow(stream, heard[-1]))
         for number in range(190, 201):
             await post(service, ada=number)

@@ -26,7 +26,7 @@ TOP = "/v1/leaderboards/{}/stream?column=xp&top=3"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """A service whose jobs are the test's to run, on either store."""
+    """Start a service whose jobs the test runs, on either store."""
     async with AsyncExitStack() as stack:
         more: dict[str, object] = {}
         if request.param == "postgres":
@@ -38,7 +38,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def season(service: Service) -> None:
-    """A board that ends within the hour and is archived at once."""
+    """Make a board that ends within the hour and is archived at once."""
     times = {"closes_at": (NOW + HOUR).isoformat(), "grace_seconds": 0, "keep_seconds": 0}
     body: dict[str, Any] = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 1}, **times}
     await service.must("PUT", "/v1/leaderboards/s", body)
@@ -53,59 +53,59 @@ def rows(event: Seen) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
-async def test_the_streams_of_a_board_that_is_closed_and_archived_tell_its_end_and_stay(service: Service) -> None:
+async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_stay_open(service: Service) -> None:
     await season(service)
     path, bob = TOP.format("s"), "/v1/leaderboards/s/stream?column=xp&owner=bob"
     async with events_of(service.base, path) as before:
-        await before.must("top")
+        await before.expect_event("top")
         await close_as_of(service, NOW + HOUR)
         await close_as_of(service, NOW + 2 * HOUR)
         assert (await service.get("/v1/leaderboards/s"))["archived"] is True
         async with events_of(service.base, path) as top, events_of(service.base, bob) as owner:
-            assert rows(await top.must("top")) == [("ada", 30), ("bob", 20), ("cleo", 10)]
-            assert (await owner.must("position")).data["rank"] == 2
+            assert rows(await top.expect_event("top")) == [("ada", 30), ("bob", 20), ("cleo", 10)]
+            assert (await owner.expect_event("position")).data["rank"] == 2
         assert service.context.feed.clients >= 1, "nothing has ended the stream from before"
 
 
-async def test_who_is_erased_from_an_archive_is_not_told_to_who_comes_later(service: Service) -> None:
+async def test_a_new_stream_of_an_archive_shows_no_erased_owner(service: Service) -> None:
     await season(service)
     await close_as_of(service, NOW + HOUR)
     await close_as_of(service, NOW + 2 * HOUR)
     async with events_of(service.base, TOP.format("s")) as early:
-        assert rows(await early.must("top"))[0] == ("ada", 30)
+        assert rows(await early.expect_event("top"))[0] == ("ada", 30)
         await service.must("DELETE", "/v1/owners/ada")
         async with events_of(service.base, TOP.format("s")) as late:
-            assert rows(await late.must("top")) == [("bob", 20), ("cleo", 10)]
+            assert rows(await late.expect_event("top")) == [("bob", 20), ("cleo", 10)]
 
 
-async def test_the_stream_of_a_board_that_no_post_has_reached_ends_when_one_does(service: Service) -> None:
+async def test_streams_of_boards_of_several_periods_end_with_their_first_post(service: Service) -> None:
     await service.must("PUT", "/v1/families/f", {"columns": COLUMNS, "periods": ["all", "year"], "facets": [[]]})
     every, year = TOP.format("f:all"), TOP.format(f"f:{NOW.year}")
     async with events_of(service.base, every) as all_time, events_of(service.base, year) as of_year:
-        first = await all_time.must("top")
-        assert rows(first) == rows(await of_year.must("top")) == []
+        first = await all_time.expect_event("top")
+        assert rows(first) == rows(await of_year.expect_event("top")) == []
         posts = {"posts": [{"owner": "ada", "stats": {"xp": 5}, "at": NOW.isoformat()}]}
         await service.must("POST", "/v1/families/f/posts", posts)
-        assert await all_time.next() is None
-        assert await of_year.next() is None
+        assert await all_time.read_event() is None
+        assert await of_year.read_event() is None
     async with events_of(service.base, every, last_id=first.id) as all_time:
-        assert rows(await all_time.must("top")) == [("ada", 5)]
+        assert rows(await all_time.expect_event("top")) == [("ada", 5)]
 
 
-async def test_boards_of_a_family_that_no_post_has_reached_are_streams_of_their_own(service: Service) -> None:
+async def test_streams_of_two_boards_without_posts_end_separately(service: Service) -> None:
     await service.must("PUT", "/v1/families/f", {"columns": COLUMNS, "periods": ["all"], "facets": [[], ["org"]]})
     one, other = TOP.format("f:all"), TOP.format(quote("f:all:org=o1", safe=""))
     async with events_of(service.base, one) as everybody, events_of(service.base, other) as of_org:
-        await everybody.must("top")
-        await of_org.must("top")
+        await everybody.expect_event("top")
+        await of_org.expect_event("top")
         await service.must("POST", "/v1/families/f/posts", {"posts": [{"owner": "ada", "stats": {"xp": 5}}]})
-        assert await everybody.next() is None
+        assert await everybody.read_event() is None
         facets = {"owner": "ada", "stats": {"xp": 5}, "facets": {"org": "o1"}}
         await service.must("POST", "/v1/families/f/posts", {"posts": [facets]})
-        assert await of_org.next() is None
+        assert await of_org.read_event() is None
 
 
-async def test_an_owner_that_moves_is_counted_from_the_curve_and_not_from_the_top(
+async def test_the_rank_of_a_moved_owner_is_counted_from_a_knot_and_not_from_the_top(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 5, "samples": 20}}
@@ -122,10 +122,10 @@ async def test_an_owner_that_moves_is_counted_from_the_curve_and_not_from_the_to
 
     monkeypatch.setattr(Ranking, "count_better", counted)
     async with events_of(service.base, "/v1/leaderboards/s/stream?column=xp&owner=o010") as stream:
-        assert (await stream.must("position")).data["rank"] == 290
+        assert (await stream.expect_event("position")).data["rank"] == 290
         await post(service, o020=7)
-        assert (await stream.must("position")).data["rank"] == 289
+        assert (await stream.expect_event("position")).data["rank"] == 289
         await post(service, o010=150, o200=151)
-        moved = await stream.until("position", value=150)
+        moved = await stream.await_event("position", value=150)
         assert moved.data["rank"] == 150, "149 are better, o200 among them, and o150 shares the rank"
     assert counts == []

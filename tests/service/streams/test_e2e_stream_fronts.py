@@ -1,4 +1,4 @@
-"""Streams of several front ends on one PostgreSQL store: whoever takes a post, everybody hears of it, from wherever."""
+"""Streams of several front ends on one PostgreSQL store: every client gets every post, whichever front end took it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ XP = {"name": "xp"}
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """An empty place on the server."""
+    """Return an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture
 async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
-    """Two front ends; the board is the first one's."""
+    """Start two front ends; the first one creates the board."""
     async with AsyncExitStack() as stack:
         services = [Service(tmp_path, store=store_url, jobs="none") for _ in range(2)]
         for service in services:
@@ -47,61 +47,61 @@ def rows(event: Seen) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
-async def test_a_post_to_one_front_end_is_heard_of_at_the_other(pair: list[Service]) -> None:
+async def test_a_post_to_one_front_end_reaches_the_streams_of_the_other(pair: list[Service]) -> None:
     one, other = pair
     async with events_of(other.base, TOP) as top, events_of(other.base, BOB) as bob:
-        assert rows(await top.must("top")) == [("ada", 30), ("bob", 20)]
-        assert (await bob.must("position")).data["rank"] == 2
+        assert rows(await top.expect_event("top")) == [("ada", 30), ("bob", 20)]
+        assert (await bob.expect_event("position")).data["rank"] == 2
         await post(one, cleo=25)
-        assert rows(await top.must("top")) == [("ada", 30), ("cleo", 25)]
-        passed = await bob.must("position")
+        assert rows(await top.expect_event("top")) == [("ada", 30), ("cleo", 25)]
+        passed = await bob.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
         await post(one, bob=40)
-        assert (await bob.must("position")).data["rank"] == 1
+        assert (await bob.expect_event("position")).data["rank"] == 1
 
 
-async def test_a_stream_is_resumed_at_the_other_front_end(pair: list[Service]) -> None:
+async def test_a_client_can_resume_its_stream_at_the_other_front_end(pair: list[Service]) -> None:
     one, other = pair
     async with events_of(one.base, TOP) as top, events_of(one.base, BOB) as bob:
-        top_id, bob_id = (await top.must("top")).id, (await bob.must("position")).id
+        top_id, bob_id = (await top.expect_event("top")).id, (await bob.expect_event("position")).id
     await post(one, cleo=25)
     async with events_of(other.base, TOP, last_id=top_id) as top, events_of(other.base, BOB, last_id=bob_id) as bob:
-        missed = await top.must("top")
+        missed = await top.expect_event("top")
         assert rows(missed) == [("ada", 30), ("cleo", 25)]
-        passed = await bob.must("position")
+        passed = await bob.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
     async with events_of(one.base, TOP, last_id=missed.id) as top:
         await post(other, eve=99)
-        assert rows(await top.must("top")) == [("eve", 99), ("ada", 30)], "and not what it has seen"
+        assert rows(await top.expect_event("top")) == [("eve", 99), ("ada", 30)], "and not what it has seen"
 
 
-async def test_too_old_a_number_is_answered_with_reset_wherever_it_comes(pair: list[Service]) -> None:
+async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Service]) -> None:
     one, other = pair
     async with events_of(one.base, TOP) as top:
-        old = (await top.must("top")).id
+        old = (await top.expect_event("top")).id
     await post(one, cleo=40)
     await post(one, dan=50)
     store, later_us = one.context.store, one.context.now_us() + 10**6
     await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
     async with events_of(other.base, TOP, last_id=old) as top:
-        await top.must("reset")
-        assert rows(await top.must("top")) == [("dan", 50), ("cleo", 40)]
+        await top.expect_event("reset")
+        assert rows(await top.expect_event("top")) == [("dan", 50), ("cleo", 40)]
 
 
-async def _until(stream: EventStream, value: int) -> list[tuple[int, int]]:
-    """Number and best value of each event up to the one with a value."""
+async def _read_until(stream: EventStream, value: int) -> list[tuple[int, int]]:
+    """Return number and best value of each event, up to the event with this value."""
     found: list[tuple[int, int]] = []
     while not found or found[-1][1] != value:
-        event = await stream.must("top")
+        event = await stream.expect_event("top")
         found.append((event.id, event.data["entries"][0]["value"]))
     return found
 
 
-async def test_writers_at_several_front_ends_at_once_are_all_heard_in_order(pair: list[Service]) -> None:
+async def test_concurrent_posts_to_several_front_ends_are_streamed_in_one_order(pair: list[Service]) -> None:
     one, other = pair
     async with events_of(one.base, TOP) as first, events_of(other.base, TOP) as second:
-        await first.must("top")
-        await second.must("top")
+        await first.expect_event("top")
+        await second.expect_event("top")
 
         async def write(service: Service, owner: str) -> None:
             for value in range(100, 140):
@@ -109,22 +109,24 @@ async def test_writers_at_several_front_ends_at_once_are_all_heard_in_order(pair
 
         await asyncio.gather(*(write(service, f"{owner}{n}") for n, service in enumerate(pair) for owner in "xyz"))
         await post(one, last=1000)
-        for heard in (await _until(first, 1000), await _until(second, 1000)):
+        for heard in (await _read_until(first, 1000), await _read_until(second, 1000)):
             assert heard == sorted(heard), "neither numbers nor the best value ever fall"
             assert len({number for number, _ in heard}) == len(heard)
 
 
-async def test_workers_of_a_node_stream_what_any_of_them_takes(store_url: str, spawn: Callable[..., Process]) -> None:
+async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(
+    store_url: str, spawn: Callable[..., Process]
+) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with AsyncExitStack() as stack:
         caller = await stack.enter_async_context(Caller(node.url))
         await caller.board("b", XP)
         streams: list[EventStream] = []
         workers: set[str] = set()
-        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses who takes a connection
+        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses the worker for each connection
             streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
             workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
-            await streams[-1].must("top")
+            await streams[-1].expect_event("top")
         await post(caller, ada=7)
         for stream in streams:
-            assert rows(await stream.must("top")) == [("ada", 7)]
+            assert rows(await stream.expect_event("top")) == [("ada", 7)]

@@ -1,4 +1,4 @@
-"""Why here: a row of the journal concerns exactly those owners whose standing it can change."""
+"""A row of the journal concerns exactly those owners whose rank it can change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row(board: Board, owner: str | None, before: str | None, after: str | None) 
 
 
 @pytest.mark.parametrize("best", list(Best))
-def test_a_move_concerns_those_whom_it_goes_past_or_comes_up_to(best: Best) -> None:
+def test_a_move_concerns_every_owner_that_it_passes_or_reaches(best: Best) -> None:
     board, rng = board_of(best), random.Random(1)
     column = MoveReader(board, 0, high=best is Best.HIGH)
     for _ in range(500):
@@ -37,7 +37,7 @@ def test_a_move_concerns_those_whom_it_goes_past_or_comes_up_to(best: Best) -> N
         assert moves.concern_owner("someone", cell) == passed, (rows, cell)
 
 
-def test_a_row_concerns_its_owner_and_one_of_nobody_whoever_it_may_be_of() -> None:
+def test_a_row_concerns_its_owner_and_an_erased_row_every_owner_it_may_have_passed() -> None:
     board = board_of(Best.HIGH)
     column = MoveReader(board, 0, high=True)
     assert column.read_moves([row(board, "ada", "1", "1")]).concern_owner("ada", "3")

@@ -1,4 +1,4 @@
-"""Why here: one client that does not read must cost neither the process its memory nor the others their events."""
+"""A client that does not read costs neither the process its memory nor other clients their events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Socket:
 
 
 class Response:
-    """What of a response is used."""
+    """The part of a response that the client uses."""
 
     chunked = True
 
@@ -49,7 +49,7 @@ class Response:
 
 
 class Request:
-    """What of a request is used."""
+    """The part of a request that the client uses."""
 
     version = HttpVersion11
 
@@ -65,7 +65,7 @@ async def serving(client: StreamClient, socket: Socket, response: Response) -> a
     return task
 
 
-async def test_what_came_before_the_connection_was_ready_goes_first() -> None:
+async def test_events_from_before_the_connection_was_ready_are_sent_first() -> None:
     client, socket, response = StreamClient(unread_bytes_max=1_000), Socket(), Response()
     assert client.send_event(EVENT)
     task = await serving(client, socket, response)
@@ -76,7 +76,7 @@ async def test_what_came_before_the_connection_was_ready_goes_first() -> None:
     await task
 
 
-async def test_a_client_that_does_not_read_is_let_go_at_the_bound() -> None:
+async def test_a_client_that_does_not_read_is_disconnected_at_the_bound() -> None:
     client, socket, response = StreamClient(unread_bytes_max=200), Socket(), Response()
     task = await serving(client, socket, response)
     taken = 0

@@ -129,7 +129,7 @@ async def test_an_invalid_body_creates_no_key(service: Service, body: dict[str, 
 
 
 async def first_event(stream: EventStream) -> None:
-    await stream.must("top")
+    await stream.expect_event("top")
 
 
 async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(service: Service) -> None:
@@ -138,7 +138,7 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
         anyone = await stack.enter_async_context(events_of(service.base, STREAM))
         await first_event(anyone)
         await operate(service)
-        assert await anyone.next() is None, "who came without a key comes back with one"
+        assert await anyone.read_event() is None, "who came without a key comes back with one"
         _, kept = await create(service, "reader")
         gone_id, gone = await create(service, "reader")
         streams = []
@@ -147,9 +147,9 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
             streams.append(await stack.enter_async_context(opened))
             await first_event(streams[-1])
         await service.must("DELETE", f"/v1/keys/{gone_id}")
-        assert await streams[1].next() is None
+        assert await streams[1].read_event() is None
         await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
-        await streams[0].must("top")
+        await streams[0].expect_event("top")
 
 
 async def test_a_body_that_is_complete_after_its_key_was_revoked_is_refused(service: Service) -> None:
@@ -184,14 +184,14 @@ async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_c
         anyone = await stack.enter_async_context(events_of(other.base, STREAM))
         await first_event(anyone)
         await operate(operator)
-        assert await anyone.next() is None, "the other process demands keys too"
+        assert await anyone.read_event() is None, "the other process demands keys too"
         assert await other.refused("GET", BOARDS) == (401, "unauthorized")
         key_id, key = await create(operator, "reader")
         await until(other, key, 200)
         mine = await stack.enter_async_context(events_of(other.base, STREAM, headers=bearer(key)))
         await first_event(mine)
         await operator.must("DELETE", f"/v1/keys/{key_id}")
-        assert await mine.next() is None
+        assert await mine.read_event() is None
         await until(other, key, 401)
 
 
