@@ -30,7 +30,7 @@ def fake() -> Iterator[FakeService]:
         ("tag:last:text", {"name": "tag", "sorted": False, "merge": "last", "type": "text"}),
     ],
 )
-def test_a_column_written_in_words_becomes_its_spec(text: str, spec: dict[str, object]) -> None:
+def test_a_column_in_words_becomes_its_spec(text: str, spec: dict[str, object]) -> None:
     assert parse_column(text) == spec
 
 
@@ -39,7 +39,7 @@ def test_a_column_written_in_words_becomes_its_spec(text: str, spec: dict[str, o
     ["xp", ":sum", "xp:best", "xp:sum:max", "xp:sum:high:low", "xp:sum:scale=x", "xp:sum:scale=-1", "xp:sum:max=1e5",
      "xp:sum:max=", "xp:sum:min=1.", "xp:sum:max=٣", "xp:sum:max=" + "9" * 5000],
 )  # fmt: skip
-def test_a_column_that_makes_no_sense_is_refused_before_any_request(text: str) -> None:
+def test_an_invalid_column_is_refused_before_any_request(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_column(text)
 
@@ -62,7 +62,7 @@ def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("arguments", [[], ["-c", "xp"], ["-c", "xp:sum", "--ties", "odd"]])
-def test_asking_wrongly_exits_2(fake: FakeService, arguments: list[str]) -> None:
+def test_an_invalid_command_line_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
     assert run("board", "create", "s", *arguments, fake=fake).exit_code == 2
     assert not fake.requests
 
@@ -82,7 +82,7 @@ def test_a_board_is_shown_as_json(fake: FakeService) -> None:
     assert json.loads(run("board", "show", "s", fake=fake).stdout)["entries"] == 0
 
 
-def test_deleting_asks_first(fake: FakeService) -> None:
+def test_deleting_a_board_asks_for_confirmation(fake: FakeService) -> None:
     fake.add_board("s", {"name": "xp"})
     assert run("board", "delete", "s", fake=fake, stdin="n\n").exit_code == 1
     assert "s" in fake.boards
@@ -98,12 +98,12 @@ def test_errors_of_the_service_are_one_line_with_code_and_hint(fake: FakeService
     assert result.stderr == "error: unauthorized: as asked — pass a key with --key or RANKCURVE_KEY\n"
 
 
-def test_a_key_is_sent_where_one_is_given(fake: FakeService) -> None:
+def test_a_given_key_is_sent_with_every_request(fake: FakeService) -> None:
     run("board", "list", "--key", "rk_x_y", fake=fake)
     assert fake.headers[-1]["Authorization"] == "Bearer rk_x_y"
 
 
-def test_a_board_is_created_with_times_and_closed(fake: FakeService) -> None:
+def test_an_operator_creates_a_season_with_times_and_closes_it(fake: FakeService) -> None:
     times = ("--opens-at", "2026-01-01T00:00:00Z", "--closes-at", "2026-02-01T00:00:00Z", "--keep-seconds", "60")
     result = run("board", "create", "s", "-c", "xp:sum", *times, "--grace-seconds", "5", fake=fake)
     assert result.exit_code == 0, result.output
@@ -121,7 +121,7 @@ def test_a_board_is_created_with_times_and_closed(fake: FakeService) -> None:
     assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
 
 
-def test_the_list_says_what_became_of_boards(fake: FakeService) -> None:
+def test_the_list_shows_which_boards_are_closed_or_archived(fake: FakeService) -> None:
     for name, more in (("a", {}), ("b", {"closed": True}), ("c", {"closed": True, "archived": True})):
         fake.add_board(name, {"name": "xp"})
         fake.boards[name].spec |= more

@@ -48,7 +48,7 @@ def run(process: Process, *arguments: str, code: int = 0) -> Result:
     return result
 
 
-def test_the_summary_says_how_the_curve_was_made_and_what_the_best_have(serving: Process) -> None:
+def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(serving: Process) -> None:
     rows = [line.split() for line in run(serving, "curve", "b", "xp").stdout.splitlines()]
     assert rows[1][:4] == ["xp", "skip", str(OWNERS), str(OWNERS)]
     top = {" ".join(row[:-2]): row[-2:] for row in rows[4:]}
@@ -58,9 +58,10 @@ def test_the_summary_says_how_the_curve_was_made_and_what_the_best_have(serving:
     assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
 
 
-def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(serving: Process) -> None:
+def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Process) -> None:
     state = asyncio.run(climbed_board(serving.url, "climbed"))
-    assert state["certificate"] > 1 and state["bound"] < 0.1, "else this test shows nothing"
+    assert state["certificate"] > 1, "else this test shows nothing"
+    assert state["bound"] < 0.1, "else this test shows nothing"
     shown = run(serving, "curve", "climbed", "-c", "xp").stdout
     assert f"{100 * float(state['bound']):.3g} % past rank {EXACT_TOP}" in shown
     assert "off by at most" in shown
@@ -73,13 +74,13 @@ def test_a_board_whose_ranks_are_all_counted_has_no_error(serving: Process) -> N
     assert "nothing, every rank is counted" in run(serving, "curve", "b", "-c", "xp").stdout
 
 
-def test_the_rank_command_tells_what_is_missing_to_the_next_place(serving: Process) -> None:
+def test_the_rank_command_shows_the_points_missing_to_the_next_place(serving: Process) -> None:
     lines = run(serving, "rank", "b", "p7", "-c", "xp", "--next").stdout.splitlines()
     assert lines[-1].split() == ["xp", str(OWNERS - 8), "64", "15"]
     run(serving, "rank", "b", "--value", "5", "--next", code=2)
 
 
-def test_the_json_of_the_command_ranks_offline(serving: Process) -> None:
+def test_a_client_can_rank_offline_with_the_json_of_the_command(serving: Process) -> None:
     document = json.loads(run(serving, "curve", "b", "lap", "--json").stdout)
     assert document["best"] == "low"
     assert rank_of()(document, "100.50") == (1, 1, 1)
@@ -87,7 +88,7 @@ def test_the_json_of_the_command_ranks_offline(serving: Process) -> None:
 
 
 @pytest.mark.parametrize("column", ["xp", "lap"])
-def test_a_picture_is_drawn_in_the_format_that_its_name_says(serving: Process, tmp_path: Path, column: str) -> None:
+def test_the_name_of_a_picture_decides_its_format(serving: Process, tmp_path: Path, column: str) -> None:
     svg, png = tmp_path / "curve.svg", tmp_path / "curve.PNG"
     for path in (svg, png):
         assert run(serving, "curve", "b", column, "--plot", str(path)).stdout == ""
@@ -95,7 +96,7 @@ def test_a_picture_is_drawn_in_the_format_that_its_name_says(serving: Process, t
     assert png.read_bytes().startswith(PNG_START)
 
 
-def test_the_same_curve_gives_the_same_file(tmp_path: Path) -> None:
+def test_the_same_curve_gives_an_identical_picture(tmp_path: Path) -> None:
     knots = [Knot(value, rank, 2) for value, rank in ((90_000, 1), (700, 3), (5, 80))]
     document = CurveDocument("xp", "skip", 81, "2026-11-20T10:00:00Z", knots)
     paths = [tmp_path / f"{number}.svg" for number in range(2)]
@@ -104,7 +105,7 @@ def test_the_same_curve_gives_the_same_file(tmp_path: Path) -> None:
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_drawn_is_reported_in_one_line(serving: Process, tmp_path: Path) -> None:
     run(serving, "curve", "b", "xp", "--plot", "curve.pdf", code=2)
     empty = run(serving, "curve", "empty", "xp", "--plot", str(tmp_path / "x.svg"), code=1)
     assert empty.stderr == "error: the curve is of an empty column, so there is nothing to draw\n"
@@ -113,7 +114,7 @@ def test_what_cannot_be_drawn_is_one_line(serving: Process, tmp_path: Path) -> N
     assert run(serving, "curve", "none", "xp", code=1).stderr.startswith("error: unknown_board")
 
 
-def test_without_matplotlib_the_command_says_what_to_install(serving: Process, tmp_path: Path) -> None:
+def test_the_command_without_matplotlib_says_what_to_install(serving: Process, tmp_path: Path) -> None:
     # A module that is None in sys.modules can't be imported, as if the extra were not installed.
     program = "import sys; sys.modules['matplotlib'] = None; from service.cli import main; main()"
     path = str(tmp_path / "x.svg")

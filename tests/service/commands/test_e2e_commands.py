@@ -89,7 +89,7 @@ def test_boards_are_created_shown_listed_and_deleted(shell: Shell) -> None:
     assert refused.stderr.count("\n") == 1
 
 
-def test_what_board_show_prints_creates_the_same_board_elsewhere(shell: Shell, tmp_path: Path) -> None:
+def test_the_output_of_board_show_creates_the_same_board_elsewhere(shell: Shell, tmp_path: Path) -> None:
     words = ["xp:sum:high", "lap:min:low:scale=3:max=9223372036854775.807", "tag:last:text", "shots:sum:unsorted"]
     shell("board", "create", "here", *(word for each in words for word in ("-c", each)), "--ties", "earliest")
     path = tmp_path / "spec.json"
@@ -102,7 +102,7 @@ def test_what_board_show_prints_creates_the_same_board_elsewhere(shell: Shell, t
         assert here[member] == there[member]
 
 
-def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: Shell, tmp_path: Path) -> None:
+def test_a_killed_import_continues_and_counts_every_line_once(shell: Shell, tmp_path: Path) -> None:
     shell("board", "create", "killed", "-c", "xp:sum:high", "-c", "lap:min:low:scale=3")
     path = write_csv(tmp_path / "scores.csv", LINES)
     rejects = tmp_path / "rejects.csv"
@@ -131,7 +131,7 @@ def test_an_import_that_was_killed_goes_on_and_counts_every_line_once(shell: She
     assert points(shell.process) == LINES - LINES // 1000
 
 
-def test_scores_with_binary_noise_are_imported_with_round_and_hinted_at_without(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_of_noisy_scores_needs_round_and_the_error_suggests_it(shell: Shell, tmp_path: Path) -> None:
     shell("board", "create", "noisy", "-c", "lap:min:low:scale=3", "-c", "xp:sum:high")
     path = tmp_path / "noisy.csv"
     path.write_text("id,lap,xp\na,48.682000000000002,1\nb,60.25,1\n")
@@ -153,7 +153,7 @@ def points(process: Process) -> int:
     return sum(row["value"] for row in page["entries"])
 
 
-def test_an_import_needs_a_board_and_headings_and_lists_what_it_rejects(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_needs_a_board_and_headings_and_lists_rejected_lines(shell: Shell, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "scores.csv", 2000)
     assert "unknown_board" in shell("import", "nowhere", str(path), "--owner-column", "id", code=1).stderr
     shell("board", "create", "listed", "-c", "xp:sum:high")
@@ -177,7 +177,7 @@ def small(shell: Shell, tmp_path: Path) -> Shell:
     return shell
 
 
-def test_an_export_is_the_whole_ranking_and_imports_again(small: Shell, tmp_path: Path) -> None:
+def test_an_export_holds_the_whole_ranking_and_can_be_imported_again(small: Shell, tmp_path: Path) -> None:
     text = small("export", "small", "--column", "lap", "--page", "7").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["rank"], row["owner"], row["lap"]) for row in rows] == [
@@ -191,7 +191,7 @@ def test_an_export_is_the_whole_ranking_and_imports_again(small: Shell, tmp_path
     assert "0 rejected" in result.stdout
 
 
-def test_top_and_rank_show_what_the_service_says(small: Shell) -> None:
+def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
     assert [row[:3] for row in small.rows("top", "small", "xp", "-n", "3")] == [
         ["rank", "owner", "xp"], ["1", "p38", "19"], ["1", "p39", "19"], ["3", "p36", "18"],
     ]  # fmt: skip
@@ -204,14 +204,14 @@ def test_top_and_rank_show_what_the_service_says(small: Shell) -> None:
     assert "unknown_owner" in small("rank", "small", "nobody", code=1).stderr
 
 
-def test_refresh_fits_every_curve_and_ranks_come_from_it(small: Shell) -> None:
+def test_refresh_fits_every_curve_and_later_ranks_come_from_them(small: Shell) -> None:
     rows = small.rows("refresh", "small")
     assert [(row[0], row[1], row[2]) for row in rows[1:]] == [("xp", "skip", "40"), ("lap", "skip", "40")]
     (position,) = json.loads(small("rank", "small", "p10", "-c", "lap", "--mode", "estimate", "--json").stdout)
     assert (position["method"], position["rank"]) == ("knot", 11)
 
 
-def test_a_key_opens_what_is_closed(spawn: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_key_gives_access_to_a_service_with_keys(spawn: Callable[..., Process], tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/rankcurve.db"
     made = {
         role: CliRunner().invoke(app, ["keys", "create", role, "--role", role, "--store", store]).stdout.strip()
@@ -224,7 +224,7 @@ def test_a_key_opens_what_is_closed(spawn: Callable[..., Process], tmp_path: Pat
     assert "b" in shell("board", "list", "--key", made["reader"]).stdout
 
 
-def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
+def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(
     spawn: Callable[..., Process], tmp_path: Path, unused_tcp_port: int
 ) -> None:
     command = [sys.executable, "-m", "service.demo", "--once", "--players", "1500", "--port", str(unused_tcp_port)]
@@ -246,7 +246,7 @@ def test_the_demo_sets_up_a_season_that_answers_the_lines_it_prints(
         assert all(row["rank"] >= 1 for row in rows if row["value"] is not None)
 
 
-def test_what_is_imported_into_the_queue_is_applied_and_the_queue_shown(shell: Shell, tmp_path: Path) -> None:
+def test_posts_imported_into_the_queue_are_applied_and_the_queue_can_be_shown(shell: Shell, tmp_path: Path) -> None:
     shell("board", "create", "queued", "--column", "xp:sum:high")
     path = tmp_path / "players.csv"
     path.write_text("id,xp\n" + "".join(f"p{n},{n}\n" for n in range(1, 501)))

@@ -36,7 +36,7 @@ def run(serving: Process) -> Run:
     return invoke
 
 
-def test_a_pool_is_filled_leased_from_watched_and_emptied(run: Run, tmp_path: Path) -> None:
+def test_an_operator_fills_leases_watches_and_empties_a_pool(run: Run, tmp_path: Path) -> None:
     assert json.loads(run("pool", "create", "acme", "numbers", "--partitions", "2").stdout)["partitions"] == 2
     listed = tmp_path / "numbers.txt"
     listed.write_text("".join(f"+49 {number}\n" for number in range(2_500)), encoding="utf-8")
@@ -83,7 +83,7 @@ def test_clients_and_pools_are_listed_renamed_and_deleted(run: Run) -> None:
     assert "unknown_client" in run("client", "show", "bolt", code=1).output
 
 
-def test_words_that_make_no_sense_are_refused_before_anything_is_sent(run: Run, tmp_path: Path) -> None:
+def test_invalid_lease_commands_are_refused_before_any_request(run: Run, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n")
     run("pool", "add", "acme", "numbers", "--region", "eu", code=2)

@@ -52,7 +52,7 @@ def run(process: Process, *arguments: str, code: int = 0, answer: str | None = N
     return result
 
 
-def test_owners_are_hidden_shown_and_erased(serving: Process) -> None:
+def test_an_operator_hides_shows_and_erases_an_owner(serving: Process) -> None:
     run(serving, "owner", "hide", "bob")
     assert top(serving) == ["ada", "cleo"]
     run(serving, "owner", "show", "bob")
@@ -69,7 +69,7 @@ def test_a_profile_is_stored_and_printed(serving: Process) -> None:
     run(serving, "owner", "profile", "ada", "{", code=1)
 
 
-def test_the_journal_and_an_owners_posts_are_printed_by_line(serving: Process) -> None:
+def test_the_journal_and_the_posts_of_an_owner_are_printed_line_by_line(serving: Process) -> None:
     post(serving, ada=5)
     lines = [json.loads(line) for line in run(serving, "journal").stdout.splitlines()]
     assert [line["owner"] for line in lines] == ["ada", "bob", "cleo", "ada"]
@@ -78,7 +78,7 @@ def test_the_journal_and_an_owners_posts_are_printed_by_line(serving: Process) -
     assert '"xp": 5' in run(serving, "owner", "posts", "ada", "-n", "1").stdout
 
 
-def test_a_stream_is_printed_as_it_comes(serving: Process) -> None:
+def test_each_event_of_a_stream_is_printed_at_once(serving: Process) -> None:
     words = [sys.executable, "-m", "service.cli", "stream", "b", "xp", "--top", "1", "--url", serving.url]
     unbuffered = {**environment(), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=unbuffered) as following:
@@ -91,7 +91,7 @@ def test_a_stream_is_printed_as_it_comes(serving: Process) -> None:
     assert second["id"] > first["id"]
 
 
-def test_a_board_is_rebuilt_while_nobody_serves_it(serving: Process) -> None:
+def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> None:
     before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
     folder = serving.folder
     refused = command_line("rebuild", "b", "--store", serving.store, cwd=folder)
@@ -118,7 +118,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield url
 
 
-def test_a_board_that_was_deleted_and_created_again_comes_back_from_the_journal(
+def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     store: str, spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
     serving = spawn("--store", store).ready()

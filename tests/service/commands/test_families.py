@@ -35,7 +35,7 @@ def test_a_family_is_created_from_words(fake: FakeService) -> None:
     }
 
 
-def test_a_family_is_created_from_what_show_prints_and_deleted(fake: FakeService, tmp_path: Path) -> None:
+def test_a_family_is_created_from_the_output_of_show_and_deleted(fake: FakeService, tmp_path: Path) -> None:
     assert run(*CREATE, fake=fake).exit_code == 0
     made = dict(fake.families["game"])
     shown = run("family", "show", "game", fake=fake)
@@ -48,7 +48,7 @@ def test_a_family_is_created_from_what_show_prints_and_deleted(fake: FakeService
     assert list(fake.families) == ["game"]
 
 
-def test_the_board_of_a_time_is_one_line_and_values_are_a_table(fake: FakeService) -> None:
+def test_the_board_of_a_time_prints_as_one_line_and_facet_values_as_a_table(fake: FakeService) -> None:
     run(*CREATE, fake=fake)
     found = run("family", "board", "game", "org=7", "--period", "week", "--at", "2018-12-05T00:00:00Z", fake=fake)
     assert found.stdout == "game:week:org=7\n"
@@ -59,7 +59,7 @@ def test_the_board_of_a_time_is_one_line_and_values_are_a_table(fake: FakeServic
     assert "game:all:org=2" in table.stdout
 
 
-def test_a_history_is_a_line_a_period_from_as_many_pages_as_it_takes(fake: FakeService) -> None:
+def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeService) -> None:
     run(*CREATE, fake=fake)
     words = ("family", "history", "game", "ada", "xp", "org=7", "--period", "week")
     table = run(*words, fake=fake)
@@ -77,12 +77,12 @@ def test_a_history_is_a_line_a_period_from_as_many_pages_as_it_takes(fake: FakeS
     [("create", "game"), ("create", "game", "-c", "xp:sum", "--keep", "week"), ("board", "game", "org"),
      ("board", "game", "org=1", "org=2"), ("create", "game", "-c", "xp:sum", "--keep", "week=x")],
 )  # fmt: skip
-def test_words_that_make_no_sense_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
+def test_invalid_words_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
     assert run("family", *words, fake=fake).exit_code == 2
     assert not fake.requests
 
 
-def test_an_unknown_family_is_told(fake: FakeService) -> None:
+def test_the_command_reports_an_unknown_family(fake: FakeService) -> None:
     result = run("family", "show", "none", fake=fake)
     assert result.exit_code == 1
     assert "no family none" in result.output

@@ -45,9 +45,7 @@ def test_every_line_becomes_one_post_with_the_mapped_column(fake: FakeService, p
     assert list(players.parent.iterdir()) == [players]
 
 
-def test_a_queued_import_counts_what_was_accepted_and_finds_the_lines_that_were_not(
-    fake: FakeService, players: Path
-) -> None:
+def test_a_queued_import_counts_accepted_lines_and_lists_refused_ones(fake: FakeService, players: Path) -> None:
     fake.refused_owners = {"p5"}
     result = do_import(fake, players, "--queued")
     assert result.exit_code == 1
@@ -89,9 +87,7 @@ def into_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...
     return run("import", "s", str(path), "--owner-column", "id", *mapping, *more, fake=fake)
 
 
-def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_sent(
-    fake: FakeService, summed: Path
-) -> None:
+def test_an_import_warns_before_it_would_add_up_the_same_file_again(fake: FakeService, summed: Path) -> None:
     assert "warning" not in into_sums(fake, summed, "xp=score").stderr
     assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line of it counts once"
     assert "warning" not in into_sums(fake, summed, "wins=won", "best=top").stderr
@@ -105,7 +101,7 @@ def test_the_same_file_with_another_mapping_of_a_sum_warns_before_anything_is_se
     assert "warning" not in into_sums(fake, summed, "best=score").stderr
 
 
-def test_a_person_at_a_terminal_is_asked_before_a_sum_adds_up_again(
+def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
     fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     into_sums(fake, summed, "xp=score")
@@ -118,7 +114,7 @@ def test_a_person_at_a_terminal_is_asked_before_a_sum_adds_up_again(
     assert len(fake.batches) == sent + 1
 
 
-def test_what_did_not_count_adds_nothing_up_again(fake: FakeService, summed: Path) -> None:
+def test_an_import_without_effect_causes_no_warning_later(fake: FakeService, summed: Path) -> None:
     fake.rejected_owners = {f"p{i}" for i in range(9)}
     into_sums(fake, summed, "xp=score")
     fake.rejected_owners = set()
@@ -127,7 +123,7 @@ def test_what_did_not_count_adds_nothing_up_again(fake: FakeService, summed: Pat
     assert "warning" not in into_sums(fake, summed, "xp=top").stderr, "the board was emptied"
 
 
-def test_a_stopped_import_of_another_mapping_warns_too(fake: FakeService, summed: Path) -> None:
+def test_a_stopped_import_with_another_mapping_causes_a_warning_later(fake: FakeService, summed: Path) -> None:
     fake.posts_before_outage = 1
     into_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
     fake.posts_before_outage = None
@@ -137,7 +133,7 @@ def test_a_stopped_import_of_another_mapping_warns_too(fake: FakeService, summed
 NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
 
 
-def test_scores_with_binary_noise_are_rounded_to_the_scale_where_asked(fake: FakeService, tmp_path: Path) -> None:
+def test_the_option_round_rounds_noisy_scores_to_the_scale(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "noisy.csv"
     path.write_text(NOISY)
     arguments = ("import", "b", str(path), "--owner-column", "id", "-c", "lap", "-c", "xp=score")
@@ -149,16 +145,14 @@ def test_scores_with_binary_noise_are_rounded_to_the_scale_where_asked(fake: Fak
     assert "rounded" not in run(*arguments, "--restart", fake=fake).stdout
 
 
-def test_nothing_is_rounded_unless_asked(fake: FakeService, tmp_path: Path) -> None:
+def test_no_score_is_rounded_without_the_option(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "noisy.csv"
     path.write_text(NOISY)
     run("import", "b", str(path), "--owner-column", "id", "-c", "lap", fake=fake)
     assert fake.boards["b"].stats["a"] == {"lap": "48.682000000000002"}
 
 
-def test_an_import_that_stopped_at_noise_is_begun_again_with_round_and_counts_no_line_twice(
-    fake: FakeService, players: Path
-) -> None:
+def test_an_import_repeated_with_round_starts_anew_and_counts_no_line_twice(fake: FakeService, players: Path) -> None:
     fake.posts_before_outage = 3
     do_import(fake, players, "--concurrency", "1")
     fake.posts_before_outage = None
@@ -167,7 +161,7 @@ def test_an_import_that_stopped_at_noise_is_begun_again_with_round_and_counts_no
     assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in rounded.stdout
 
 
-def test_rejected_lines_are_listed_with_their_numbers_and_the_others_stand(fake: FakeService, tmp_path: Path) -> None:
+def test_rejected_lines_are_listed_with_their_numbers_and_the_others_count(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "mixed.csv"
     lines = [
         b"id,score",
@@ -205,7 +199,7 @@ def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeS
     assert set(fake.xp("b")) == {f"p{i}" for i in range(25)} - {"p6", "p7"}
 
 
-def test_a_busy_service_is_asked_again_after_the_time_it_names(fake: FakeService, players: Path) -> None:
+def test_an_import_retries_a_busy_service_after_the_requested_time(fake: FakeService, players: Path) -> None:
     board = fake.boards["b"]
     fake.failures = [(429, {"Retry-After": "0"}, "queue_full"), (503, {"Retry-After": "0"}, "store_busy")]
     result = do_import(fake, players, "--concurrency", "1")
@@ -213,7 +207,7 @@ def test_a_busy_service_is_asked_again_after_the_time_it_names(fake: FakeService
     assert len(board.stats) == 25
 
 
-def test_a_stopped_import_goes_on_after_the_last_line_whose_outcome_is_known(fake: FakeService, players: Path) -> None:
+def test_a_stopped_import_continues_after_the_last_line_with_a_known_outcome(fake: FakeService, players: Path) -> None:
     fake.posts_before_outage = 3
     stopped = do_import(fake, players, "--concurrency", "1")
     assert stopped.exit_code == 1
@@ -229,7 +223,7 @@ def test_a_stopped_import_goes_on_after_the_last_line_whose_outcome_is_known(fak
     assert not (players.parent / "players.csv.b.resume").exists()
 
 
-def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: FakeService, players: Path) -> None:
+def test_lines_sent_again_after_a_stop_are_duplicates(fake: FakeService, players: Path) -> None:
     fake.posts_before_outage = 5
     assert do_import(fake, players, "--concurrency", "4").exit_code == 1
     fake.posts_before_outage = None
@@ -244,7 +238,7 @@ def test_what_was_sent_beyond_the_mark_is_sent_again_and_is_a_duplicate(fake: Fa
     assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
 
 
-def test_a_file_that_changed_since_is_read_from_the_top(fake: FakeService, players: Path) -> None:
+def test_an_import_reads_a_changed_file_from_the_top(fake: FakeService, players: Path) -> None:
     fake.posts_before_outage = 3
     do_import(fake, players)
     fake.posts_before_outage = None
@@ -256,7 +250,7 @@ def test_a_file_that_changed_since_is_read_from_the_top(fake: FakeService, playe
 
 
 @pytest.mark.parametrize(("column", "spec"), [({"merge": "last"}, {}), ({}, {"ties": "earliest"})])
-def test_batches_go_one_at_a_time_where_their_order_matters(
+def test_an_import_sends_one_batch_at_a_time_if_their_order_matters(
     fake: FakeService, players: Path, column: dict[str, str], spec: dict[str, str]
 ) -> None:
     fake.add_board("b", {"name": "xp"} | column, **spec)
@@ -265,7 +259,7 @@ def test_batches_go_one_at_a_time_where_their_order_matters(
     assert [post["owner"] for batch in fake.batches for post in batch] == [f"p{i}" for i in range(25)]
 
 
-def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeService, players: Path) -> None:
+def test_an_import_stops_after_too_many_rejected_lines(fake: FakeService, players: Path) -> None:
     fake.rejected_owners = {f"p{i}" for i in range(25)}
     result = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
     assert result.exit_code == 1
@@ -280,7 +274,7 @@ def test_an_import_stops_past_the_rejected_lines_it_puts_up_with(fake: FakeServi
     assert "25 lines: 17 applied, 0 unchanged, 0 duplicate, 8 rejected" in finished.stdout
 
 
-def test_the_help_says_what_an_edit_a_mapping_and_a_limit_mean() -> None:
+def test_the_help_explains_edited_files_mappings_and_the_limit_of_rejected_lines() -> None:
     text = re.sub(r"[\s│]+", " ", run("import", "--help").stdout)
     assert "An edited file is another file" in text
     assert "COLUMN=HEADING" in text
@@ -299,7 +293,7 @@ def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
     assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
 
 
-def test_a_key_that_may_not_post_is_told_so_and_nothing_else(fake: FakeService, players: Path) -> None:
+def test_an_import_with_a_key_that_may_not_post_prints_one_line(fake: FakeService, players: Path) -> None:
     board = fake.boards["b"]
     fake.post_failure = (403, "forbidden")
     result = do_import(fake, players)
@@ -335,7 +329,7 @@ def test_a_mapping_that_fits_neither_file_nor_board_is_explained(
     assert not fake.batches
 
 
-def test_without_a_mapping_headings_that_are_columns_are_taken(fake: FakeService, tmp_path: Path) -> None:
+def test_an_import_without_a_mapping_takes_headings_that_are_columns(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "same.csv"
     path.write_bytes(b"\xef\xbb\xbfid\txp\tother\tlap\na\t1\tx\t60.250\nb\t2\ty\t\n")
     result = run("import", "b", str(path), "--owner-column", "id", "--delimiter", "tab", fake=fake)
@@ -343,7 +337,7 @@ def test_without_a_mapping_headings_that_are_columns_are_taken(fake: FakeService
     assert fake.boards["b"].stats == {"a": {"xp": "1", "lap": "60.250"}, "b": {"xp": "2"}}
 
 
-def test_an_import_goes_on_without_a_resume_file_where_none_can_be_written(fake: FakeService, players: Path) -> None:
+def test_an_import_continues_without_a_resume_file_if_it_cannot_write_one(fake: FakeService, players: Path) -> None:
     result = do_import(fake, players, "--resume-file", str(players / "below-a-file"))
     assert result.exit_code == 0
     assert result.stderr.count("note: cannot write") == 1
@@ -364,7 +358,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_siz
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=12), batch_posts=st.integers(1, 5))
-def test_reading_on_from_any_mark_gives_what_reading_through_gave(
+def test_reading_from_any_mark_gives_the_same_batches_as_reading_the_whole_file(
     tmp_path: Path, rows: list[tuple[str, str]], batch_posts: int
 ) -> None:
     path = tmp_path / "any.csv"
@@ -383,6 +377,6 @@ def test_reading_on_from_any_mark_gives_what_reading_through_gave(
     ("owner", "fault"),
     [("é-1", None), ("", "1 to 128"), ("x" * 129, "1 to 128"), ("a\tb", "control"), ("\udcff", "UTF-8")],
 )
-def test_an_owner_that_cannot_be_one_is_told_before_it_is_sent(owner: str, fault: str | None) -> None:
+def test_an_invalid_owner_is_found_before_it_is_sent(owner: str, fault: str | None) -> None:
     found = owner_fault(owner)
     assert (found is None) if fault is None else (found is not None and fault in found)

@@ -43,7 +43,7 @@ def reason_lines(rejects: Path) -> list[int]:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 
 
-def test_the_corrected_file_is_imported_by_itself_and_counts_only_its_own_lines(
+def test_a_corrected_file_of_rejects_counts_only_its_own_lines(
     fake: FakeService, tmp_path: Path, rejects: Path
 ) -> None:
     path = bad_scores(tmp_path, 25)
@@ -56,7 +56,7 @@ def test_the_corrected_file_is_imported_by_itself_and_counts_only_its_own_lines(
     assert fake.xp("b") == {f"p{i}": "7" if i % 3 == 0 else str(i) for i in range(25)}
 
 
-def test_a_record_keeps_its_quotes_its_lines_and_its_marks(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
+def test_a_rejected_record_is_written_byte_for_byte(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
     path = tmp_path / "quoted.csv"
     heading = b'\xef\xbb\xbf"id";xp;"tag"\r\n'
     record = b'"a ""b""";bad;"two\r\nlines; and more"\r\n'
@@ -81,7 +81,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     assert reason_lines(rejects) == [i + 2 for i in range(0, 25, 3)]
 
 
-def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
+def test_a_resumed_import_does_not_overwrite_corrected_rejects(
     fake: FakeService, tmp_path: Path, rejects: Path
 ) -> None:
     path = bad_scores(tmp_path, 25)
@@ -102,7 +102,7 @@ def test_rejects_that_were_corrected_meanwhile_are_not_written_over(
 
 @pytest.mark.parametrize("option", ["--rejects", "--resume-file"])
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
-def test_the_file_to_import_is_never_written(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
+def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
     if name == "reasons":  # the second file that the option would write is the one to import
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
@@ -118,7 +118,7 @@ def test_the_file_to_import_is_never_written(fake: FakeService, tmp_path: Path, 
     assert not fake.batches
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_sent(fake: FakeService, tmp_path: Path) -> None:
+def test_an_unwritable_file_of_rejects_is_reported_before_any_request(fake: FakeService, tmp_path: Path) -> None:
     result = do_import(fake, bad_scores(tmp_path, 4), "--rejects", str(tmp_path / "none" / "rejects.csv"))
     assert result.exit_code == 1
     assert "No such file or directory" in result.stderr

@@ -45,13 +45,13 @@ def test_top_marks_estimated_ranks_and_says_what_the_mark_means(fake: FakeServic
     assert result.stderr == "~ marks an estimate from the curve; rankcurve rank b OWNER -c xp shows its bounds\n"
 
 
-def test_top_starts_at_any_rank_and_speaks_json(fake: FakeService) -> None:
+def test_top_can_start_at_any_rank_and_print_json(fake: FakeService) -> None:
     page = json.loads(run("top", "b", "xp", "--from-rank", "25", "--json", fake=fake).stdout)
     assert [(entry["rank"], entry["owner"]) for entry in page["entries"]] == [(25, "p1"), (26, "p0")]
 
 
 @pytest.mark.parametrize("command", ["top", "export", "rank", "curve", "audit"])
-def test_a_column_is_named_in_the_same_way_by_every_command(fake: FakeService, command: str) -> None:
+def test_every_command_takes_a_column_in_the_same_way(fake: FakeService, command: str) -> None:
     fake.boards["b"].spec["columns"].append({"name": "wins", "sorted": True, "merge": "sum"})
     for stats in fake.boards["b"].stats.values():
         stats["wins"] = 7
@@ -63,7 +63,7 @@ def test_a_column_is_named_in_the_same_way_by_every_command(fake: FakeService, c
     assert "--column" in run(command, "--help").stdout
 
 
-def test_a_column_after_the_board_is_understood_and_named_once(fake: FakeService) -> None:
+def test_a_column_may_follow_the_board_and_is_named_once(fake: FakeService) -> None:
     assert (
         run("top", "b", "xp", "-n", "1", fake=fake).stdout == run("top", "b", "-c", "xp", "-n", "1", fake=fake).stdout
     )
@@ -74,12 +74,12 @@ def test_a_column_after_the_board_is_understood_and_named_once(fake: FakeService
 
 
 @pytest.mark.parametrize("owner", ["-5", "-1001234567890", "-5.25"])
-def test_an_owner_that_looks_like_a_negative_number_is_no_option(fake: FakeService, owner: str) -> None:
+def test_an_owner_that_looks_like_a_negative_number_is_not_taken_for_an_option(fake: FakeService, owner: str) -> None:
     assert run("rank", "b", owner, "-c", "xp", fake=fake).exit_code == 0
     assert f"/entries/{owner}/positions" in fake.requests[-1][1]
 
 
-def test_a_negative_value_is_the_value_of_its_option(fake: FakeService) -> None:
+def test_a_negative_number_can_be_the_value_of_an_option(fake: FakeService) -> None:
     [position] = json.loads(run("rank", "b", "--value", "-5", "--json", fake=fake).stdout)
     assert position["value"] == -5
 
@@ -104,7 +104,7 @@ def test_rank_shows_who_moved_since_the_period_before(fake: FakeService) -> None
     assert result.stdout.splitlines()[-1].split() == ["xp", "before", "12345", "7", "-3"]
 
 
-def test_rank_of_a_value_asks_for_no_owner(fake: FakeService) -> None:
+def test_rank_of_a_value_needs_no_owner(fake: FakeService) -> None:
     positions = json.loads(run("rank", "b", "--value", "600", "--value", "700", "--json", fake=fake).stdout)
     assert [each["value"] for each in positions] == [600, 700]
     assert fake.requests[-1][1].endswith("/rankings/xp/positions?values=600%2C700&rank=auto")
@@ -120,11 +120,11 @@ def test_rank_of_a_value_asks_for_no_owner(fake: FakeService) -> None:
         ["--value", "1", "--previous"],
     ],
 )
-def test_rank_asked_wrongly_exits_2(fake: FakeService, arguments: list[str]) -> None:
+def test_an_invalid_rank_command_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
     assert run("rank", "b", *arguments, fake=fake).exit_code == 2
 
 
-def test_refresh_does_every_ranked_column_unless_some_are_named(fake: FakeService) -> None:
+def test_refresh_fits_every_ranked_column_unless_some_are_named(fake: FakeService) -> None:
     result = run("refresh", "b", fake=fake)
     assert [row[:4] for row in rows_of(result.stdout)[1:]] == [["xp", "skip", "26", "16"]]
     assert run("refresh", "b", "one", "two", fake=fake).exit_code == 0
@@ -140,7 +140,7 @@ def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> 
     assert "--jobs embedded" in result.stderr
 
 
-def test_export_walks_the_whole_ranking_as_csv(fake: FakeService) -> None:
+def test_export_writes_the_whole_ranking_as_csv(fake: FakeService) -> None:
     result = run("export", "b", "--page", "7", fake=fake)
     assert result.exit_code == 0, result.output
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
@@ -157,14 +157,14 @@ def test_export_writes_ndjson_to_a_file(fake: FakeService, tmp_path: Path) -> No
     assert [entry["rank"] for entry in entries] == list(range(1, 27))
 
 
-def test_export_to_a_place_that_cannot_be_written_is_one_line(fake: FakeService, tmp_path: Path) -> None:
+def test_export_reports_an_unwritable_file_in_one_line(fake: FakeService, tmp_path: Path) -> None:
     result = run("export", "b", "-o", str(tmp_path / "none" / "out.csv"), fake=fake)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: cannot write")
     assert result.stderr.count("\n") == 1
 
 
-def test_a_board_without_a_ranked_column_says_so(fake: FakeService) -> None:
+def test_a_command_reports_a_board_without_a_ranked_column(fake: FakeService) -> None:
     fake.add_board("plain", {"name": "shots", "sorted": False})
     for command in ("top", "export", "refresh"):
         result = run(command, "plain", fake=fake)
@@ -181,6 +181,6 @@ def test_help_names_every_command() -> None:
         assert run(command, "--help").exit_code == 0
 
 
-def test_the_version_is_the_one_that_is_installed() -> None:
+def test_the_printed_version_is_the_installed_one() -> None:
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, f"rankcurve {importlib.metadata.version('rankcurve')}\n")

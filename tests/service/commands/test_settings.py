@@ -27,7 +27,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return runs
 
 
-def test_serve_options_win_over_the_environment_and_the_rest_stays(
+def test_options_of_serve_override_the_environment_and_other_settings_stay(
     served: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANKCURVE_PORT", "9000")
@@ -40,7 +40,7 @@ def test_serve_options_win_over_the_environment_and_the_rest_stays(
 
 
 @pytest.mark.parametrize("command", ["serve", "jobs"])
-def test_servers_that_share_curves_are_an_option_of_every_process(
+def test_every_kind_of_process_has_an_option_for_memcached_servers(
     served: list[Settings], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     module = ModuleType("service.processes.jobs_only")
@@ -69,7 +69,7 @@ def test_backup_and_restore_take_settings_like_serve(tmp_path: Path) -> None:
     assert run("backup", str(tmp_path / "copy3.db"), "--set", "nope=1").exit_code == 2
 
 
-def test_serve_reads_the_file_it_is_given(served: list[Settings], tmp_path: Path) -> None:
+def test_serve_reads_the_given_file_of_settings(served: list[Settings], tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("port = 9002\n")
     assert run("serve", "--config", str(path)).exit_code == 0
@@ -178,7 +178,7 @@ def test_keys_are_listed_and_revoked_without_their_text(keys: Keys) -> None:
     assert "secret" not in text
 
 
-def test_an_unknown_key_and_a_store_in_use_are_one_line(keys: Keys) -> None:
+def test_an_unknown_key_and_a_store_in_use_are_reported_in_one_line(keys: Keys) -> None:
     result = run("keys", "revoke", "nope", *STORE)
     assert (result.exit_code, result.stderr) == (1, "error: no key 'nope'\n")
     keys.locked = True
@@ -192,7 +192,7 @@ def stores_of(keys: Keys) -> list[str]:
     return [keys.settings.store] if keys.settings is not None else []
 
 
-def test_keys_are_of_the_store_that_is_named_and_of_a_service_otherwise(
+def test_keys_commands_use_the_named_store_or_else_a_service(
     keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nowhere = ("--url", "http://127.0.0.1:1")
@@ -213,10 +213,10 @@ def test_keys_are_of_the_store_that_is_named_and_of_a_service_otherwise(
 
 
 @pytest.mark.parametrize("command", ["create", "list", "revoke"])
-def test_keys_take_the_options_of_every_command_that_talks_to_a_service(command: str) -> None:
+def test_keys_commands_have_the_options_of_every_command_that_calls_a_service(command: str) -> None:
     shown = run("keys", command, "--help").stdout
     assert all(option in shown for option in ("--url", "--key", "--store", "RANKCURVE_KEY"))
 
 
-def test_a_role_that_does_not_exist_exits_2(keys: Keys) -> None:
+def test_an_unknown_role_exits_with_2(keys: Keys) -> None:
     assert run("keys", "create", "me", "--role", "king", *STORE).exit_code == 2

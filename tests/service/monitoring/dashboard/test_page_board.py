@@ -145,7 +145,7 @@ async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Pag
     assert all(one[1] == other[0] for one, other in pairwise(bins)), "without holes"
 
 
-async def test_owners_who_climbed_past_the_top_leave_the_shown_error_small(page: Page, node: Process) -> None:
+async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page: Page, node: Process) -> None:
     state = await climbed_board(node.url, "zz-climbed")
     assert state["certificate"] > 1, "else this test shows nothing"
     assert state["bound"] < 0.1, "else this test shows nothing"
