@@ -78,7 +78,7 @@ class Prometheus:
         while not condition():
             log = (self._folder.path / "log").read_text(errors="replace")[-2000:]
             assert not ended(self._process), f"Prometheus ended: {log}"
-            assert time.monotonic() < until, f"it never came to hold: {log}"
+            assert time.monotonic() < until, f"the condition never held: {log}"
 
     def ask(self, path: str, **query: str) -> Any:
         """Return the data of an answer of its API; fail if the query is wrong."""

@@ -105,7 +105,7 @@ def test_every_function_fits_a_screen() -> None:
     assert long == []
 
 
-def test_every_module_says_why_it_exists() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [str(path) for path in _sources() if not (ast.get_docstring(_tree(path)) or "").strip()] == []
 
 
@@ -289,7 +289,7 @@ def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:
     assert sleeps == []
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_no_file_leaves_work_for_later() -> None:
     found = [
         f"{path}:{number} {line.strip()}"
         for path, text in _sources().items()

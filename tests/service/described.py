@@ -41,7 +41,7 @@ def check_answer(method: str, path: str, status: int, media_type: str, content: 
     """Fail unless the document has this status, media type and shape for the request; `path` has no query."""
     operation = _operation(method, path)
     if operation is None:
-        assert status in (404, 405), f"{method} {path} is no route and answered {status}"
+        assert status in (404, 405), f"{method} {path} is not a route and answered {status}"
         assert content["code"] in ("not_found", "method_not_allowed")
         return
     described = operation["responses"].get(str(status))

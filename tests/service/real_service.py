@@ -203,7 +203,7 @@ class Process:
             line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
                 return line
-            assert line["event"] != "the log ended", f"it ended before {event!r}: {self.lines[-3:]}"
+            assert line["event"] != "the log ended", f"the process ended before {event!r}: {self.lines[-3:]}"
 
     def ready(self) -> Process:
         """Return once the process serves."""

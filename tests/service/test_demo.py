@@ -134,7 +134,7 @@ def test_the_demo_reports_a_taken_port_before_it_starts_anything(capsys: pytest.
     require_free_port(port)
 
 
-def test_the_lines_to_try_name_a_player_of_the_season() -> None:
+def test_the_demo_prints_requests_for_a_player_of_the_season() -> None:
     lines = lines_to_try("http://127.0.0.1:8080", 3)
     assert len(lines) == 4
     assert f"/v1/families/{FAMILY}/facets?" in lines[3]

@@ -157,7 +157,7 @@ async def test_many_tasks_that_want_one_lease_send_one_request(agent: LeaseAgent
     tasks[0].cancel()
     fake.hold.set()
     assert set(await asyncio.gather(*tasks[1:], other)) == {"r of k", "r of other"}
-    assert len(fake.asked) == 2, "and one that goes away takes nothing from the others"
+    assert len(fake.asked) == 2, "a cancelled task does not disturb the others"
 
 
 async def test_a_task_that_wants_longer_than_the_running_request_asks_again(

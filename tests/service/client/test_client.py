@@ -114,7 +114,7 @@ async def test_the_client_reconnects_only_where_repeating_a_request_is_safe(star
             with pytest.raises(UnreachableError, match="no answer from http"):
                 await service.get_board("b")
     assert [1 <= waits.seconds[0] <= 2, 2 <= waits.seconds[1] <= 4, 4 <= waits.seconds[2] <= 8] == [True] * 3
-    assert len(told) == 1, "once an outage, and not where nothing waits"
+    assert len(told) == 1, "reported once an outage, and only if the client waits"
 
 
 async def test_the_client_waits_for_a_service_that_never_answered_only_if_told_to(unused_tcp_port: int) -> None:

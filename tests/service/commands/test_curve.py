@@ -60,8 +60,8 @@ def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(se
 
 def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Process) -> None:
     state = asyncio.run(climbed_board(serving.url, "climbed"))
-    assert state["certificate"] > 1, "else this test shows nothing"
-    assert state["bound"] < 0.1, "else this test shows nothing"
+    assert state["certificate"] > 1, "otherwise this test proves nothing"
+    assert state["bound"] < 0.1, "otherwise this test proves nothing"
     shown = run(serving, "curve", "climbed", "-c", "xp").stdout
     assert f"{100 * float(state['bound']):.3g} % past rank {EXACT_TOP}" in shown
     assert "off by at most" in shown

@@ -101,7 +101,7 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
             body = await caller.must("POST", "/v1/posts", {"posts": acknowledged[start : start + 1000]})
             assert {part["status"] for result in body["results"] for part in result["boards"]} == {"duplicate"}
         curve = await caller.get(f"{A}/rankings/xp/curve")
-        assert 0 < curve["total"] < LATER, "a curve of the state that is gone"
+        assert 0 < curve["total"] < LATER, "this is a curve from after the backup"
         await caller.must("POST", "/v1/posts", {"posts": ledger.settled})
         await check_ledger(caller, ledger)
         page = await caller.get(f"{A}/rankings/xp?limit=100")

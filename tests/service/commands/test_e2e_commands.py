@@ -117,7 +117,7 @@ def test_a_killed_import_continues_and_counts_every_line_once(shell: Shell, tmp_
         if get(shell.process, "/v1/leaderboards/killed")["entries"] and resume.exists():
             break
     running.send_signal(signal.SIGKILL)
-    assert running.wait(WAIT_S) == -signal.SIGKILL, "it was done before it could be killed"
+    assert running.wait(WAIT_S) == -signal.SIGKILL, "the import ended before it could be killed"
     total_before = points(shell.process)
     assert 0 < total_before < LINES
     result = shell(*arguments, code=1)  # lines were rejected

@@ -54,7 +54,7 @@ def test_the_board_of_a_time_prints_as_one_line_and_facet_values_as_a_table(fake
     assert found.stdout == "game:week:org=7\n"
     assert "at=2018-12-05T00%3A00%3A00Z" in fake.requests[-1][1]
     values = run("family", "facets", "game", "org", "location=x", "--json", fake=fake)
-    assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is asked for"
+    assert [each["entries"] for each in json.loads(values.stdout)] == [3, 4, 5], "every page is read"
     table = run("family", "facets", "game", "org", fake=fake)
     assert "game:all:org=2" in table.stdout
 

@@ -62,12 +62,12 @@ def test_a_second_import_of_the_same_file_counts_no_line_again(fake: FakeService
     assert "25 lines: 0 applied, 0 unchanged, 25 duplicate, 0 rejected" in result.stdout
 
 
-def test_a_label_counts_the_same_file_once_more(fake: FakeService, players: Path) -> None:
+def test_an_import_with_another_label_counts_the_same_file_again(fake: FakeService, players: Path) -> None:
     do_import(fake, players)
     assert "25 applied" in do_import(fake, players, "--label", "again").stdout
 
 
-def test_another_mapping_of_the_same_file_has_other_post_ids(fake: FakeService, players: Path) -> None:
+def test_an_import_with_another_mapping_has_other_post_ids(fake: FakeService, players: Path) -> None:
     do_import(fake, players)
     result = run("import", "b", str(players), "--owner-column", "id", "-c", "lap=score", fake=fake)
     assert "25 applied" in result.stdout
@@ -89,7 +89,7 @@ def into_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...
 
 def test_an_import_warns_before_it_would_add_up_the_same_file_again(fake: FakeService, summed: Path) -> None:
     assert "warning" not in into_sums(fake, summed, "xp=score").stderr
-    assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line of it counts once"
+    assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line counts once"
     assert "warning" not in into_sums(fake, summed, "wins=won", "best=top").stderr
     again = into_sums(fake, summed, "xp=score", "wins=won")
     assert again.exit_code == 0
@@ -266,7 +266,7 @@ def test_an_import_stops_after_too_many_rejected_lines(fake: FakeService, player
     assert "is the mapping right?" in result.stderr
     assert len(fake.batches) == 2
     again = do_import(fake, players, "--rejected-max", "5", "--concurrency", "1")
-    assert (again.exit_code, len(fake.batches)) == (1, 2), "nothing is sent that could only stop again"
+    assert (again.exit_code, len(fake.batches)) == (1, 2), "no batch is sent that would stop the import again"
     assert "with a larger --rejected-max it continues" in again.stderr
     fake.rejected_owners = set()
     finished = do_import(fake, players, "--rejected-max", "8")

@@ -209,7 +209,7 @@ def test_keys_commands_use_the_named_store_or_else_a_service(
     monkeypatch.setenv("RANKCURVE_STORE", "sqlite:///z.db")
     assert run("keys", "list").exit_code == 0
     assert stores_of(keys) == ["sqlite:///z.db"]
-    assert run("keys", "list", *nowhere).exit_code == 1, "what stands on the command line wins"
+    assert run("keys", "list", *nowhere).exit_code == 1, "the command line overrides the environment"
 
 
 @pytest.mark.parametrize("command", ["create", "list", "revoke"])

@@ -125,7 +125,7 @@ def test_a_revoked_key_ends_its_own_sessions_only() -> None:
         ring.replace_keys([row(KEY, "reader", revoked_at_us=1), row(other, "reader")])
         assert ended == ["mine"]
     ring.replace_keys([row(KEY, "reader", revoked_at_us=1), row(other, "reader", revoked_at_us=2)])
-    assert ended == ["mine"], "a session that is over is not ended again"
+    assert ended == ["mine"], "an ended session is not ended again"
     with pytest.raises(ProblemError), ring.end_when_revoked(mine, lambda: ended.append("again")):
         raise AssertionError("a revoked key begins no session")
 

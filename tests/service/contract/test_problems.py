@@ -67,7 +67,7 @@ def test_without_a_detail_the_docstring_of_the_class_is_the_detail_without_capit
     assert problem_of(job_errors.NoJobProcessError()).detail == "no job process is alive to refresh the curve"
 
 
-def test_a_bug_shows_nothing_of_its_cause() -> None:
+def test_the_answer_to_a_bug_hides_its_cause() -> None:
     assert b"secret" not in problem_of(ValueError("secret")).to_json()
 
 

@@ -95,7 +95,7 @@ async def test_a_body_that_never_ends_is_refused_however_steadily_it_arrives(pas
 async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: Callable[[float], None]) -> None:
     announced = Upload([b"x"], passes, content_length=101)
     assert await refused(announced) == "body_too_large"
-    assert announced.pieces == [b"x"], "none of it was waited for"
+    assert announced.pieces == [b"x"], "no piece of the body was read"
     endless = Upload([b"x" * 60] * 9, passes)
     assert await refused(endless) == "body_too_large"
     assert len(endless.pieces) == 7
@@ -126,7 +126,7 @@ async def test_a_body_past_the_bound_of_all_bodies_is_refused_before_it_is_read(
     await turns()
     third = Upload([b"x" * 51], passes, content_length=51)
     assert await refused(third, bodies) == "too_many_bodies"
-    assert third.pieces == [b"x" * 51], "none of it was waited for"
+    assert third.pieces == [b"x" * 51], "no piece of the body was read"
     assert await taken(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
     for each in arriving:
         each.cancel()
@@ -183,7 +183,7 @@ async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
         asyncio.create_task(refused(Upload([b"x" * 100, None], passes, content_length=100), bodies)) for _ in range(2)
     ]
     await turns()
-    assert not any(each.done() for each in full), "nothing of what ended counts any more"
+    assert not any(each.done() for each in full), "bodies that ended no longer count"
     bodies.refuse_arriving()
     assert await asyncio.gather(*full) == ["store_busy", "store_busy"]
 

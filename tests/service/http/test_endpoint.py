@@ -125,7 +125,7 @@ async def test_every_failure_is_answered_with_a_problem_and_its_code(
     assert await call(method, path) == (status, code)
 
 
-async def test_a_bug_shows_nothing_of_its_cause(call: Caller) -> None:
+async def test_the_answer_to_a_bug_hides_its_cause(call: Caller) -> None:
     await call("GET", f"{B}/entries/bug")
     assert "secret" not in json.dumps(call.body)
 
@@ -330,7 +330,7 @@ async def test_a_connection_without_a_request_is_closed_without_an_answer(call: 
     assert await asked.readuntil(b"}")
     assert await until_closed(call.port) == b""
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert b"HTTP/1.1 200 OK" in await asked.readuntil(b"}"), "one that has asked stays open"
+    assert b"HTTP/1.1 200 OK" in await asked.readuntil(b"}"), "a connection with an answered request stays open"
     writer.close()
 
 

@@ -62,7 +62,7 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
     assert refused(host.upper(), f"http://{host}", changes=True) == ""
     for other in ("http://localhost:3000", "http://localhost", "http://127.0.0.1:80801", "http://[::1]:1"):
         assert refused(host, other, changes=True) == "forbidden"
-        assert refused(host, other) == "", "what it reads its browser keeps from it"
+        assert refused(host, other) == "", "the browser keeps the answer from the page"
 
 
 PAGES = [

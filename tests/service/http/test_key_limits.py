@@ -54,7 +54,7 @@ def test_a_batch_larger_than_a_burst_passes_a_full_bucket_and_delays_the_next() 
     assert tokens.take_tokens("a", 1) == 0
 
 
-def test_a_refusal_costs_nothing() -> None:
+def test_a_refusal_takes_no_tokens() -> None:
     clock = Clock()
     tokens = buckets(clock)
     tokens.take_tokens("a", 10)
@@ -71,7 +71,7 @@ def test_the_bucket_of_the_longest_unused_caller_is_forgotten_first() -> None:
     assert tokens.take_tokens("a", 1) > 0
     tokens.take_tokens("c", 10)
     assert len(tokens) == 2
-    assert tokens.take_tokens("a", 1) > 0, "a was used after b"
+    assert tokens.take_tokens("a", 1) > 0, "b is forgotten: a was used after b"
 
 
 @given(
@@ -94,7 +94,7 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
         assert passed <= allowed * (1 + 1e-9) + 1e-6
         if wait_s > 0:
             clock.now_s += wait_s * (1 + 1e-9) + 1e-6
-            assert tokens.take_tokens("a", count) == 0, "who waits as long as told is let in"
+            assert tokens.take_tokens("a", count) == 0, "a caller that waits as long as told is admitted"
             passed += count
 
 

@@ -88,7 +88,7 @@ async def test_a_service_without_its_memcached_still_refreshes_polls_and_starts(
     await noticed(sharing, 7)
     found = await figures(sharing)
     assert found["rankcurve_shared_curve_writes_total", "failed"] == 1
-    assert found["rankcurve_memcached_errors_total",] == 1, "then it is left alone"
+    assert found["rankcurve_memcached_errors_total",] == 1, "the server is left alone after one error"
     assert found["rankcurve_memcached_servers_left_alone",] == 1
     server.kill()
     await sharing.restart()

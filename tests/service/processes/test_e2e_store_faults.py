@@ -61,7 +61,7 @@ async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(
     spoil_table(tmp_path / "rankcurve.db", "entries_1")
     process = spawn("--jobs", "none").ready()
     async with Caller(process.url) as caller:
-        assert (await caller.call("GET", "/readyz")).status == 200, "nobody has read the damaged pages"
+        assert (await caller.call("GET", "/readyz")).status == 200, "no request has read the damaged pages yet"
         entry = "/v1/leaderboards/broken/entries/owner-0007"
         for method, path, body in (
             ("GET", entry, None),

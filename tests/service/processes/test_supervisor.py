@@ -175,7 +175,7 @@ async def test_a_process_whose_store_is_away_later_is_restarted_until_it_is_back
 
 
 @pytest.mark.parametrize("moment", ["starting", "pausing"])
-async def test_a_stop_ends_a_start_and_a_pause_at_once(moment: str) -> None:
+async def test_a_stop_interrupts_a_start_or_a_pause_at_once(moment: str) -> None:
     stage = Stage()
     child = await stage.child()
     if moment == "pausing":

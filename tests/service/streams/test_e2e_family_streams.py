@@ -68,7 +68,7 @@ async def test_streams_and_the_journal_report_the_end_of_a_family(service: Servi
         await stays.expect_event("top")
         await service.must("DELETE", F)
         assert await ends.read_event() is None
-        assert await too.read_event() is None, "what ends one says nothing of the other"
+        assert await too.read_event() is None, "both streams end"
         await service.post("b", {"owner": "ada", "stats": {"xp": 9}})
         assert (await stays.expect_event("top")).data["entries"][0]["value"] == 9
     lines = await service.get("/v1/journal?after=0&limit=100")
@@ -87,4 +87,4 @@ async def test_a_stream_of_a_board_without_posts_ends_with_the_first_post_to_it(
         async with events_of(service.base, top.format(7), last_id=last.id) as seven:
             assert (await seven.expect_event("top")).data["entries"][0]["owner"] == "ada"
         await posted(service, xp("bob", 5, facets={"org": "8"}))
-        assert await eight.read_event() is None, "it is not the board that the other one was"
+        assert await eight.read_event() is None, "the second board is a new one too"

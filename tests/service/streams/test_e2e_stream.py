@@ -39,7 +39,7 @@ async def test_a_stream_sends_the_top_at_once_and_after_each_change(service: Ser
         await post(service, dan=5)
         await post(service, cleo=25)
         second = await stream.expect_event("top")
-        assert rows(second) == [("ada", 30), ("cleo", 25)], "what is not of the top is not told"
+        assert rows(second) == [("ada", 30), ("cleo", 25)], "a post below the top causes no event"
         assert second.id > first.id
         await service.post("b", {"owner": "ada", "stats": {"shots": 7}})
         third = await stream.expect_event("top")
@@ -118,7 +118,7 @@ async def test_a_client_that_reconnects_gets_what_it_missed_and_nothing_twice(se
     async with events_of(service.base, TOP, last_id=missed.id) as top:
         await post(service, eve=99)
         again = await top.expect_event("top")
-        assert rows(again) == [("eve", 99), ("ada", 30)], "and not what it has seen"
+        assert rows(again) == [("eve", 99), ("ada", 30)], "events from before are not sent again"
         assert again.id > missed.id
 
 

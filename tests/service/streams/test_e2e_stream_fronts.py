@@ -72,7 +72,9 @@ async def test_a_client_can_resume_its_stream_at_the_other_front_end(pair: list[
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
     async with events_of(one.base, TOP, last_id=missed.id) as top:
         await post(other, eve=99)
-        assert rows(await top.expect_event("top")) == [("eve", 99), ("ada", 30)], "and not what it has seen"
+        assert rows(await top.expect_event("top")) == [("eve", 99), ("ada", 30)], (
+            "events from before are not sent again"
+        )
 
 
 async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Service]) -> None:
@@ -110,7 +112,7 @@ async def test_concurrent_posts_to_several_front_ends_are_streamed_in_one_order(
         await asyncio.gather(*(write(service, f"{owner}{n}") for n, service in enumerate(pair) for owner in "xyz"))
         await post(one, last=1000)
         for heard in (await _read_until(first, 1000), await _read_until(second, 1000)):
-            assert heard == sorted(heard), "neither numbers nor the best value ever fall"
+            assert heard == sorted(heard), "neither event numbers nor best values decrease"
             assert len({number for number, _ in heard}) == len(heard)
 
 

@@ -140,7 +140,7 @@ class _FullDisk(io.StringIO):
         raise OSError(28, "No space left on device")
 
 
-def test_every_line_that_a_full_disk_costs_is_counted() -> None:
+def test_every_line_lost_to_a_full_disk_is_counted() -> None:
     stream, dropped = _FullDisk(), list[int]()
     writer = LineWriter(stream, on_drop=dropped.append)
     for number in range(1000):

@@ -87,10 +87,10 @@ async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(servic
     assert rest["keys"][0]["revoked_at"] is not None
     assert rest["next"] is None
     await service.must("DELETE", f"/v1/keys/{key_id}")
-    assert (await service.get("/v1/keys"))["keys"][1] == rest["keys"][0], "revoked at its first time"
+    assert (await service.get("/v1/keys"))["keys"][1] == rest["keys"][0], "the time of the first revocation stays"
     assert await service.refused("DELETE", "/v1/keys/nobody") == (404, "unknown_key")
     boards = await service.call("PUT", f"{BOARDS}/b", {"columns": [{**XP, "sorted": True}]})
-    assert boards.status == 201, "the operator's key still counts"
+    assert boards.status == 201, "the operator's key is still valid"
 
 
 async def test_the_first_key_closes_a_service_and_the_last_ops_key_cannot_be_revoked(service: Service) -> None:
@@ -138,7 +138,7 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
         anyone = await stack.enter_async_context(events_of(service.base, STREAM))
         await first_event(anyone)
         await operate(service)
-        assert await anyone.read_event() is None, "who came without a key comes back with one"
+        assert await anyone.read_event() is None, "a stream that was opened without a key ends"
         _, kept = await create(service, "reader")
         gone_id, gone = await create(service, "reader")
         streams = []
@@ -184,7 +184,7 @@ async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_c
         anyone = await stack.enter_async_context(events_of(other.base, STREAM))
         await first_event(anyone)
         await operate(operator)
-        assert await anyone.read_event() is None, "the other process demands keys too"
+        assert await anyone.read_event() is None, "the other process now wants keys too"
         assert await other.refused("GET", BOARDS) == (401, "unauthorized")
         key_id, key = await create(operator, "reader")
         await until(other, key, 200)

@@ -14,7 +14,9 @@ TOLD = "document.querySelector('#connection').textContent"
 TOP = "document.querySelector('#ranking tbody tr a')?.textContent"
 
 
-async def test_pages_survive_their_service(page: Page, chromium_address: str, spawn: Callable[..., Process]) -> None:
+async def test_an_open_page_recovers_when_its_service_comes_back(
+    page: Page, chromium_address: str, spawn: Callable[..., Process]
+) -> None:
     first = spawn().ready()
     await new_board(first.url, "b", ada=30, bob=20)
     await page.goto(f"{first.url}/#/boards/b?owner=bob")
@@ -28,7 +30,7 @@ async def test_pages_survive_their_service(page: Page, chromium_address: str, sp
         await other.wait_for_text("The service does not answer", within="#view")
         await page.wait_for(f"{TOLD}.includes('does not answer')")
         await page.wait_for("document.querySelector('#ranking .state.away')")
-        assert await page.evaluate(TOP) == "ada", "what was known stays"
+        assert await page.evaluate(TOP) == "ada", "the page still shows what it knew"
         second = spawn("--port", str(first.port)).ready()
         await post(second.url, "b", bob=40)
         await page.wait_for(f"{TOLD} === '' && {TOP} === 'bob'")

@@ -59,8 +59,8 @@ async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(pag
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
     [xp, lap] = (await answer(node, f"{board}/positions"))["positions"]
-    assert not xp["exact"], "else this test shows nothing"
-    assert xp["low"] <= 402 <= xp["high"], "else this test shows nothing"
+    assert not xp["exact"], "otherwise this test proves nothing"
+    assert xp["low"] <= 402 <= xp["high"], "otherwise this test proves nothing"
     [first, second] = await page.texts(POSITIONS)
     assert f"≈ {xp['rank']}" in first
     assert f"between {xp['low']} and {xp['high']}" in first
@@ -142,13 +142,13 @@ async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Pag
     assert f"between {position['low']} and {position['high']} of 810" in told
     bins = [row.split("\t") for row in await page.texts("#spread details tbody tr")]
     assert sum(int(entries.strip("≈ ").replace(",", "")) for *_, entries in bins) == 810
-    assert all(one[1] == other[0] for one, other in pairwise(bins)), "without holes"
+    assert all(one[1] == other[0] for one, other in pairwise(bins)), "each bin begins where the previous one ends"
 
 
 async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page: Page, node: Process) -> None:
     state = await climbed_board(node.url, "zz-climbed")
-    assert state["certificate"] > 1, "else this test shows nothing"
-    assert state["bound"] < 0.1, "else this test shows nothing"
+    assert state["certificate"] > 1, "otherwise this test proves nothing"
+    assert state["bound"] < 0.1, "otherwise this test proves nothing"
     await page.goto(at(node, "/boards/zz-climbed"))
     await page.wait_for("document.querySelector('#curve .facts')")
     facts = await page.text("#curve .facts")

@@ -67,7 +67,7 @@ async def test_the_page_asks_for_a_key_and_reports_a_wrong_one(page: Page, close
     await page.wait_for_text("A key is needed", within="#key-fault")
     await give(page, "rk_wrong")
     await page.wait_for_text("This key was refused", within="#key-fault")
-    assert await kept(page) == ([], [], ""), "a key that opens nothing is not kept"
+    assert await kept(page) == ([], [], ""), "the page does not keep a key that is refused"
     await give(page, closed.reader)
     await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
     assert await page.evaluate("document.querySelector('#key-panel').hidden")

@@ -66,7 +66,7 @@ async def test_a_client_that_does_not_accept_gzip_gets_the_plain_file(service: S
 
 async def test_all_files_together_stay_below_their_bound_in_bytes(service: Service) -> None:
     sizes = [len((await fetched(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in page_files()]
-    assert sum(sizes) < BYTES_MAX / 2, "the other half is for headers and for what the first view asks"
+    assert sum(sizes) < BYTES_MAX / 2, "the other half is for headers and the requests of the first view"
 
 
 async def test_every_answer_forbids_browser_features_that_the_page_does_not_need(service: Service) -> None:
@@ -166,5 +166,5 @@ def test_the_page_names_exactly_the_modules_that_it_consists_of() -> None:
             assert imported in named, f"{name} imports {imported}"
 
 
-def test_the_files_stay_short() -> None:
+def test_no_file_of_the_page_is_longer_than_400_lines() -> None:
     assert {name: text.count("\n") for name, text in texts().items() if text.count("\n") > 400} == {}

@@ -49,7 +49,7 @@ async def test_boards_past_the_limit_of_own_tables_must_share_a_table(service: S
     assert '"table": "shared"' in answer.body["detail"]
     assert answer.body["errors"][0]["pointer"] == "/table"
     assert (await service.call("PUT", path, {"columns": [XP], "table": "shared"})).status == 201
-    assert (await put(service, XP))[0] == 200, "one that exists is confirmed"
+    assert (await put(service, XP))[0] == 200, "an existing board is confirmed"
 
 
 async def test_default_bounds_of_a_column_fit_64_bits(service: Service) -> None:

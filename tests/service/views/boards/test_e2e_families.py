@@ -84,7 +84,7 @@ async def test_a_post_reaches_every_period_of_every_facet_list_that_it_has_value
     assert set(statuses(ada).values()) == {"applied"}
     assert ada["status"] == "applied"
     assert {each["stats"]["xp"] for each in ada["boards"]} == {5}
-    assert len(bob["boards"]) == 10, "nobody knows where bob is"
+    assert len(bob["boards"]) == 10, "bob has no location, so one facet list is left out"
     for kind in PERIODS:
         page = await service.get(f"{board(kind, ':org=7')}/rankings/xp")
         assert [(row["rank"], row["owner"], row["value"]) for row in page["entries"]] == [(1, "bob", 7), (2, "ada", 5)]
@@ -92,7 +92,9 @@ async def test_a_post_reaches_every_period_of_every_facet_list_that_it_has_value
         assert (alone["positions"][0]["rank"], alone["positions"][0]["total"]) == (1, 1)
     await post(service, xp("ada", 4, facets={"org": "8"}))
     assert (await service.get(f"{board('day')}/entries/ada"))["stats"]["xp"] == 9
-    assert (await service.get(f"{board('day', ':org=8')}/entries/ada"))["stats"]["xp"] == 4, "its points stay behind"
+    assert (await service.get(f"{board('day', ':org=8')}/entries/ada"))["stats"]["xp"] == 4, (
+        "ada's earlier points stay with org 7"
+    )
 
 
 async def test_a_repeated_post_id_answers_its_first_outcome_on_every_board_of_the_family(service: Service) -> None:
@@ -156,7 +158,7 @@ async def test_a_listed_board_is_empty_before_its_first_post_and_others_are_unkn
     for path in ("/entries/ada", "/entries/ada/positions?columns=xp", "/entries/ada/around?column=xp"):
         assert await service.refused("GET", empty + path) == (404, "unknown_owner")
     assert await service.refused("DELETE", f"{empty}/entries/ada") == (404, "unknown_owner")
-    assert (await service.get("/v1/leaderboards"))["leaderboards"] == boards, "no row was made by a read"
+    assert (await service.get("/v1/leaderboards"))["leaderboards"] == boards, "a read creates no row"
     for unknown in ("game:2018-13", "game:all:location=melb", "game:all:org=1,location=melb", "game:all:x=1", "game:"):
         status, code = await service.refused("GET", f"/v1/leaderboards/{quote(unknown, safe='')}")
         assert (status, code) == (404, "unknown_board")
@@ -322,7 +324,9 @@ async def test_a_board_with_long_facet_values_reads_like_any_other(service: Serv
     joined = f"/v1/leaderboards/game:all/rankings/xp/positions?values=1&with={quote(longest, safe='')}"
     for parameters in (joined, joined.replace("%2C", ","), f"{joined}&with=game:all:org=o"):
         [found] = (await service.get(parameters))["positions"]
-        assert (found["rank"], found["total"]) == (3, 2), "one entry each, and nobody of that organisation"
+        assert (found["rank"], found["total"]) == (3, 2), (
+            "each board has one entry, the board of that organisation none"
+        )
     too_long = f"/v1/leaderboards/{'b' * 129}"
     assert await service.refused("PUT", too_long, {"columns": SPEC["columns"]}) == (400, "bad_request")
 

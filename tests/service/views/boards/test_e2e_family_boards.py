@@ -76,7 +76,7 @@ async def closed(service: Played, period: str, at: datetime) -> tuple[bool | Non
 async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_shortens_it(service: Played) -> None:
     history = f"{F}/owners/ada/history?period=month&column=xp&limit=60"
     [late] = await post(service, xp("ada", 1, LONG_AGO))
-    assert statuses(late) == ["applied", "rejected", "rejected"], "the usual grace"
+    assert statuses(late) == ["applied", "rejected", "rejected"], "rejected after the usual grace"
     await service.must("DELETE", F)
     await service.must("PUT", F, {**SPEC, "grace_seconds": YEARS_S})
     [loaded, other] = await post(service, xp("ada", 5, LONG_AGO), xp("bob", 7, LONG_AGO))
@@ -101,13 +101,13 @@ async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_sho
 
 async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
     assert await closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
-    assert await closed(service, "day", NOW) == (False, False), "nor to this one"
+    assert await closed(service, "day", NOW) == (False, False), "nobody posted to this board either"
     assert await closed(service, "all", NOW) == (None, False)
     await post(service, xp("ada", 5))
     assert await closed(service, "day", NOW) == (False, False)
     over = NOW + timedelta(days=1, hours=14)
     service.now.now_us = round(over.timestamp() * 1e6)
-    assert await closed(service, "day", NOW) == (True, True), "before a job looked at it"
+    assert await closed(service, "day", NOW) == (True, True), "closed before a job has run"
     await close_as_of(service, over)
     listed = (await service.get("/v1/leaderboards"))["leaderboards"]
     assert {each["id"]: each["closed"] for each in listed} == {
@@ -116,8 +116,8 @@ async def test_the_family_and_the_board_agree_whether_the_board_is_closed(servic
         "game:2037-03-27": True,
     }
     service.pass_days(-2)
-    assert await closed(service, "day", NOW) == (True, True), "the clock stepped back, and it stays closed"
-    assert await closed(service, "day", NOW - timedelta(days=1)) == (True, True), "nor does the day before open again"
+    assert await closed(service, "day", NOW) == (True, True), "the board stays closed after the clock steps back"
+    assert await closed(service, "day", NOW - timedelta(days=1)) == (True, True), "the day before stays closed too"
     [late] = await post(service, xp("ada", 5, NOW))
     assert statuses(late) == ["applied", "applied", "rejected"]
 

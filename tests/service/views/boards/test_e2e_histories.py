@@ -309,7 +309,7 @@ async def test_a_history_notices_what_another_process_did_to_the_family(service:
         lambda: put_family(store.dialect, family_id="game", spec=family.spec, now_us=now_us, families_max=9)
     )
     told = await service.get(f"{HISTORY}?period=day&column=xp")
-    assert told["history"] == [], "no period has closed since it was made anew"
+    assert told["history"] == [], "no period has closed since the family was created again"
     await store.write(lambda: delete_family(store.dialect, family_id="game"))
     assert await service.refused("GET", f"{HISTORY}?period=day&column=xp") == (404, "unknown_family")
     assert await service.refused("GET", f"{path(day(TODAY))}/entries/ada/positions?compare=previous") == (

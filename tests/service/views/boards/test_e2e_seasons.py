@@ -346,7 +346,9 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     await close_as_of(service, end)
     assert await service.refused("POST", "/v1/leaderboards/s/posts", late) == (409, "period_closed")
     assert (await service.get(f"/v1/leaderboards/s/entries/{owners[0]}"))["hidden"] is True
-    assert (await service.call("DELETE", f"/v1/owners/{owners[1]}/hidden")).status == 204, "before it is archived"
+    assert (await service.call("DELETE", f"/v1/owners/{owners[1]}/hidden")).status == 204, (
+        "shown again before the board is archived"
+    )
     await close_as_of(service, end + timedelta(seconds=60))
     page = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
     assert (page["total"], [row["owner"] for row in page["entries"]]) == (OWNERS - 1, owners[1:])
@@ -354,4 +356,4 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     assert (await service.call("DELETE", f"/v1/owners/{owners[0]}/hidden")).status == 204
     assert (await service.call("PUT", f"/v1/owners/{owners[2]}/hidden")).status == 204
     after = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
-    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"][:1]), "the place stays, as nobody's"
+    assert (after["total"], after["entries"]) == (OWNERS - 1, page["entries"][:1]), "the place stays, without an owner"

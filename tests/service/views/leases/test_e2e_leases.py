@@ -99,7 +99,7 @@ async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(ser
     await service.must("POST", "/v1/leases", wanted("k"))
     assert await service.refused("POST", "/v1/leases", wanted("other")) == (409, "no_resource_available")
     again = await service.must("POST", "/v1/leases", wanted("k", "eu-typo"))
-    assert again["resource"] == "a", "the resource already leased to a key, from whichever region"
+    assert again["resource"] == "a", "a key gets its leased resource from every region"
 
 
 @pytest.mark.parametrize("path", [POOL, "/v1/clients/acme"])

@@ -138,7 +138,7 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
     assert [len(page) for page in pages] == [500] * 4
     assert sum(lines for _, lines in encoded) == 4 * 500
     assert max(lines for _, lines in encoded) <= journal_lane.TURN_LINES
-    assert len({turn for turn, _ in encoded}) == len(encoded), "no two of them in one turn of the loop"
+    assert len({turn for turn, _ in encoded}) == len(encoded), "two pieces were encoded in one turn of the loop"
     assert heavy == [True] * 4
 
 

@@ -238,7 +238,7 @@ def in_s(seconds: float) -> str:
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
-async def test_a_time_far_ahead_is_rejected_and_one_a_little_ahead_is_not(b: Service) -> None:
+async def test_a_time_far_in_the_future_is_rejected_and_a_near_one_is_accepted(b: Service) -> None:
     late = {"owner": "a", "stats": {"xp": 1}, "at": in_s(310)}
     assert codes(await b.post("b", {**late, "at": in_s(250)}, late)) == ["applied", "at_in_future"]
     assert await b.refused("POST", POSTS, late) == (422, "at_in_future")
@@ -301,7 +301,7 @@ async def test_a_full_queue_is_answered_429_with_a_time_to_retry_and_a_retry_app
     posts = [{"owner": "a", "stats": {"xp": 1}, "post_id": f"id{i}"} for i in range(40)]
     answers = await asyncio.gather(*(b.call("POST", POSTS, post) for post in posts))
     full = [answer for answer in answers if answer.status == 429]
-    assert full, "40 posts at once never waited"
+    assert full, "40 concurrent posts never filled the queue"
     assert {(answer.body["code"], answer.headers["Retry-After"]) for answer in full} == {("queue_full", "3")}
     assert {answer.status for answer in answers} == {200, 429}
     results = [(await b.must("POST", POSTS, post))["results"][0]["status"] for post in posts]

@@ -136,7 +136,7 @@ async def test_posts_to_several_boards_and_to_families_are_queued_too(service: S
         assert (await settled(service, "f", path))["stats"] == {"xp": 7}
         assert (await service.get(f"{path}/entries/ada"))["stats"] == {"xp": 7}
     late = {**post, "at": "2000-06-01T00:00:00Z", "post_id": "late"}
-    assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "all of time is still open"
+    assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "the all-time period never closes"
 
 
 async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_once(service: Service) -> None:
@@ -192,7 +192,7 @@ async def test_the_journal_holds_later_rejections_with_the_posted_values(service
     }
     [refused] = [line for line in told if line["post_id"] == "700"]
     assert (refused["kind"], refused["stats"], "stored" in refused) == ("post", {"xp": 700}, False)
-    assert len({line["seq"] for line in told}) == len(told), "each has a number of its own"
+    assert len({line["seq"] for line in told}) == len(told), "each line has its own number"
     entry = await service.get(f"{BOARD}/entries/ada")
     await service.must("DELETE", "/v1/owners/ada")
     assert entry["stats"]["xp"] == 600

@@ -185,10 +185,10 @@ async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(game:
     await post("ada", bad, -10)
     assert await order() == ["bob", "cleo", "ada"]
     await post("ada", good, -9)
-    assert await order() == ["bob", "cleo", "ada"], "reached again, later than the others"
+    assert await order() == ["bob", "cleo", "ada"], "ada reached the value again, later than the others"
     await post("cleo", bad, -8)
     await post("cleo", good, -45)
-    assert await order() == ["cleo", "bob", "ada"], "a post that arrives late has the time that it says"
+    assert await order() == ["cleo", "bob", "ada"], "a late post counts from the time that it names"
 
 
 async def check_positions(game: Game, board: str, *, counted: bool) -> None:

@@ -54,7 +54,7 @@ async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Ra
     while page[to] is not None:
         page = await service.get(f"{XP}?limit={limits.randint(1, 17)}&cursor={page[to]}")
         check_page(board, page)
-        assert page["entries"], "a cursor that is given leads to entries"
+        assert page["entries"], "every cursor leads to entries"
         met.append(owners(page))
     return [owner for part in (met if to == "next" else reversed(met)) for owner in part]
 
