@@ -41,11 +41,11 @@ class FakeLeases:
         """Return the agent's time of day."""
         return START + timedelta(seconds=self.now_s - 1_000)
 
-    def until(self, seconds: float) -> datetime:
+    def time_in(self, seconds: float) -> datetime:
         """Return the time that many seconds from now."""
         return self.now() + timedelta(seconds=seconds)
 
-    async def ask(self, request: web.Request) -> web.Response:
+    async def answer_lease(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.asked.append(body)
         self.arrivals.put_nowait(None)
@@ -80,7 +80,7 @@ async def fake() -> AsyncIterator[FakeLeases]:
     """Start a fake service."""
     made = FakeLeases()
     app = web.Application()
-    app.router.add_post("/v1/leases", made.ask)
+    app.router.add_post("/v1/leases", made.answer_lease)
     app.router.add_delete("/v1/leases/{client}/{pool}/{key}", made.give_back)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -94,7 +94,7 @@ async def fake() -> AsyncIterator[FakeLeases]:
 @pytest.fixture
 async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
     """Return an agent that uses the fake's clocks."""
-    async with make(fake) as made:
+    async with make_agent(fake) as made:
         yield made
 
 
@@ -102,7 +102,7 @@ async def no_pause(_seconds: float) -> None:
     """Return at once, without letting time pass."""
 
 
-def make(fake: FakeLeases, **more: Any) -> LeaseAgent:
+def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
     """Return an agent that keeps three leases."""
     return LeaseAgent(
         fake.url,
@@ -116,42 +116,42 @@ def make(fake: FakeLeases, **more: Any) -> LeaseAgent:
     )
 
 
-async def get(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
+async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
     """Lease for that many seconds from now; return the key's resource."""
-    return (await agent.get_lease("acme", "numbers", key, fake.until(seconds))).resource
+    return (await agent.get_lease("acme", "numbers", key, fake.time_in(seconds))).resource
 
 
 async def test_the_agent_asks_once_for_a_lease_until_shortly_before_its_end(
     agent: LeaseAgent, fake: FakeLeases
 ) -> None:
-    assert await get(agent, fake) == "r of k"
+    assert await get_resource(agent, fake) == "r of k"
     fake.now_s += 58.9
-    await get(agent, fake, seconds=1)
+    await get_resource(agent, fake, seconds=1)
     assert len(fake.asked) == 1
     fake.now_s += 0.2
-    await get(agent, fake, seconds=1)
+    await get_resource(agent, fake, seconds=1)
     assert len(fake.asked) == 2
 
 
 async def test_the_time_of_a_lease_counts_from_before_the_request(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.takes_s = 20
     begun_s = fake.now_s
-    lease = await agent.get_lease("acme", "numbers", "k", fake.until(60))
+    lease = await agent.get_lease("acme", "numbers", "k", fake.time_in(60))
     assert lease.good_until_s == begun_s + 60
 
 
 async def test_the_agent_asks_again_if_the_remaining_time_is_too_short(agent: LeaseAgent, fake: FakeLeases) -> None:
-    await get(agent, fake)
-    await get(agent, fake, seconds=119)
+    await get_resource(agent, fake)
+    await get_resource(agent, fake, seconds=119)
     assert len(fake.asked) == 1
-    await get(agent, fake, seconds=121)
+    await get_resource(agent, fake, seconds=121)
     assert len(fake.asked) == 2
 
 
 async def test_many_tasks_that_want_one_lease_send_one_request(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.hold = asyncio.Event()
-    tasks = [asyncio.create_task(get(agent, fake)) for _ in range(50)]
-    other = asyncio.create_task(get(agent, fake, "other"))
+    tasks = [asyncio.create_task(get_resource(agent, fake)) for _ in range(50)]
+    other = asyncio.create_task(get_resource(agent, fake, "other"))
     for _ in range(2):
         await fake.arrivals.get()
     tasks[0].cancel()
@@ -164,58 +164,58 @@ async def test_a_task_that_wants_longer_than_the_running_request_asks_again(
     agent: LeaseAgent, fake: FakeLeases
 ) -> None:
     fake.hold = asyncio.Event()
-    tasks = [asyncio.create_task(get(agent, fake, seconds=seconds)) for seconds in (10, 60)]
+    tasks = [asyncio.create_task(get_resource(agent, fake, seconds=seconds)) for seconds in (10, 60)]
     await fake.arrivals.get()
     fake.hold.set()
     await asyncio.gather(*tasks)
-    assert [body["lease_expires"] for body in fake.asked] == [fake.until(s).isoformat() for s in (10, 60)]
+    assert [body["lease_expires"] for body in fake.asked] == [fake.time_in(s).isoformat() for s in (10, 60)]
 
 
 async def test_the_agent_remembers_a_bounded_number_of_the_last_used_leases(
     agent: LeaseAgent, fake: FakeLeases
 ) -> None:
     for key in ("a", "b", "c", "a", "d"):
-        await get(agent, fake, key)
+        await get_resource(agent, fake, key)
     assert len(fake.asked) == 4
     for key in ("a", "c", "d"):
-        await get(agent, fake, key)
+        await get_resource(agent, fake, key)
     assert len(fake.asked) == 4
-    await get(agent, fake, "b")
+    await get_resource(agent, fake, "b")
     assert len(fake.asked) == 5
 
 
 async def test_the_agent_retries_a_busy_service_and_not_a_refusal(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.statuses = [503, 429]
-    await get(agent, fake)
+    await get_resource(agent, fake)
     assert len(fake.asked) == 3
     fake.statuses = [409, 404]
     with pytest.raises(NoResourceAvailableError):
-        await get(agent, fake, "dry")
+        await get_resource(agent, fake, "dry")
     with pytest.raises(RefusedError) as refused:
-        await get(agent, fake, "nowhere")
+        await get_resource(agent, fake, "nowhere")
     assert refused.value.code == "unknown_pool"
     assert len(fake.asked) == 5
     fake.statuses = [503] * 9
     with pytest.raises(ServiceAwayError):
-        await get(agent, fake, "away")
+        await get_resource(agent, fake, "away")
     assert len(fake.asked) == 10
 
 
 async def test_the_agent_asks_again_for_a_lease_that_was_given_back(agent: LeaseAgent, fake: FakeLeases) -> None:
-    await get(agent, fake, "a/b")
+    await get_resource(agent, fake, "a/b")
     await agent.give_back("acme", "numbers", "a/b")
     assert fake.given_back == ["a/b"]
-    await get(agent, fake, "a/b")
+    await get_resource(agent, fake, "a/b")
     agent.forget("acme", "numbers", "a/b")
-    await get(agent, fake, "a/b")
+    await get_resource(agent, fake, "a/b")
     assert len(fake.asked) == 3
 
 
 async def test_a_missing_service_raises_service_away(fake: FakeLeases) -> None:
     fake.url = f"http://127.0.0.1:{free_port()}"
-    async with make(fake, attempts_max=2) as agent:
+    async with make_agent(fake, attempts_max=2) as agent:
         with pytest.raises(ServiceAwayError):
-            await get(agent, fake)
+            await get_resource(agent, fake)
 
 
 async def test_the_agent_works_with_the_real_service(service: Service) -> None:

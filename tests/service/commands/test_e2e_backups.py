@@ -22,7 +22,13 @@ import pytest
 from tests.memcached import OpenMemcached
 from tests.servers import FAST, PostgresServer, program
 from tests.service.real_service import WAIT_S, Caller, Process, command_line
-from tests.service.views.posts.test_e2e_durability import CHAMPION, Ledger, check_ledger, client, five_boards
+from tests.service.views.posts.test_e2e_durability import (
+    CHAMPION,
+    Ledger,
+    check_ledger,
+    create_boards,
+    post_until_stopped,
+)
 
 CLIENTS = 4
 LATER = 500  # owners who come to a board only after the backup
@@ -52,7 +58,7 @@ def run(name: str, *words: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-async def answers(ledger: Ledger, number: int) -> None:
+async def wait_for_answers(ledger: Ledger, number: int) -> None:
     """Wait for that many more answers."""
     for _ in range(number):
         ledger.answered.clear()
@@ -60,7 +66,7 @@ async def answers(ledger: Ledger, number: int) -> None:
             await ledger.answered.wait()
 
 
-async def lines_of(caller: Caller) -> list[dict[str, Any]]:
+async def read_journal(caller: Caller) -> list[dict[str, Any]]:
     """Return the whole journal."""
     found: list[dict[str, Any]] = []
     while True:
@@ -71,19 +77,19 @@ async def lines_of(caller: Caller) -> list[dict[str, Any]]:
             return found
 
 
-async def posts_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
+async def post_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
     """Post, save the store meanwhile, and post on; return everything acknowledged, and the part before the backup."""
     ledger, up = Ledger(), asyncio.Event()
     up.set()
     async with Caller(serving.url) as caller, asyncio.TaskGroup() as group:
-        await five_boards(caller)
+        await create_boards(caller)
         for number in range(CLIENTS):
-            group.create_task(client(lambda: serving, up, f"c{number}", ledger))
-        await answers(ledger, 20)
+            group.create_task(post_until_stopped(lambda: serving, up, f"c{number}", ledger))
+        await wait_for_answers(ledger, 20)
         await caller.refresh("a", "xp")
         acknowledged = list(ledger.settled)
         await asyncio.to_thread(save)
-        await answers(ledger, 20)
+        await wait_for_answers(ledger, 20)
         ledger.stop = True
     async with Caller(serving.url) as caller:
         later = [{"owner": f"later{n}", "stats": {"xp": 2**30 + n}} for n in range(LATER)]
@@ -95,7 +101,7 @@ async def posts_around(serving: Process, save: Callable[[], None]) -> tuple[Ledg
 async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[dict[str, Any]]) -> None:
     """Compare a restored service with what clients were told."""
     async with Caller(serving.url) as caller:
-        before = await lines_of(caller)
+        before = await read_journal(caller)
         assert len(before) >= len({post["post_id"] for post in acknowledged})
         for start in range(0, len(acknowledged), 1000):
             body = await caller.must("POST", "/v1/posts", {"posts": acknowledged[start : start + 1000]})
@@ -108,7 +114,7 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
         for entry in page["entries"]:
             [exact] = (await caller.get(f"{A}/entries/{entry['owner']}/positions?columns=xp&rank=exact"))["positions"]
             assert exact["rank"] == entry["rank"]
-        after = await lines_of(caller)
+        after = await read_journal(caller)
         assert after[: len(before)] == before
         numbers = [line["seq"] for line in after]
         assert len(after) > len(before)
@@ -139,7 +145,7 @@ async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
         done = command_line(*words, "--store", serving.store, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
-    ledger, acknowledged = await posts_around(serving, lambda: command("backup", file))
+    ledger, acknowledged = await post_around(serving, lambda: command("backup", file))
     refused = command_line("restore", file, "--replace", "--store", serving.store, cwd=tmp_path)
     assert refused.returncode == 1
     assert "stop the service first" in refused.stderr
@@ -170,7 +176,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
     # This server is ahead of the other one: its transaction numbers lie in the other one's future.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
     serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
-    ledger, acknowledged = await posts_around(
+    ledger, acknowledged = await post_around(
         serving, lambda: run("pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={source}")
     )
     await asyncio.to_thread(serving.end, signal.SIGKILL)
@@ -187,10 +193,10 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 
     await check_rebuilt(restored, rebuild)
     assert restored.end() == 0
-    assert "store_was_restored" not in [line["event"] for line in ready_once(spawn, target)]
+    assert "store_was_restored" not in [line["event"] for line in run_once(spawn, target)]
 
 
-def ready_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
+def run_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
     """Start a service on a store and end it; return what it logged."""
     process = spawn("--store", store).ready()
     assert process.end() == 0
@@ -213,7 +219,7 @@ async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(
         def name_the_point() -> None:
             server.run_sql("SELECT pg_create_restore_point('saved')", "SELECT pg_switch_wal()")
 
-        ledger, acknowledged = await posts_around(serving, name_the_point)
+        ledger, acknowledged = await post_around(serving, name_the_point)
         await asyncio.to_thread(serving.end, signal.SIGKILL)
         server.kill()
         (recovered.data / "standby.signal").unlink()

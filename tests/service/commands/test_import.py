@@ -82,29 +82,29 @@ def summed(fake: FakeService, tmp_path: Path) -> Path:
     return path
 
 
-def into_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...] = ()) -> Result:
+def import_sums(fake: FakeService, path: Path, *columns: str, more: tuple[str, ...] = ()) -> Result:
     mapping = [word for column in columns for word in ("-c", column)]
     return run("import", "s", str(path), "--owner-column", "id", *mapping, *more, fake=fake)
 
 
 def test_an_import_warns_before_it_would_add_up_the_same_file_again(fake: FakeService, summed: Path) -> None:
-    assert "warning" not in into_sums(fake, summed, "xp=score").stderr
-    assert "warning" not in into_sums(fake, summed, "xp=score").stderr, "each line counts once"
-    assert "warning" not in into_sums(fake, summed, "wins=won", "best=top").stderr
-    again = into_sums(fake, summed, "xp=score", "wins=won")
+    assert "warning" not in import_sums(fake, summed, "xp=score").stderr
+    assert "warning" not in import_sums(fake, summed, "xp=score").stderr, "each line counts once"
+    assert "warning" not in import_sums(fake, summed, "wins=won", "best=top").stderr
+    again = import_sums(fake, summed, "xp=score", "wins=won")
     assert again.exit_code == 0
     [warning] = [line for line in again.stderr.splitlines() if line.startswith("warning")]
     assert "with wins=won, xp=score;" in warning
     assert "added to these columns again" in warning
-    assert "warning" in into_sums(fake, summed, "xp=top").stderr
-    assert "warning" not in into_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
-    assert "warning" not in into_sums(fake, summed, "best=score").stderr
+    assert "warning" in import_sums(fake, summed, "xp=top").stderr
+    assert "warning" not in import_sums(fake, summed, "xp=top", more=("--label", "on purpose")).stderr
+    assert "warning" not in import_sums(fake, summed, "best=score").stderr
 
 
 def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
     fake: FakeService, summed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    into_sums(fake, summed, "xp=score")
+    import_sums(fake, summed, "xp=score")
     monkeypatch.setattr(importing, "is_interactive", lambda: True)
     sent = len(fake.batches)
     arguments = ("import", "s", str(summed), "--owner-column", "id", "-c", "xp=score", "-c", "wins=won")
@@ -116,18 +116,18 @@ def test_an_import_at_a_terminal_asks_before_it_adds_up_a_file_again(
 
 def test_an_import_without_effect_causes_no_warning_later(fake: FakeService, summed: Path) -> None:
     fake.rejected_owners = {f"p{i}" for i in range(9)}
-    into_sums(fake, summed, "xp=score")
+    import_sums(fake, summed, "xp=score")
     fake.rejected_owners = set()
-    assert "warning" not in into_sums(fake, summed, "xp=score", "wins=won").stderr, "all its lines were rejected"
+    assert "warning" not in import_sums(fake, summed, "xp=score", "wins=won").stderr, "all its lines were rejected"
     fake.boards["s"].stats.clear()
-    assert "warning" not in into_sums(fake, summed, "xp=top").stderr, "the board was emptied"
+    assert "warning" not in import_sums(fake, summed, "xp=top").stderr, "the board was emptied"
 
 
 def test_a_stopped_import_with_another_mapping_causes_a_warning_later(fake: FakeService, summed: Path) -> None:
     fake.posts_before_outage = 1
-    into_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
+    import_sums(fake, summed, "xp=score", more=("--batch", "4", "--concurrency", "1"))
     fake.posts_before_outage = None
-    assert "warning" in into_sums(fake, summed, "xp=score", "wins=won").stderr
+    assert "warning" in import_sums(fake, summed, "xp=score", "wins=won").stderr
 
 
 NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"

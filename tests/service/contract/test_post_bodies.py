@@ -216,21 +216,23 @@ values = st.recursive(
 )
 
 
-def written(value: Any, *, colon: str) -> str:
+def to_json_text(value: Any, *, colon: str) -> str:
     """Return JSON text in which an object may have the same key twice."""
     if isinstance(value, Members):
-        return "{" + ",".join(json.dumps(key) + colon + written(member, colon=colon) for key, member in value) + "}"
+        return (
+            "{" + ",".join(json.dumps(key) + colon + to_json_text(member, colon=colon) for key, member in value) + "}"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(written(member, colon=colon) for member in value) + "]"
+        return "[" + ",".join(to_json_text(member, colon=colon) for member in value) + "]"
     return json.dumps(value, ensure_ascii=colon == ":")
 
 
-def has_twice(value: Any) -> bool:
+def has_duplicate_key(value: Any) -> bool:
     """Return whether an object in the value has a key twice."""
     if isinstance(value, Members):
         names = [key for key, _ in value]
-        return len(set(names)) < len(names) or any(has_twice(member) for _, member in value)
-    return isinstance(value, list) and any(has_twice(member) for member in value)
+        return len(set(names)) < len(names) or any(has_duplicate_key(member) for _, member in value)
+    return isinstance(value, list) and any(has_duplicate_key(member) for member in value)
 
 
 stats = st.lists(st.tuples(st.sampled_from(["xp", "a:b", '":']), scalars), min_size=1, max_size=3).map(Members)
@@ -252,10 +254,10 @@ colons = st.sampled_from([":", ": ", " :", "\t:", "\n : ", "\r:"])
 def test_a_body_is_refused_as_duplicate_only_if_an_object_has_a_key_twice(body: Members, colon: str) -> None:
     code = ""
     try:
-        parse(written(body, colon=colon))
+        parse(to_json_text(body, colon=colon))
     except ProblemError as problem:
         code = problem.code
-    if has_twice(body):
+    if has_duplicate_key(body):
         assert code in ("duplicate_field", "bad_request")
     else:
         assert code in ("", "bad_request")
@@ -264,7 +266,7 @@ def test_a_body_is_refused_as_duplicate_only_if_an_object_has_a_key_twice(body: 
 @settings(max_examples=300)
 @given(values, colons, st.booleans(), st.sampled_from([JSON_TYPE, NDJSON_TYPE]))
 def test_no_json_body_raises_another_error_than_a_problem(value: Any, colon: str, fan: bool, media_type: str) -> None:
-    status = status_of(written(value, colon=colon), fan=fan, media_type=media_type)
+    status = status_of(to_json_text(value, colon=colon), fan=fan, media_type=media_type)
     assert status == 200 or 400 <= status < 500
 
 
@@ -288,13 +290,13 @@ def test_the_count_of_colons_is_at_least_the_number_of_keys(value: Any, colon: s
             return len(part) + sum(count(member) for _, member in part)
         return sum(count(member) for member in part) if isinstance(part, list) else 0
 
-    assert count_key_colons(written(value, colon=colon).encode()) >= count(value)
+    assert count_key_colons(to_json_text(value, colon=colon).encode()) >= count(value)
 
 
 @given(values)
 def test_the_slow_path_refuses_exactly_the_bodies_with_a_key_twice(value: Any) -> None:
-    body = written(value, colon=":").encode()
-    if has_twice(value):
+    body = to_json_text(value, colon=":").encode()
+    if has_duplicate_key(value):
         with pytest.raises(ProblemError) as caught:
             refuse_duplicates(body)
         assert caught.value.code == "duplicate_field"

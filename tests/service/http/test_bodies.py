@@ -63,7 +63,7 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return passes
 
 
-async def taken(upload: Upload, bodies: BodyReader) -> bytes:
+async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
     """Return the body of an upload, and then release it as if its request were answered."""
     try:
         return await bodies.read_body(upload)
@@ -71,10 +71,10 @@ async def taken(upload: Upload, bodies: BodyReader) -> bytes:
         bodies.release_body(upload)
 
 
-async def refused(upload: Upload, bodies: BodyReader | None = None) -> str:
+async def refusal_code(upload: Upload, bodies: BodyReader | None = None) -> str:
     """Return the code that an upload is refused with."""
     with pytest.raises(ProblemError) as found:
-        await taken(upload, bodies or BodyReader(Limits()))
+        await read_and_release(upload, bodies or BodyReader(Limits()))
     return found.value.code
 
 
@@ -83,36 +83,36 @@ async def test_a_slow_body_is_read_while_it_keeps_arriving(passes: Callable[[flo
 
 
 async def test_a_body_that_pauses_too_long_is_refused(passes: Callable[[float], None]) -> None:
-    assert await refused(Upload([b"x", b"x"], passes, pause_s=11)) == "body_timeout"
+    assert await refusal_code(Upload([b"x", b"x"], passes, pause_s=11)) == "body_timeout"
 
 
 async def test_a_body_that_never_ends_is_refused_however_steadily_it_arrives(passes: Callable[[float], None]) -> None:
     upload = Upload([b"x"] * 90, passes, pause_s=9)
-    assert await refused(upload) == "body_timeout"
+    assert await refusal_code(upload) == "body_timeout"
     assert 90 - len(upload.pieces) == pytest.approx(300 / 9, abs=2)
 
 
 async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: Callable[[float], None]) -> None:
     announced = Upload([b"x"], passes, content_length=101)
-    assert await refused(announced) == "body_too_large"
+    assert await refusal_code(announced) == "body_too_large"
     assert announced.pieces == [b"x"], "no piece of the body was read"
     endless = Upload([b"x" * 60] * 9, passes)
-    assert await refused(endless) == "body_too_large"
+    assert await refusal_code(endless) == "body_too_large"
     assert len(endless.pieces) == 7
 
 
 async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
-    arriving = [asyncio.create_task(refused(Upload([b"x", None], passes), bodies)) for _ in range(2)]
+    arriving = [asyncio.create_task(refusal_code(Upload([b"x", None], passes), bodies)) for _ in range(2)]
     for _ in range(10):
         await asyncio.sleep(0)
     assert not any(each.done() for each in arriving)
     bodies.refuse_arriving()
     assert await asyncio.gather(*arriving) == ["store_busy", "store_busy"]
-    assert await refused(Upload([b"x", None], passes), bodies) == "store_busy"
+    assert await refusal_code(Upload([b"x", None], passes), bodies) == "store_busy"
 
 
-async def turns() -> None:
+async def run_turns() -> None:
     """Let every task that can run do so."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -122,16 +122,19 @@ async def test_a_body_past_the_bound_of_all_bodies_is_refused_before_it_is_read(
     passes: Callable[[float], None],
 ) -> None:
     bodies = BodyReader(Limits())
-    arriving = [asyncio.create_task(taken(Upload([b"x", None], passes, content_length=100), bodies)) for _ in range(2)]
-    await turns()
+    arriving = [
+        asyncio.create_task(read_and_release(Upload([b"x", None], passes, content_length=100), bodies))
+        for _ in range(2)
+    ]
+    await run_turns()
     third = Upload([b"x" * 51], passes, content_length=51)
-    assert await refused(third, bodies) == "too_many_bodies"
+    assert await refusal_code(third, bodies) == "too_many_bodies"
     assert third.pieces == [b"x" * 51], "no piece of the body was read"
-    assert await taken(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
+    assert await read_and_release(Upload([b"x" * 50], passes, content_length=50), bodies) == b"x" * 50
     for each in arriving:
         each.cancel()
     await asyncio.wait(arriving)
-    assert await taken(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
+    assert await read_and_release(Upload([b"x" * 51], passes, content_length=51), bodies) == b"x" * 51
 
 
 async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(passes: Callable[[float], None]) -> None:
@@ -139,20 +142,20 @@ async def test_a_body_counts_towards_the_bound_until_its_request_is_answered(pas
     uploads = [Upload([b"x" * 100], passes, content_length=100) for _ in range(2)]
     for each in uploads:
         await bodies.read_body(each)
-    assert await refused(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
+    assert await refusal_code(Upload([b"x" * 100], passes, content_length=100), bodies) == "too_many_bodies"
     bodies.release_body(uploads[0])
     bodies.release_body(uploads[0])
-    assert await taken(Upload([b"x" * 100], passes, content_length=100), bodies) == b"x" * 100
-    assert await refused(Upload([b"x" * 100] * 2, passes, content_length=None), bodies) == "body_too_large"
+    assert await read_and_release(Upload([b"x" * 100], passes, content_length=100), bodies) == b"x" * 100
+    assert await refusal_code(Upload([b"x" * 100] * 2, passes, content_length=None), bodies) == "body_too_large"
 
 
 async def test_a_body_of_unknown_length_counts_with_the_bytes_received_so_far(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
-    arriving = [asyncio.create_task(taken(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
-    await turns()
-    assert await taken(Upload([b"x" * 35] * 2, passes), bodies) == b"x" * 70
+    arriving = [asyncio.create_task(read_and_release(Upload([b"x" * 90, None], passes), bodies)) for _ in range(2)]
+    await run_turns()
+    assert await read_and_release(Upload([b"x" * 35] * 2, passes), bodies) == b"x" * 70
     endless = Upload([b"x" * 24] * 9, passes)
-    assert await refused(endless, bodies) == "too_many_bodies"
+    assert await refusal_code(endless, bodies) == "too_many_bodies"
     assert len(endless.pieces) == 6
     for each in arriving:
         each.cancel()
@@ -171,18 +174,21 @@ async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
 ) -> None:
     bodies = BodyReader(Limits())
     for _ in range(3):
-        assert await taken(Upload([b"x" * 100], passes, content_length=announced), bodies) == b"x" * 100
-        assert await refused(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
-        assert await refused(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
-        assert await refused(Vanished([], passes, content_length=announced), bodies) == "bad_request"
-        given_up = asyncio.create_task(taken(Upload([b"x" * 90, None], passes, content_length=announced), bodies))
-        await turns()
+        assert await read_and_release(Upload([b"x" * 100], passes, content_length=announced), bodies) == b"x" * 100
+        assert await refusal_code(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
+        assert await refusal_code(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
+        assert await refusal_code(Vanished([], passes, content_length=announced), bodies) == "bad_request"
+        given_up = asyncio.create_task(
+            read_and_release(Upload([b"x" * 90, None], passes, content_length=announced), bodies)
+        )
+        await run_turns()
         given_up.cancel()
         await asyncio.wait([given_up])
     full = [
-        asyncio.create_task(refused(Upload([b"x" * 100, None], passes, content_length=100), bodies)) for _ in range(2)
+        asyncio.create_task(refusal_code(Upload([b"x" * 100, None], passes, content_length=100), bodies))
+        for _ in range(2)
     ]
-    await turns()
+    await run_turns()
     assert not any(each.done() for each in full), "bodies that ended no longer count"
     bodies.refuse_arriving()
     assert await asyncio.gather(*full) == ["store_busy", "store_busy"]
@@ -191,4 +197,4 @@ async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
 async def test_a_large_body_arrives_as_it_was_sent(passes: Callable[[float], None]) -> None:
     sent = [bytes([number % 251]) * (number * 997 % 100_000) or b"x" for number in range(60)]
     bodies = BodyReader(Limits(body_bytes_max=10**7, arriving_bytes_max=10**7))
-    assert await taken(Upload([*sent], passes), bodies) == b"".join(sent)
+    assert await read_and_release(Upload([*sent], passes), bodies) == b"".join(sent)

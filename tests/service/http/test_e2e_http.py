@@ -13,7 +13,7 @@ from tests.service.real_service import Service
 B = "/v1/leaderboards/b"
 
 
-async def raw(service: Service, *requests: str) -> bytes:
+async def send_requests(service: Service, *requests: str) -> bytes:
     """Send requests on one connection; return everything that comes back until the service closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(service.base.rpartition(":")[2]))
     writer.write("".join(requests).encode())
@@ -24,7 +24,7 @@ async def raw(service: Service, *requests: str) -> bytes:
     return answer
 
 
-def request(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
+def request_text(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
     """Return the text of a request without a body."""
     return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: localhost", *headers, "", ""])
 
@@ -42,8 +42,8 @@ async def test_pipelined_requests_are_answered_in_order(b: Service) -> None:
     small = [f"{B}/entries/a/positions", f"{B}/entries/nobody", f"{B}/entries/a", "/healthz"]
     paths = [*small, f"{B}/rankings/xp?limit=900"] * 5
     ids = [f"id-{number}" for number in range(len(paths))]
-    texts = [request(path, f"X-Request-Id: {each}") for path, each in zip(paths, ids, strict=True)]
-    answer = await raw(b, *texts, request("/readyz", "Connection: close"))
+    texts = [request_text(path, f"X-Request-Id: {each}") for path, each in zip(paths, ids, strict=True)]
+    answer = await send_requests(b, *texts, request_text("/readyz", "Connection: close"))
     found = re.findall(rb"^x-request-id: (\S+)\r$", answer, re.MULTILINE | re.IGNORECASE)
     assert [each.decode() for each in found[:-1]] == ids
     statuses = [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", answer)]
@@ -53,17 +53,17 @@ async def test_pipelined_requests_are_answered_in_order(b: Service) -> None:
 @pytest.mark.parametrize("path", [f"{B}/entries/a/positions", f"{B}/rankings/xp?limit=900", f"{B}/entries/nobody"])
 async def test_the_service_closes_connections_of_http_1_0_and_of_connection_close(b: Service, path: str) -> None:
     whole = (await b.call("GET", path)).status
-    for text in (request(path, version="1.0"), request(path, "Connection: close")):
-        head, _, body = (await raw(b, text)).partition(b"\r\n\r\n")
+    for text in (request_text(path, version="1.0"), request_text(path, "Connection: close")):
+        head, _, body = (await send_requests(b, text)).partition(b"\r\n\r\n")
         assert int(head.split()[1]) == whole
         assert json.loads(body)
 
 
 @pytest.mark.parametrize("path", [f"{B}/entries/a/positions", f"{B}/entries/a", f"{B}/rankings/xp", "/healthz"])
 async def test_head_answers_the_length_without_a_body(b: Service, path: str) -> None:
-    text = request(path, "Connection: close")
+    text = request_text(path, "Connection: close")
     (head, _, body), (bare, _, nothing) = [
-        (await raw(b, each)).partition(b"\r\n\r\n") for each in (text, text.replace("GET", "HEAD"))
+        (await send_requests(b, each)).partition(b"\r\n\r\n") for each in (text, text.replace("GET", "HEAD"))
     ]
     assert nothing == b""
     for each in (head, bare):
@@ -87,19 +87,19 @@ LONG = "x" * 70_000
     ("text", "detail"),
     [
         ("garbage\r\n\r\n", "invalid method encountered"),
-        (request("/", "Authorization Bearer rk_secret"), "invalid header token"),
-        (request(f"/{LONG}"), "a line of it is too long"),
-        (request("/", f"X-Long: {LONG}"), "a line of it is too long"),
-        (request("/", version="9.9"), "bad status line"),
-        (request("http://[rk_secret"), "its target is not a path"),
-        (request(f"{B}/posts", "Content-Length: -1", method="POST"), "invalid character in content-length"),
+        (request_text("/", "Authorization Bearer rk_secret"), "invalid header token"),
+        (request_text(f"/{LONG}"), "a line of it is too long"),
+        (request_text("/", f"X-Long: {LONG}"), "a line of it is too long"),
+        (request_text("/", version="9.9"), "bad status line"),
+        (request_text("http://[rk_secret"), "its target is not a path"),
+        (request_text(f"{B}/posts", "Content-Length: -1", method="POST"), "invalid character in content-length"),
         ("\x16\x03\x01\x02rk_secret", "received https traffic on an http port"),
     ],
 )
 async def test_unreadable_bytes_are_answered_with_a_problem(
     service: Service, caplog: pytest.LogCaptureFixture, text: str, detail: str
 ) -> None:
-    answer = await raw(service, text)
+    answer = await send_requests(service, text)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.split()[1] == b"400"
     headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
@@ -118,7 +118,7 @@ async def test_unreadable_bytes_are_answered_with_a_problem(
 async def test_a_request_with_any_expect_header_is_answered(b: Service, expected: str) -> None:
     post = '{"owner": "c", "stats": {"xp": 1}}'
     headers = (f"Expect: {expected}", f"Content-Length: {len(post)}", "Connection: close")
-    answer = await raw(b, request(f"{B}/posts", *headers, method="POST"), post)
+    answer = await send_requests(b, request_text(f"{B}/posts", *headers, method="POST"), post)
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\n") == (expected == "100-continue")
     assert b"HTTP/1.1 200 OK" in answer
     assert b'"applied"' in answer
@@ -130,8 +130,8 @@ CHUNKED = f"{len(POST):x}\r\n{POST}\r\n0\r\n\r\n"
 
 @pytest.mark.parametrize("coding", ["chunked", "Chunked", " chunked "])
 async def test_a_chunked_body_is_read(b: Service, coding: str) -> None:
-    sent = request(f"{B}/posts", f"Transfer-Encoding: {coding}", "Connection: close", method="POST")
-    assert (await raw(b, sent, CHUNKED)).startswith(b"HTTP/1.1 200 OK\r\n")
+    sent = request_text(f"{B}/posts", f"Transfer-Encoding: {coding}", "Connection: close", method="POST")
+    assert (await send_requests(b, sent, CHUNKED)).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ async def test_a_chunked_body_is_read(b: Service, coding: str) -> None:
     ],
 )
 async def test_a_transfer_coding_besides_chunked_is_refused(b: Service, codings: list[str]) -> None:
-    sent = request(
+    sent = request_text(
         f"{B}/posts", *(f"Transfer-Encoding: {each}" for each in codings), "Connection: close", method="POST"
     )
-    answer = await raw(b, sent, CHUNKED)
+    answer = await send_requests(b, sent, CHUNKED)
     assert answer.split()[1] == b"400"
     assert b'"code":"bad_request"' in answer
     assert await b.refused("GET", f"{B}/entries/c") == (404, "unknown_owner")
@@ -157,8 +157,8 @@ async def test_a_transfer_coding_besides_chunked_is_refused(b: Service, codings:
 
 async def test_no_answer_names_the_software_that_made_it(b: Service) -> None:
     paths = [f"{B}/entries/a", f"{B}/rankings/xp?limit=900", f"{B}/entries/nobody", "/nothing", "/metrics", "/"]
-    texts = [request(path, method=method) for path in paths for method in ("GET", "HEAD")]
-    texts += [request(f"{B}/stream?column=xp"), request("/healthz", version="1.0"), "garbage\r\n\r\n"]
+    texts = [request_text(path, method=method) for path in paths for method in ("GET", "HEAD")]
+    texts += [request_text(f"{B}/stream?column=xp"), request_text("/healthz", version="1.0"), "garbage\r\n\r\n"]
     for text in texts:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(b.base.rpartition(":")[2]))
         writer.write(text.encode())

@@ -310,7 +310,7 @@ async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Cal
         assert status == {post: b"200", b"{": b""}.get(body, b"400")
 
 
-async def until_closed(port: int, *sent: str) -> bytes:
+async def send_until_closed(port: int, *sent: str) -> bytes:
     """Send each piece once the previous one is answered; return all answers until the service closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answers = b""
@@ -328,7 +328,7 @@ async def test_a_connection_without_a_request_is_closed_without_an_answer(call: 
     asked, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert await asked.readuntil(b"}")
-    assert await until_closed(call.port) == b""
+    assert await send_until_closed(call.port) == b""
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"HTTP/1.1 200 OK" in await asked.readuntil(b"}"), "a connection with an answered request stays open"
     writer.close()
@@ -339,7 +339,7 @@ WHOLE = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.mark.parametrize("before", [(), (WHOLE,), (WHOLE, WHOLE)])
 async def test_late_headers_are_answered_408_and_the_connection_closes(call: Caller, before: tuple[str, ...]) -> None:
-    answers = await until_closed(call.port, *before, "GET /healthz HTTP/1.1\r\nHost: lo")
+    answers = await send_until_closed(call.port, *before, "GET /healthz HTTP/1.1\r\nHost: lo")
     assert answers.count(b"HTTP/1.1 200 OK") == len(before)
     *_, last = answers.split(b"HTTP/1.")
     assert last[2:].startswith(b"408 ")
@@ -363,7 +363,7 @@ async def test_an_empty_line_after_a_request_does_not_begin_another(call: Caller
     writer.write(f"{WHOLE}\r\n".encode())
     assert await reader.readuntil(b"}")
     writer.write(b"\r\n")
-    assert await until_closed(call.port) == b""
+    assert await send_until_closed(call.port) == b""
     writer.write(WHOLE.encode())
     assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
     writer.close()

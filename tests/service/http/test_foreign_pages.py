@@ -21,7 +21,7 @@ FOREIGN += ["2130706433", "localhost:x", "localhost:80:80", "evil@localhost", "l
 FOREIGN += ["localhost, x"]
 
 
-def refused(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
+def refusal_code(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
     """Return the code of the refusal; empty if the request is accepted."""
     refusal: ProblemError | None = None
     try:
@@ -36,16 +36,16 @@ def refused(host: str | None, origin: str | None = None, *, changes: bool = Fals
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_a_loopback_name_is_accepted_with_and_without_a_port(host: str) -> None:
-    assert refused(host) == ""
+    assert refusal_code(host) == ""
 
 
 @pytest.mark.parametrize("host", FOREIGN)
 def test_any_other_name_is_refused(host: str) -> None:
-    assert refused(host) == "host_not_allowed"
+    assert refusal_code(host) == "host_not_allowed"
 
 
 def test_an_old_client_without_a_host_is_accepted() -> None:
-    assert refused(None) == ""
+    assert refusal_code(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,16 @@ def test_an_old_client_without_a_host_is_accepted() -> None:
 )
 def test_a_page_of_another_site_can_neither_change_nor_read(origin: str) -> None:
     for changes in (False, True):
-        assert refused("localhost:8080", origin, changes=changes) == "forbidden"
+        assert refusal_code("localhost:8080", origin, changes=changes) == "forbidden"
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1:8080", "[::1]:8080"])
 def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> None:
-    assert refused(host, f"http://{host}", changes=True) == ""
-    assert refused(host.upper(), f"http://{host}", changes=True) == ""
+    assert refusal_code(host, f"http://{host}", changes=True) == ""
+    assert refusal_code(host.upper(), f"http://{host}", changes=True) == ""
     for other in ("http://localhost:3000", "http://localhost", "http://127.0.0.1:80801", "http://[::1]:1"):
-        assert refused(host, other, changes=True) == "forbidden"
-        assert refused(host, other) == "", "the browser keeps the answer from the page"
+        assert refusal_code(host, other, changes=True) == "forbidden"
+        assert refusal_code(host, other) == "", "the browser keeps the answer from the page"
 
 
 PAGES = [

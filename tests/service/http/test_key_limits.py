@@ -27,14 +27,14 @@ class Clock:
         return self.now_s
 
 
-def buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
+def make_buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
     """Return buckets of ten tokens that gain two a second."""
     return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
 
 
 def test_a_bucket_gives_its_burst_then_its_rate() -> None:
     clock = Clock()
-    tokens = buckets(clock)
+    tokens = make_buckets(clock)
     assert [tokens.take_tokens("a", 1) for _ in range(10)] == [0] * 10
     assert tokens.take_tokens("a", 1) == 0.5
     assert tokens.take_tokens("b", 1) == 0, "another caller has a bucket of its own"
@@ -47,7 +47,7 @@ def test_a_bucket_gives_its_burst_then_its_rate() -> None:
 
 def test_a_batch_larger_than_a_burst_passes_a_full_bucket_and_delays_the_next() -> None:
     clock = Clock()
-    tokens = buckets(clock)
+    tokens = make_buckets(clock)
     assert tokens.take_tokens("a", 30) == 0
     assert tokens.take_tokens("a", 1) == 10.5
     clock.now_s += 10.5
@@ -56,7 +56,7 @@ def test_a_batch_larger_than_a_burst_passes_a_full_bucket_and_delays_the_next() 
 
 def test_a_refusal_takes_no_tokens() -> None:
     clock = Clock()
-    tokens = buckets(clock)
+    tokens = make_buckets(clock)
     tokens.take_tokens("a", 10)
     assert [tokens.take_tokens("a", 4) for _ in range(5)] == [2.0] * 5
     clock.now_s += 2
@@ -65,7 +65,7 @@ def test_a_refusal_takes_no_tokens() -> None:
 
 def test_the_bucket_of_the_longest_unused_caller_is_forgotten_first() -> None:
     clock = Clock()
-    tokens = buckets(clock, callers_max=2)
+    tokens = make_buckets(clock, callers_max=2)
     tokens.take_tokens("a", 10)
     tokens.take_tokens("b", 10)
     assert tokens.take_tokens("a", 1) > 0
@@ -83,7 +83,7 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
     demands: list[tuple[float, int]], rate_per_s: float, burst: int
 ) -> None:
     clock = Clock()
-    tokens = buckets(clock, rate_per_s=rate_per_s, burst=burst)
+    tokens = make_buckets(clock, rate_per_s=rate_per_s, burst=burst)
     began_s, passed = clock.now_s, 0
     for pause_s, count in demands:
         clock.now_s += pause_s
@@ -98,7 +98,7 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
             passed += count
 
 
-def refused(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
+def refuse_posts(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
     """Return the problem of posts past the rate."""
     with pytest.raises(ProblemError) as caught:
         limits.admit_posts(identity, posts)
@@ -111,7 +111,7 @@ def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> No
     limits.admit_posts(BOB, 3)
     limits.admit_read(BOB)
     limits.admit_read(ADA)
-    problem = refused(limits, BOB, 2)
+    problem = refuse_posts(limits, BOB, 2)
     assert (problem.status, problem.code, problem.headers) == (429, "rate_limited", {"Retry-After": "2"})
     found = samples(metrics)
     assert found["rankcurve_rate_limit_total", (("kind", "posts"), ("outcome", "passed"))] == 3
@@ -122,12 +122,12 @@ def test_reads_and_posts_have_separate_limits_and_are_counted_by_outcome() -> No
 def test_the_time_to_retry_is_the_wait_limited_to_its_bounds() -> None:
     limits = key_limits(Metrics(), posts_per_s=1)
     limits.admit_posts(BOB, 13)
-    assert refused(limits, BOB, 1).headers == {"Retry-After": "11"}
+    assert refuse_posts(limits, BOB, 1).headers == {"Retry-After": "11"}
     limits.admit_posts(ADA, 3)
-    assert refused(limits, ADA, 1).headers == {"Retry-After": "2"}, "never less than retry_after_s"
+    assert refuse_posts(limits, ADA, 1).headers == {"Retry-After": "2"}, "never less than retry_after_s"
     limits = key_limits(Metrics(), posts_per_s=0.01)
     limits.admit_posts(BOB, 3)
-    assert refused(limits, BOB, 3).headers == {"Retry-After": "30"}, "never more than retry_after_s_max"
+    assert refuse_posts(limits, BOB, 3).headers == {"Retry-After": "30"}, "never more than retry_after_s_max"
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:

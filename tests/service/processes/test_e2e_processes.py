@@ -32,7 +32,7 @@ class Pair:
     operator: Service
     other: Service
 
-    async def anew(self) -> None:
+    async def recreate_board(self) -> None:
         """Delete the board and create it again; ada has 7 there."""
         await self.operator.must("DELETE", BOARD)
         await self.operator.board("b", XP)
@@ -54,14 +54,14 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def test_a_recreated_board_takes_posts_at_another_process(pair: Pair) -> None:
-    await pair.anew()
+    await pair.recreate_board()
     [one] = await pair.other.post("b", ADA)
     assert (one["status"], one["stats"]) == ("applied", {"xp": 8})
-    await pair.anew()
+    await pair.recreate_board()
     single = await pair.other.must("POST", f"{BOARD}/posts", ADA)
     assert single["results"][0]["stats"] == {"xp": 8}
     await pair.operator.board("c", XP)
-    await pair.anew()
+    await pair.recreate_board()
     named = [{**ADA, "boards": ["c", "b"]}, {**ADA, "boards": ["c"]}, {**ADA, "boards": ["b", "nowhere"]}]
     fan = (await pair.other.must("POST", "/v1/posts", {"posts": named}))["results"]
     assert [result["status"] for result in fan] == ["applied", "applied", "rejected"]
@@ -84,23 +84,23 @@ async def test_a_recreated_board_takes_posts_at_another_process(pair: Pair) -> N
     ],
 )
 async def test_every_view_of_another_process_shows_a_recreated_board(pair: Pair, path: str) -> None:
-    await pair.anew()
+    await pair.recreate_board()
     shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
     assert _without_times(shown) == _without_times(expected)
 
 
 async def test_another_process_can_look_up_erase_and_refresh_on_a_recreated_board(pair: Pair) -> None:
-    await pair.anew()
+    await pair.recreate_board()
     found = await pair.other.must("POST", f"{BOARD}/entries/lookup", {"owners": ["ada"]})
     assert [entry["stats"] for entry in found["entries"]] == [{"xp": 7}]
-    await pair.anew()
+    await pair.recreate_board()
     everywhere = await pair.other.must("POST", "/v1/owners/ada/positions", {"boards": ["b"], "column": "xp"})
     assert [position["value"] for position in everywhere["positions"]] == [7]
-    await pair.anew()
+    await pair.recreate_board()
     await pair.other.refresh("b", "xp")
     await pair.operator.must("POST", f"{BOARD}/reset")
     await pair.other.refresh("b", "xp")
-    await pair.anew()
+    await pair.recreate_board()
     await pair.other.must("DELETE", f"{BOARD}/entries/ada")
     assert await pair.operator.refused("GET", f"{BOARD}/entries/ada") == (404, "unknown_owner")
 

@@ -37,7 +37,7 @@ async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Servic
     await service.stop()
 
 
-async def stored_elsewhere(service: Service, total: int) -> None:
+async def store_elsewhere(service: Service, total: int) -> None:
     """Store a curve of board b's first column, as another process would."""
     store = service.context.store
     board = await service.context.catalog.find_board("b")
@@ -45,7 +45,7 @@ async def stored_elsewhere(service: Service, total: int) -> None:
     await store.write(lambda: store_curve(store.dialect, board, 0, curve))
 
 
-async def noticed(service: Service, total: int) -> None:
+async def wait_for_curve(service: Service, total: int) -> None:
     """Wait until the service serves that curve."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -60,8 +60,8 @@ async def test_a_process_without_jobs_notices_the_curves_of_others(tmp_path: Pat
     try:
         await service.board("b", {"name": "xp"})
         for total in (3, 4):
-            await stored_elsewhere(service, total)
-            await noticed(service, total)
+            await store_elsewhere(service, total)
+            await wait_for_curve(service, total)
     finally:
         await service.stop()
 
@@ -84,8 +84,8 @@ async def test_a_service_without_its_memcached_still_refreshes_polls_and_starts(
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     server.pause()
     await sharing.refresh("b", "xp")
-    await stored_elsewhere(sharing, 7)
-    await noticed(sharing, 7)
+    await store_elsewhere(sharing, 7)
+    await wait_for_curve(sharing, 7)
     found = await figures(sharing)
     assert found["rankcurve_shared_curve_writes_total", "failed"] == 1
     assert found["rankcurve_memcached_errors_total",] == 1, "the server is left alone after one error"
@@ -108,20 +108,20 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
             await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
             await job.refresh("b", "xp")
             await front.start()  # not earlier: a curve is in the table a moment before it is in memcached
-            await noticed(front, 30)
-            assert counted(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
+            await wait_for_curve(front, 30)
+            assert read_counter(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()
             await job.post("b", {"owner": "p30", "stats": {"xp": 30}})
             await job.refresh("b", "xp")
-            await noticed(front, 31)
+            await wait_for_curve(front, 31)
             found = await figures(front)
-            assert counted(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
+            assert read_counter(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
             assert found["rankcurve_memcached_errors_total",] == 1
         finally:
             await front.stop()
             await job.stop()
 
 
-def counted(found: Figures, name: str) -> dict[str, float]:
+def read_counter(found: Figures, name: str) -> dict[str, float]:
     """Return a counter by its label, without zeros."""
     return {key[1]: value for key, value in found.items() if key[0] == name and value}

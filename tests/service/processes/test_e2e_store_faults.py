@@ -44,7 +44,7 @@ def test_a_service_that_may_not_create_its_store_ends_with_one_sentence(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-async def two_boards(service: Service) -> None:
+async def create_two_boards(service: Service) -> None:
     """Make two boards of several pages each, in tables of their own: `entries_1` and `entries_2`."""
     for board in ("broken", "whole"):
         await service.board(board, XP)
@@ -56,7 +56,7 @@ async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(
 ) -> None:
     service = Service(tmp_path)
     await service.start()
-    await two_boards(service)
+    await create_two_boards(service)
     await service.stop()
     spoil_table(tmp_path / "rankcurve.db", "entries_1")
     process = spawn("--jobs", "none").ready()
@@ -86,7 +86,7 @@ def _job_names() -> set[str]:
 async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
-    await two_boards(service)
+    await create_two_boards(service)
     await service.stop()
     spoil_table(tmp_path / "rankcurve.db", "entries_1")
     await service.restart()
@@ -129,7 +129,7 @@ async def test_an_empty_file_beside_a_write_ahead_log_ends_the_start_and_keeps_t
 async def test_a_service_on_a_full_disk_answers_posts_with_507_and_still_reads(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
-    await two_boards(service)
+    await create_two_boards(service)
     store = service.context.store
     assert isinstance(store, SqliteStore)
     posts = {"posts": [{"owner": f"new-{number:04}", "stats": {"xp": number}} for number in range(500)]}

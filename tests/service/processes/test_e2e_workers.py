@@ -30,7 +30,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
         yield url
 
 
-async def figures(url: str) -> Figures:
+async def read_samples(url: str) -> Figures:
     """Return every sample by its name and label values (sorted by label), as one process of the node exposes it."""
     async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
         text = await answer.text()
@@ -42,7 +42,7 @@ async def figures(url: str) -> Figures:
     }
 
 
-async def answering(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
+async def count_answers(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
     """Send each request on a connection of its own; return how many of them each process answered."""
     processes: Counter[str] = Counter()
     for _ in range(requests):
@@ -67,12 +67,12 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with Caller(node.url) as caller:
         await caller.board("b", XP)
-    assert len(await answering(node.url, 60, B)) == 2
+    assert len(await count_answers(node.url, 60, B)) == 2
     for n in range(20):
         async with Caller(node.url) as caller:
             await caller.post("b", {"owner": f"p{n}", "stats": {"xp": n}}, {"owner": "all", "stats": {"xp": 1}})
     for _ in range(8):  # each connection reaches any of the workers
-        found = await figures(node.url)
+        found = await read_samples(node.url)
         assert found["rankcurve_requests_total", "leaderboards", "2xx"] == 60
         assert found["rankcurve_request_seconds_count", "leaderboards"] == 60
         assert found["rankcurve_request_seconds_bucket", "+Inf", "leaderboards"] == 60
@@ -120,13 +120,13 @@ async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(
     posts = sum(await asyncio.gather(*clients))
     assert posts == answered
     for _ in range(4):
-        found = await figures(node.url)
+        found = await read_samples(node.url)
         # A worker that was killed before its answer went out may have counted the request.
         assert answered <= found["rankcurve_requests_total", "post", "2xx"] <= answered + broken
         assert found["rankcurve_request_seconds_count", "post"] == found["rankcurve_requests_total", "post", "2xx"]
         assert found["rankcurve_write_queue_posts",] == 0
         assert found["rankcurve_process_ends_total", "serve"] == 3
-    assert len(await answering(node.url, 60)) == 2
+    assert len(await count_answers(node.url, 60)) == 2
     async with Caller(node.url) as caller:
         assert (await caller.get(f"{B}/entries/champion"))["stats"] == {"xp": posts}
 
@@ -236,10 +236,10 @@ async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors
         jobs = spawn("--store", store_url, "--port", str(port), command=("jobs",))
         assert jobs.await_line("working")["addresses"] == [f"127.0.0.1:{port}"]
         url = f"http://127.0.0.1:{port}"
-        await answering(url, 1, "/readyz")
+        await count_answers(url, 1, "/readyz")
         async with asyncio.timeout(60):
             while not (await caller.get(B))["curves"]["xp"]:
                 pass
         assert (await caller.get(B))["curves"]["xp"]["total"] == 50
-        assert (await figures(url))["rankcurve_refresh_seconds_count",] >= 1
+        assert (await read_samples(url))["rankcurve_refresh_seconds_count",] >= 1
     assert [process.end(signal.SIGTERM) for process in (jobs, front_end)] == [0, 0]

@@ -28,22 +28,22 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """Start a service with the family, on every store in both layouts."""
     store, table = request.param.split("-")
     if store == "sqlite":
-        async for made in _served(Service(tmp_path), table):
+        async for made in _serve(Service(tmp_path), table):
             yield made
         return
     async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        async for made in _served(Service(tmp_path, store=url), table):
+        async for made in _serve(Service(tmp_path, store=url), table):
             yield made
 
 
-async def _served(made: Service, table: str) -> AsyncIterator[Service]:
+async def _serve(made: Service, table: str) -> AsyncIterator[Service]:
     await made.start()
     await made.must("PUT", F, {**SPEC, "table": table})
     yield made
     await made.stop()
 
 
-async def posted(service: Service, body: dict[str, Any]) -> None:
+async def post(service: Service, body: dict[str, Any]) -> None:
     """Send one post to the family."""
     await service.must("POST", f"{F}/posts", body)
 
@@ -54,7 +54,7 @@ def xp(owner: str, value: int, facets: dict[str, str]) -> dict[str, Any]:
 
 
 async def test_streams_and_the_journal_report_the_end_of_a_family(service: Service) -> None:
-    await posted(service, xp("ada", 5, facets=FACETS))
+    await post(service, xp("ada", 5, facets=FACETS))
     await service.board("b", {"name": "xp"})
     await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
     top = "/v1/leaderboards/{}/stream?column=xp&top=2"
@@ -82,9 +82,9 @@ async def test_a_stream_of_a_board_without_posts_ends_with_the_first_post_to_it(
         last = await seven.expect_event("top")
         await eight.expect_event("top")
         assert last.data["entries"] == []
-        await posted(service, xp("ada", 5, facets={"org": "7"}))
+        await post(service, xp("ada", 5, facets={"org": "7"}))
         assert await seven.read_event() is None
         async with events_of(service.base, top.format(7), last_id=last.id) as seven:
             assert (await seven.expect_event("top")).data["entries"][0]["owner"] == "ada"
-        await posted(service, xp("bob", 5, facets={"org": "8"}))
+        await post(service, xp("bob", 5, facets={"org": "8"}))
         assert await eight.read_event() is None, "the second board is a new one too"

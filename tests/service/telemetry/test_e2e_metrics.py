@@ -23,7 +23,7 @@ async def figures(service: Service) -> Figures:
     }
 
 
-def gained(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
+def find_growth(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
     """Return how much the samples of a metric grew, without those that did not grow."""
     grown = {key: value - before.get(key, 0) for key, value in after.items() if key[0] == prefix}
     return {key[1:]: value for key, value in grown.items() if value}
@@ -43,13 +43,13 @@ async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(ser
     await service.must("POST", "/v1/posts", {"posts": [{**worse, "boards": ["b"]}, {**wrong, "boards": ["b", "no"]}]})
     await service.refused("POST", "/v1/posts", {**wrong, "boards": ["b"]})
     after = await figures(service)
-    assert gained(before, after, "rankcurve_posts_total") == {
+    assert find_growth(before, after, "rankcurve_posts_total") == {
         ("applied",): 1, ("duplicate",): 2, ("unchanged",): 3, ("rejected",): 6,
     }  # fmt: skip
-    assert gained(before, after, "rankcurve_write_rows_total") == {(): 1}
-    assert gained(before, after, "rankcurve_write_batch_posts_sum") == {(): 8}
-    assert gained(before, after, "rankcurve_write_batch_posts_count") == {(): 4}
-    assert gained(before, after, "rankcurve_write_seconds_count") == {(): 4}
+    assert find_growth(before, after, "rankcurve_write_rows_total") == {(): 1}
+    assert find_growth(before, after, "rankcurve_write_batch_posts_sum") == {(): 8}
+    assert find_growth(before, after, "rankcurve_write_batch_posts_count") == {(): 4}
+    assert find_growth(before, after, "rankcurve_write_seconds_count") == {(): 4}
     assert after["rankcurve_write_queue_posts",] == 0
     assert after["rankcurve_write_conflicts_total",] == 0
 
@@ -60,9 +60,9 @@ async def test_posts_at_the_same_time_share_transactions(service: Service) -> No
     posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(64)]
     await asyncio.gather(*(service.must("POST", f"{B}/posts", post) for post in posts))
     after = await figures(service)
-    assert gained(before, after, "rankcurve_posts_total") == {("applied",): 64}
-    assert gained(before, after, "rankcurve_write_batch_posts_sum") == {(): 64}
-    assert gained(before, after, "rankcurve_write_batch_posts_count")[()] < 64
+    assert find_growth(before, after, "rankcurve_posts_total") == {("applied",): 64}
+    assert find_growth(before, after, "rankcurve_write_batch_posts_sum") == {(): 64}
+    assert find_growth(before, after, "rankcurve_write_batch_posts_count")[()] < 64
 
 
 async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
@@ -79,7 +79,7 @@ async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
     await service.get(f"{B}/rankings/kills/positions?values=1,2,3")
     await service.get(f"{B}/entries/p50/around?column=kills")
     await service.must("POST", f"{B}/entries/lookup", {"owners": ["p1", "p2"], "column": "kills"})
-    assert gained(before, await figures(service), "rankcurve_reads_total") == {
+    assert find_growth(before, await figures(service), "rankcurve_reads_total") == {
         ("count", "positions"): 2, ("gap", "positions"): 1, ("curve", "positions"): 1, ("knot", "positions"): 1,
         ("row", "entry"): 1, ("count", "page"): 7,
         ("count", "rankings"): 3, ("count", "around"): 1, ("count", "owners"): 2,
@@ -108,7 +108,7 @@ async def test_requests_are_counted_by_route_and_status(service: Service) -> Non
     before = await figures(service)
     for path in (B, B, "/v1/leaderboards/none", "/nothing", f"{B}/entries/a/positions", f"{B}/rankings/xp"):
         await service.call("GET", path)
-    counted = gained(before, await figures(service), "rankcurve_requests_total")
+    counted = find_growth(before, await figures(service), "rankcurve_requests_total")
     assert counted.pop(("operating", "2xx")) == 1
     assert counted == {
         ("leaderboards", "2xx"): 2, ("leaderboards", "4xx"): 1, ("none", "4xx"): 1, ("positions", "4xx"): 1,

@@ -34,18 +34,18 @@ def expressions() -> list[str]:
     return [each.replace("$__rate_interval", "1m").replace("$instance", ".*") for each in found]
 
 
-async def scraped(url: str) -> str:
+async def scrape_metrics(url: str) -> str:
     """Return the text of /metrics."""
     async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
         return await answer.text()
 
 
-def series(text: str) -> int:
+def count_series(text: str) -> int:
     """Return how many samples an exposition has."""
     return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
 
 
-async def use(url: str) -> None:
+async def use_service(url: str) -> None:
     """Use everything that has metrics, a little."""
     async with Caller(url) as caller:
         await caller.board("b", XP)
@@ -62,18 +62,18 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
 ) -> None:
     async with fresh_schema(postgres_url) as store_url:
         node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
-        await use(node.url)
-        checked = promtool("check", "metrics", standard_input=await scraped(node.url))
+        await use_service(node.url)
+        checked = promtool("check", "metrics", standard_input=await scrape_metrics(node.url))
         assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
         with Prometheus(f"127.0.0.1:{node.port}", rules=ALERTS) as prometheus:
             prometheus.wait(lambda: (prometheus.value('sum(rankcurve_posts_total{outcome="applied"})') or 0) >= 20)
             before = prometheus.value("sum(rankcurve_requests_total)") or 0
-            await use_again(node.url)
+            await post_again(node.url)
             prometheus.wait(lambda: (prometheus.value("sum(rankcurve_requests_total)") or 0) > before)
             groups = prometheus.ask("rules")["groups"]
             rules = [rule for group in groups for rule in group["rules"]]
             assert len(rules) == len(re.findall("- alert:", ALERTS.read_text(encoding="utf-8")))
-            prometheus.wait(lambda: evaluated(prometheus))
+            prometheus.wait(lambda: are_rules_evaluated(prometheus))
             names = {name for rule in rules for name in NAME.findall(rule["query"])}
             panels = expressions()
             names |= {name for expression in panels for name in NAME.findall(expression)}
@@ -87,13 +87,13 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
             assert silent == []
 
 
-async def use_again(url: str) -> None:
+async def post_again(url: str) -> None:
     """Post once more, so that rates are known."""
     async with Caller(url) as caller:
         await caller.post("b", {"owner": "p1", "stats": {"xp": 1}})
 
 
-def evaluated(prometheus: Prometheus) -> bool:
+def are_rules_evaluated(prometheus: Prometheus) -> bool:
     """Return whether every rule has been evaluated; fail if one has an error."""
     rules: list[dict[str, Any]] = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     assert not any(rule["health"] == "err" for rule in rules), rules
@@ -112,9 +112,9 @@ def test_each_alert_fires_on_its_condition() -> None:
 async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
-    await use(service.base)
-    await scraped(service.base)  # the first request adds the series of its own route
-    few = series(await scraped(service.base))
+    await use_service(service.base)
+    await scrape_metrics(service.base)  # the first request adds the series of its own route
+    few = count_series(await scrape_metrics(service.base))
     store, catalog = service.context.store, service.context.catalog
     known = catalog.find_known("b")
     assert known is not None
@@ -128,9 +128,9 @@ async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:
     await catalog.load(boards_max=20_000)
     await service.post("b9999", {"owner": "ada", "stats": {"xp": 1}})
     assert len(catalog.list_known()) == 10_001
-    text = await scraped(service.base)
+    text = await scrape_metrics(service.base)
     assert f"# TYPE {ROOM} gauge" in text
-    assert series(text) == few <= SERIES_MAX
+    assert count_series(text) == few <= SERIES_MAX
     assert "b9999" not in text
     names = await service.get("/jolokia/search/rankcurve:type=Board,*")
     assert names["value"] == []

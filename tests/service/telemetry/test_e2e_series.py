@@ -71,17 +71,17 @@ QUERIES = {
 }  # fmt: skip
 
 
-def samples(text: str) -> list[str]:
+def list_samples(text: str) -> list[str]:
     """Return the samples of an exposition, as names and labels."""
     return [line.rpartition(" ")[0] for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def told(found: Sequence[str]) -> Counter[str]:
+def count_samples(found: Sequence[str]) -> Counter[str]:
     """Return how many samples each metric has."""
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 
-def with_everything_named() -> Metrics:
+def make_full_metrics() -> Metrics:
     """Return the metrics of a process in which everything that the code can name has happened."""
     metrics = Metrics()
     metrics.watch_curves(list)
@@ -90,7 +90,7 @@ def with_everything_named() -> Metrics:
     for route in COUNTED:
         for kind in CLASSES:
             metrics.make_request_timer(route)(int(kind[0]) * 100, 0.1)
-    for route, methods in read_methods().items():
+    for route, methods in read_rank_labels().items():
         for method in methods:
             metrics.count_ranks_read(route, method)
     for job in JOBS:
@@ -108,8 +108,8 @@ def with_everything_named() -> Metrics:
 
 
 def test_all_series_that_the_code_can_name_stay_within_the_bound() -> None:
-    found = samples(with_everything_named().text().decode())
-    assert len(found) + len(("serve", "jobs")) <= SERIES_MAX, told(found)
+    found = list_samples(make_full_metrics().text().decode())
+    assert len(found) + len(("serve", "jobs")) <= SERIES_MAX, count_samples(found)
 
 
 def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
@@ -122,13 +122,13 @@ def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
             ", ".join(name for name in family.samples[0].labels if name != "le"),
             family.documentation,
         )
-        for family in with_everything_named().collect_all()
+        for family in make_full_metrics().collect_all()
     ]
     told.append(("rankcurve_process_ends_total", "counter", "work", ENDS))
     assert sorted(listed) == sorted(told)
 
 
-def read_methods() -> dict[str, tuple[str, ...]]:
+def read_rank_labels() -> dict[str, tuple[str, ...]]:
     """Return the labels of read ranks by route, as the code has them; a position's method stands for every method."""
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
@@ -164,7 +164,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
     return operator["key"], other["id"]
 
 
-async def ask(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
+async def send_request(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
     """Send one request of a route; return the status. What the request names exists only if `sane`."""
     names = {**NAMES, "id": key_id}
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
@@ -188,7 +188,7 @@ async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dic
     async with ClientSession(headers=headers) as session:
         for sane in (True, False):
             for route in sorted(TABLE, key=turn):
-                statuses.setdefault(route.view, set()).add(await ask(session, base, route, key_id, sane=sane))
+                statuses.setdefault(route.view, set()).add(await send_request(session, base, route, key_id, sane=sane))
         async with session.get(f"{base}/nothing") as answer:
             statuses[UNROUTED] = {answer.status}
     return statuses
@@ -216,11 +216,11 @@ async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
         assert failed.keys() == {UNROUTED}, failed
         await use_the_queue(node.url, key)
         async with ClientSession(headers=headers) as session, session.get(f"{node.url}/metrics") as answer:
-            found = samples(await answer.text())
+            found = list_samples(await answer.text())
         requests = [sample for sample in found if sample.startswith("rankcurve_requests_total")]
         assert {sample for sample in requests if "2xx" in sample} >= {
             f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
         }
         most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)  # not every route failed in every way
-        assert most <= SERIES_MAX, told(found)
+        assert most <= SERIES_MAX, count_samples(found)
         assert not [sample for sample in found if "b9999" in sample or "ada" in sample]

@@ -18,13 +18,13 @@ from service.telemetry.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, Requ
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
-def lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
+def read_lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
     """Return all lines, once they are written."""
     writer.close()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def answered(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
+def log_answer(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
     """Log one request, as the HTTP layer does."""
     if log.should_log(status, seconds):
         log.log_request(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
@@ -35,12 +35,12 @@ def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> Non
     writer = configure_logging(level="info", style="json", stream=stream)
     chances = iter([0.5, 0.005, 0.5])
     log = RequestLog(sample_ratio=0.01, slow_s=1.0, chance=lambda: next(chances))
-    answered(log)
-    answered(log)
-    answered(log, status=404)
-    answered(log, seconds=1.5)
-    answered(log)
-    found = lines(writer, stream)
+    log_answer(log)
+    log_answer(log)
+    log_answer(log, status=404)
+    log_answer(log, seconds=1.5)
+    log_answer(log)
+    found = read_lines(writer, stream)
     assert [(line["status"], line["seconds"]) for line in found] == [(200, 0.001), (404, 0.001), (200, 1.5)]
 
 
@@ -48,8 +48,8 @@ def test_a_line_holds_the_request_id_and_no_query() -> None:
     stream = io.StringIO()
     writer = configure_logging(level="info", style="json", stream=stream)
     REQUEST_ID.set("abc-1")
-    answered(RequestLog(sample_ratio=1, slow_s=1), status=500, path="/v1/\ud800?key=secret")
-    (line,) = lines(writer, stream)
+    log_answer(RequestLog(sample_ratio=1, slow_s=1), status=500, path="/v1/\ud800?key=secret")
+    (line,) = read_lines(writer, stream)
     assert line["request_id"] == "abc-1"
     assert line["level"] == "error"
     assert line["path"] == "/v1/\\ud800"
@@ -64,7 +64,7 @@ def test_a_traceback_shows_no_local_variables() -> None:
         raise ZeroDivisionError(len(header))
     except ZeroDivisionError as error:
         RequestLog(sample_ratio=0, slow_s=1).log_failure(view="page", error=error)
-    (line,) = lines(writer, stream)
+    (line,) = read_lines(writer, stream)
     assert line["exception"][0]["exc_type"] == "ZeroDivisionError"
     assert "rk_secret" not in json.dumps(line)
 
@@ -73,7 +73,7 @@ def test_lines_of_libraries_take_the_same_form() -> None:
     stream = io.StringIO()
     writer = configure_logging(level="info", style="json", stream=stream)
     logging.getLogger("aiohttp.server").error("it %s", "broke")
-    (line,) = lines(writer, stream)
+    (line,) = read_lines(writer, stream)
     assert (line["event"], line["logger"], line["level"]) == ("it broke", "aiohttp.server", "error")
 
 
@@ -184,4 +184,4 @@ def test_a_process_of_a_node_writes_its_name_into_its_lines() -> None:
     stream = io.StringIO()
     writer = configure_logging(level="info", style="json", stream=stream, process="worker1")
     structlog.get_logger().info("started")
-    assert [line["process"] for line in lines(writer, stream)] == ["worker1"]
+    assert [line["process"] for line in read_lines(writer, stream)] == ["worker1"]

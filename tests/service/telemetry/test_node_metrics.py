@@ -159,25 +159,25 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(folder: Path)
     one, two = Metrics(NodeMember(folder, "jobs1")), Metrics(NodeMember(folder, "jobs2"))
     lag, waiting, age = "rankcurve_closing_lag_seconds", "rankcurve_ingest_posts", "rankcurve_change_log_age_seconds"
 
-    def said() -> dict[str, float]:
+    def read_gauges() -> dict[str, float]:
         return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
 
-    assert said() == {}  # no process has looked yet
+    assert read_gauges() == {}  # no process has looked yet
     one.closings.closing_lag(400)
     one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
     one.folds.log_age(7)
-    assert said() == {lag: 400, waiting: 5, age: 7}
+    assert read_gauges() == {lag: 400, waiting: 5, age: 7}
     two.closings.closing_lag(2)  # it has taken over, and the other process has not noticed
     two.queue.backlog_seen({}, 2)
-    assert said() == {lag: 2, waiting: 0, age: 7}
+    assert read_gauges() == {lag: 2, waiting: 0, age: 7}
     one.closings.closing_left()  # after its successor has set the value: that value stays
     one.folds.pruned_elsewhere()
-    assert said() == {lag: 2, waiting: 0}
+    assert read_gauges() == {lag: 2, waiting: 0}
     two.closings.closing_left()
     two.queue.backlog_left()
-    assert said() == {waiting: 5}
+    assert read_gauges() == {waiting: 5}
     leave_node(folder, "jobs1")  # killed
-    assert said() == {}
+    assert read_gauges() == {}
 
 
 def test_a_single_process_shows_a_gauge_until_it_removes_the_gauge() -> None:

@@ -44,7 +44,7 @@ class Toy:
         self._session: ClientSession
 
     @asynccontextmanager
-    async def served(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
+    async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
         """Serve while the block runs; at its end every line is written."""
         runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
         await runner.setup()
@@ -62,7 +62,7 @@ class Toy:
             await answer.read()
             return answer.status
 
-    async def raw(self, sent: bytes) -> bytes:
+    async def send_bytes(self, sent: bytes) -> bytes:
         """Send bytes; return the bytes of the response."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
@@ -97,7 +97,7 @@ class Toy:
     ],
 )
 async def test_every_failed_request_has_one_line_with_its_ids(method: str, path: str, status: int) -> None:
-    async with Toy().served() as toy:
+    async with Toy().serve() as toy:
         assert await toy.call("GET", f"{B}/entries/a") == 200  # not in the sample, so it has no line
         assert await toy.call(method, path, headers=SENT) == status
     (line,) = toy.requests
@@ -110,12 +110,12 @@ async def test_every_failed_request_has_one_line_with_its_ids(method: str, path:
 async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
     key = make_api_key()
     bearer = {"Authorization": f"Bearer {key.text}"}
-    async with Toy(keys=[key]).served() as toy:
+    async with Toy(keys=[key]).serve() as toy:
         assert await toy.call("GET", f"{B}/entries/a") == 401
         assert await toy.call("GET", f"{B}/entries/a", headers={"Authorization": "Bearer rk_0_wrong"}) == 401
         assert await toy.call("DELETE", f"{B}/entries/a", headers=bearer) == 403
-        assert b" 400 " in await toy.raw(f"GET / HTTP/1.1\r\nAuthorization Bearer {key.text}\r\n\r\n".encode())
-        assert b" 400 " in await toy.raw(f"GET / HTTP/1.1\r\nX: {key.text * 1000}\r\n\r\n".encode())
+        assert b" 400 " in await toy.send_bytes(f"GET / HTTP/1.1\r\nAuthorization Bearer {key.text}\r\n\r\n".encode())
+        assert b" 400 " in await toy.send_bytes(f"GET / HTTP/1.1\r\nX: {key.text * 1000}\r\n\r\n".encode())
     assert [line["status"] for line in toy.lines] == [401, 401, 403, 400, 400]
     assert [line["key"] for line in toy.lines] == ["-", "-", key.id, "-", "-"]
     assert key.text not in toy.stream.getvalue()
@@ -124,12 +124,12 @@ async def test_each_unauthorized_or_unreadable_request_has_a_line() -> None:
 async def test_each_refused_body_has_a_line() -> None:
     toy = Toy()
     toy.context.key_limits = key_limits(toy.context.metrics, reads_per_s=0.001)
-    async with toy.served() as toy:
+    async with toy.serve() as toy:
         assert await toy.call("POST", f"{B}/posts", data=b"x" * 5000, headers=JSON) == 413
         assert await toy.call("POST", f"{B}/posts", data=b"{}", headers={"Content-Type": "image/png"}) == 415
         assert await toy.call("POST", f"{B}/posts", data=b"{", headers=JSON) == 400
         late = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{"
-        assert b" 408 " in await toy.raw(late.encode())
+        assert b" 408 " in await toy.send_bytes(late.encode())
         statuses = [await toy.call("GET", f"{B}/entries/a") for _ in range(4)]
     assert statuses == [200, 200, 200, 429]
     assert [line["status"] for line in toy.requests] == [413, 415, 400, 408, 429]
@@ -142,7 +142,7 @@ async def test_a_slow_request_has_a_line_and_a_stream_counts_only_until_its_firs
         return web.Response(text="")
 
     streaming = [Route(**{**_fields(ROUTES[1]), "path": "/v1/endless", "handler": goes_on})]
-    async with Toy(slow_s=0).served([*ROUTES, *streaming]) as toy:
+    async with Toy(slow_s=0).serve([*ROUTES, *streaming]) as toy:
         assert await toy.call("GET", f"{B}/entries/a") == 200
         assert await toy.call("GET", "/v1/endless") == 200
     assert [line["path"] for line in toy.requests] == [B + "/entries/{owner}"]
@@ -162,7 +162,7 @@ async def test_a_request_that_a_stop_cuts_off_has_a_line() -> None:
 
     hanging = Route(**{**_fields(ROUTES[1]), "path": "/v1/hang", "handler": hang})
     toy = Toy()
-    async with toy.served([hanging], shutdown_s=0.01):
+    async with toy.serve([hanging], shutdown_s=0.01):
         _, writer = await asyncio.open_connection("127.0.0.1", toy.port)
         writer.write(b"GET /v1/hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reached.wait()
@@ -175,7 +175,7 @@ async def test_a_share_of_fast_successful_requests_has_lines_that_name_the_share
     chances = iter([0.1, 0.9, 0.1])
     toy = Toy()
     toy.context.request_log = RequestLog(sample_ratio=0.25, slow_s=60, chance=lambda: next(chances))
-    async with toy.served():
+    async with toy.serve():
         for _ in range(2):
             await toy.call("GET", f"{B}/entries/a")
         await toy.call("GET", f"{B}/entries/busy")
@@ -203,7 +203,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
     marked = [f"Zq{text}qZ" for text in (owner, unrouted, value)]
 
     async def run() -> Toy:
-        async with Toy(sample_ratio=1).served() as toy:
+        async with Toy(sample_ratio=1).serve() as toy:
             headers = {"Authorization": f"Bearer {secret}", "traceparent": f"{secret}"}
             body = json.dumps({"owner": marked[0], "stats": {"xp": marked[2], "key": secret}}).encode()
             sent = _escaped(marked[0])
@@ -213,7 +213,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
             await toy.call("POST", f"{B}/posts", data=body, headers=headers)
             await toy.call("GET", f"/v1/leaderboards/{secret}/rankings/xp", headers=headers)
             hostile = request_id.encode().replace(b"\r", b"").replace(b"\n", b"")
-            await toy.raw(b"GET %b/entries/a HTTP/1.0\r\nX-Request-Id: %b\r\n\r\n" % (B.encode(), hostile))
+            await toy.send_bytes(b"GET %b/entries/a HTTP/1.0\r\nX-Request-Id: %b\r\n\r\n" % (B.encode(), hostile))
         return toy
 
     toy = asyncio.run(run())
@@ -263,7 +263,7 @@ async def test_a_traceback_shows_where_an_error_happened_and_no_data_of_callers(
     make: Callable[[], Exception], told: tuple[str, str]
 ) -> None:
     failing = Route(**{**_fields(ROUTES[1]), "path": "/v1/fails", "handler": _Failing(make())})
-    async with Toy().served([failing]) as toy:
+    async with Toy().serve([failing]) as toy:
         assert await toy.call("GET", "/v1/fails") == 500
     (line,) = [line for line in toy.lines if line["event"] == "request_failed"]
     assert (line["exception"][0]["exc_type"], line["exception"][0]["exc_value"]) == told

@@ -49,20 +49,20 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-async def create(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
+async def create_key(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
     """Create a key; return its id and text."""
     made = await service.must("POST", "/v1/keys", {"name": name, "role": role})
     return made["id"], made["key"]
 
 
-async def operate(service: Caller) -> tuple[str, str]:
+async def create_first_key(service: Caller) -> tuple[str, str]:
     """Create the first key and call with it from now on; return its id and text."""
-    key_id, key = await create(service, "ops", "operator")
+    key_id, key = await create_key(service, "ops", "operator")
     service.headers = bearer(key)
     return key_id, key
 
 
-async def until(service: Caller, key: str, status: int) -> None:
+async def wait_for_status(service: Caller, key: str, status: int) -> None:
     """Return once a reader's request with this key is answered with a status."""
     async with asyncio.timeout(WAIT_S):
         found = 0
@@ -71,7 +71,7 @@ async def until(service: Caller, key: str, status: int) -> None:
 
 
 async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(service: Service) -> None:
-    await operate(service)
+    await create_first_key(service)
     answer = await service.call("POST", "/v1/keys", {"name": "game", "role": "reader"})
     assert (answer.status, answer.headers["Cache-Control"]) == (201, "no-store")
     key_id, key = answer.body["id"], answer.body["key"]
@@ -95,12 +95,12 @@ async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(servic
 
 async def test_the_first_key_closes_a_service_and_the_last_ops_key_cannot_be_revoked(service: Service) -> None:
     assert await service.refused("POST", "/v1/keys", {"name": "game", "role": "reader"}) == (409, "ops_key_needed")
-    first_id, first = await operate(service)
+    first_id, first = await create_first_key(service)
     service.headers = {}
     assert await service.refused("GET", BOARDS) == (401, "unauthorized")
     service.headers = bearer(first)
     assert await service.refused("DELETE", f"/v1/keys/{first_id}") == (409, "ops_key_needed")
-    _, second = await create(service, "ops")
+    _, second = await create_key(service, "ops")
     service.headers = bearer(second)
     await service.must("DELETE", f"/v1/keys/{first_id}")
     assert await service.refused("GET", BOARDS, **bearer(first)) == (401, "unauthorized")
@@ -137,10 +137,10 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
     async with AsyncExitStack() as stack:
         anyone = await stack.enter_async_context(events_of(service.base, STREAM))
         await first_event(anyone)
-        await operate(service)
+        await create_first_key(service)
         assert await anyone.read_event() is None, "a stream that was opened without a key ends"
-        _, kept = await create(service, "reader")
-        gone_id, gone = await create(service, "reader")
+        _, kept = await create_key(service, "reader")
+        gone_id, gone = await create_key(service, "reader")
         streams = []
         for key in (kept, gone):
             opened = events_of(service.base, STREAM, headers=bearer(key))
@@ -154,8 +154,8 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
 
 async def test_a_body_that_is_complete_after_its_key_was_revoked_is_refused(service: Service) -> None:
     await service.board("b", XP)
-    await operate(service)
-    key_id, key = await create(service, "writer")
+    await create_first_key(service)
+    key_id, key = await create_key(service, "writer")
     body = b'{"owner": "ada", "stats": {"xp": 1}}'
     reader, writer = await asyncio.open_connection(*service.base.removeprefix("http://").split(":"))
     head = f"POST {BOARDS}/b/posts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
@@ -183,16 +183,16 @@ async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_c
         await operator.board("b", XP)
         anyone = await stack.enter_async_context(events_of(other.base, STREAM))
         await first_event(anyone)
-        await operate(operator)
+        await create_first_key(operator)
         assert await anyone.read_event() is None, "the other process now wants keys too"
         assert await other.refused("GET", BOARDS) == (401, "unauthorized")
-        key_id, key = await create(operator, "reader")
-        await until(other, key, 200)
+        key_id, key = await create_key(operator, "reader")
+        await wait_for_status(other, key, 200)
         mine = await stack.enter_async_context(events_of(other.base, STREAM, headers=bearer(key)))
         await first_event(mine)
         await operator.must("DELETE", f"/v1/keys/{key_id}")
         assert await mine.read_event() is None
-        await until(other, key, 401)
+        await wait_for_status(other, key, 401)
 
 
 async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkey
     watch: KeyWatch = service.context.key_watch
     await watch.poll_keys()
     assert read == []
-    await operate(service)
+    await create_first_key(service)
     await watch.poll_keys()
     assert read == [1]
 

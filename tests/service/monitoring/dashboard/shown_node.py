@@ -78,6 +78,6 @@ async def post(url: str, board: str, **xp: int) -> None:
         await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
-def at(node: Process, route: str) -> str:
+def view_url(node: Process, route: str) -> str:
     """Return the address of a view."""
     return f"{node.url}/#{route}"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser import Page
 from tests.service.climbed_board import EXACT_TOP, climbed_board
-from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, at, name_of, new_board, post, xp_of
+from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, new_board, post, view_url, xp_of
 from tests.service.real_service import Caller, Process, escaped
 
 LIVE = "document.querySelector('#ranking .state.live')"
@@ -19,12 +19,12 @@ POSITIONS = "#owner .panel-body > div > table tbody tr"
 OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.textContent)"
 
 
-async def see_top(page: Page, *owners: str) -> None:
+async def wait_for_top(page: Page, *owners: str) -> None:
     """Return once the top has these owners."""
     await page.wait_for(f"JSON.stringify({OWNERS}) === {json.dumps(json.dumps(owners, separators=(',', ':')))}")
 
 
-async def answer(node: Process, path: str) -> Any:
+async def read_answer(node: Process, path: str) -> Any:
     """Return the answer of the service itself."""
     async with Caller(node.url) as caller:
         return await caller.get(path)
@@ -32,21 +32,21 @@ async def answer(node: Process, path: str) -> Any:
 
 async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-live", ada=30, bob=20, cleo=10)
-    await page.goto(at(node, "/boards/zz-live"))
-    await see_top(page, "ada", "bob", "cleo")
+    await page.goto(view_url(node, "/boards/zz-live"))
+    await wait_for_top(page, "ada", "bob", "cleo")
     await page.wait_for(LIVE)
     await page.evaluate("globalThis.sameDocument = true")
     await post(node.url, "zz-live", cleo=25, dan=5)
-    await see_top(page, "ada", "cleo", "bob", "dan")
+    await wait_for_top(page, "ada", "cleo", "bob", "dan")
     assert "up 1" in await page.evaluate(f"document.querySelectorAll('{TOP}')[1].textContent")
     await post(node.url, "zz-live", dan=99)
-    await see_top(page, "dan", "ada", "cleo", "bob")
+    await wait_for_top(page, "dan", "ada", "cleo", "bob")
     await page.wait_for("document.querySelector('#announcer').textContent === 'dan leads by xp with 99'")
     assert await page.evaluate("globalThis.sameDocument")
 
 
 async def test_rows_show_the_name_of_a_profile_beside_the_id(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}"))
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
     await page.wait_for("document.querySelector('#ranking a.owner')?.textContent === 'Ada Lovelace'")
     rows = await page.texts(TOP)
     assert name_of(0) in rows[0]
@@ -55,10 +55,10 @@ async def test_rows_show_the_name_of_a_profile_beside_the_id(page: Page, node: P
 
 
 async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
+    await page.goto(view_url(node, f"/boards/{SEASON}?column=xp&owner={name_of(401)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     board = f"/v1/leaderboards/{SEASON}/entries/{name_of(401)}"
-    [xp, lap] = (await answer(node, f"{board}/positions"))["positions"]
+    [xp, lap] = (await read_answer(node, f"{board}/positions"))["positions"]
     assert not xp["exact"], "otherwise this test proves nothing"
     assert xp["low"] <= 402 <= xp["high"], "otherwise this test proves nothing"
     [first, second] = await page.texts(POSITIONS)
@@ -75,7 +75,7 @@ async def test_the_card_of_an_owner_marks_estimated_ranks_with_their_bracket(pag
 
 
 async def test_the_card_of_an_owner_says_that_a_rank_is_counted(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}?column=xp&owner={name_of(11)}"))
+    await page.goto(view_url(node, f"/boards/{SEASON}?column=xp&owner={name_of(11)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     row = (await page.texts(POSITIONS))[0]
     assert "12 of 900" in row
@@ -86,7 +86,7 @@ async def test_the_card_of_an_owner_says_that_a_rank_is_counted(page: Page, node
 
 async def test_the_card_of_an_owner_says_who_passed_it(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-passed", ada=30, bob=20)
-    await page.goto(at(node, "/boards/zz-passed?owner=ada"))
+    await page.goto(view_url(node, "/boards/zz-passed?owner=ada"))
     await page.wait_for("document.querySelector('#owner .state.live')")
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     await post(node.url, "zz-passed", bob=40)
@@ -95,14 +95,14 @@ async def test_the_card_of_an_owner_says_who_passed_it(page: Page, node: Process
 
 
 async def test_the_page_says_that_an_owner_has_no_entry(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}?owner=nobody"))
+    await page.goto(view_url(node, f"/boards/{SEASON}?owner=nobody"))
     await page.wait_for_text("no entry on this board", within="#owner")
     await page.click("#owner a[data-key=close-owner]")
     await page.wait_for("!document.querySelector('#owner')")
 
 
 async def test_every_name_of_an_owner_is_shown_as_text(page: Page, node: Process) -> None:
-    await page.goto(at(node, "/boards/hostile"))
+    await page.goto(view_url(node, "/boards/hostile"))
     await page.wait_for(f"document.querySelectorAll('{TOP}').length === {len(HOSTILE)}")
     shown = await page.evaluate("[...document.querySelectorAll('#ranking a.owner')].map((each) => each.title)")
     assert shown == list(HOSTILE)
@@ -120,15 +120,15 @@ async def test_every_name_of_an_owner_is_shown_as_text(page: Page, node: Process
 
 @pytest.mark.parametrize("owner", [HOSTILE[0], HOSTILE[4]])
 async def test_a_link_opens_the_owner_whatever_its_name(page: Page, node: Process, owner: str) -> None:
-    await page.goto(at(node, f"/boards/hostile?owner={escaped(owner)}"))
+    await page.goto(view_url(node, f"/boards/hostile?owner={escaped(owner)}"))
     await page.wait_for("document.querySelectorAll('#owner table').length === 2")
     assert await page.evaluate("document.querySelector('#owner h2').textContent") == owner
 
 
 async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}?column=lap&value=99.5"))
+    await page.goto(view_url(node, f"/boards/{SEASON}?column=lap&value=99.5"))
     await page.wait_for("document.querySelector('#curve svg .mark') && document.querySelector('#spread svg')")
-    document = await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/curve")
+    document = await read_answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/curve")
     knots = document["knots"]
     label = await page.evaluate("document.querySelector('#curve svg').getAttribute('aria-label')")
     assert f"{len(knots)} knots" in label
@@ -137,7 +137,7 @@ async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Pag
     await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     rows = await page.texts("#curve details tbody tr")
     assert [row.split("\t")[1] for row in rows] == [f"{float(knot['value']):,.3f}" for knot in knots]
-    [position] = (await answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/positions?values=99.5"))["positions"]
+    [position] = (await read_answer(node, f"/v1/leaderboards/{SEASON}/rankings/lap/positions?values=99.5"))["positions"]
     told = await page.text("#curve .answer")
     assert f"between {position['low']} and {position['high']} of 810" in told
     bins = [row.split("\t") for row in await page.texts("#spread details tbody tr")]
@@ -149,7 +149,7 @@ async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page:
     state = await climbed_board(node.url, "zz-climbed")
     assert state["certificate"] > 1, "otherwise this test proves nothing"
     assert state["bound"] < 0.1, "otherwise this test proves nothing"
-    await page.goto(at(node, "/boards/zz-climbed"))
+    await page.goto(view_url(node, "/boards/zz-climbed"))
     await page.wait_for("document.querySelector('#curve .facts')")
     facts = await page.text("#curve .facts")
     assert f"past rank {EXACT_TOP}" in facts
@@ -158,12 +158,12 @@ async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page:
     await new_board(node.url, "zz-counted", ada=3, bob=2)
     async with Caller(node.url) as caller:
         await caller.refresh("zz-counted", "xp")
-    await page.goto(at(node, "/boards/zz-counted"))
+    await page.goto(view_url(node, "/boards/zz-counted"))
     await page.wait_for_text("nothing, every rank is counted", within="#curve")
 
 
 async def test_an_open_table_stays_open_when_the_picture_is_redrawn(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}"))
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
     await page.click("#curve summary")
     await page.click("#spread summary")
     opened = "[...document.querySelectorAll('details')].filter((each) => each.open).length"
@@ -175,7 +175,7 @@ async def test_an_open_table_stays_open_when_the_picture_is_redrawn(page: Page, 
 
 
 async def test_every_view_has_a_link_and_the_back_button_returns_to_it(page: Page, node: Process) -> None:
-    await page.goto(at(node, f"/boards/{SEASON}?column=lap&owner={name_of(7)}"))
+    await page.goto(view_url(node, f"/boards/{SEASON}?column=lap&owner={name_of(7)}"))
     await page.wait_for("document.querySelector('.tabs a[aria-current]')?.textContent.startsWith('lap')")
     await page.wait_for(f"document.querySelector('#owner h2').textContent === '{name_of(7)}'")
     await page.click("#ranking a.owner")
@@ -196,8 +196,8 @@ async def test_every_view_has_a_link_and_the_back_button_returns_to_it(page: Pag
 
 async def test_a_click_counts_even_if_its_row_is_redrawn_while_the_button_is_down(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-pressed", ada=30, bob=20)
-    await page.goto(at(node, "/boards/zz-pressed"))
-    await see_top(page, "ada", "bob")
+    await page.goto(view_url(node, "/boards/zz-pressed"))
+    await wait_for_top(page, "ada", "bob")
     await page.wait_for(LIVE)
     box = "document.querySelector('#ranking a.owner').getBoundingClientRect()"
     button = {"x": await page.evaluate(f"{box}.x + 5"), "y": await page.evaluate(f"{box}.y + 5")}
@@ -207,4 +207,4 @@ async def test_a_click_counts_even_if_its_row_is_redrawn_while_the_button_is_dow
     await page.wait_for("document.querySelector('#announcer').textContent.startsWith('cleo leads')")
     await page.command("Input.dispatchMouseEvent", type="mouseReleased", **button)
     await page.wait_for("document.querySelector('#owner h2')?.textContent === 'ada'")
-    await see_top(page, "cleo", "ada", "bob")
+    await wait_for_top(page, "cleo", "ada", "bob")

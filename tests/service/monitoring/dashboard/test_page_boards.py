@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from tests.browser import Page
-from tests.service.monitoring.dashboard.shown_node import SEASON, at
+from tests.service.monitoring.dashboard.shown_node import SEASON, view_url
 from tests.service.real_service import Process
 
 ROWS = "#view tbody tr"
 
 
-async def boards(page: Page, first: str) -> list[str]:
+async def list_shown_boards(page: Page, first: str) -> list[str]:
     """Return the ids of the list, once it begins with `first`."""
     await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
     return await page.texts(f"{ROWS} a")
@@ -19,36 +19,36 @@ async def boards(page: Page, first: str) -> list[str]:
 
 async def test_the_list_shows_boards_page_by_page(page: Page, node: Process) -> None:
     await page.goto(node.url)
-    first = await boards(page, "hostile")
+    first = await list_shown_boards(page, "hostile")
     assert len(first) == 50
     assert SEASON in first
     await page.click("a[data-key=next]")
-    second = await boards(page, "tiny-48")
+    second = await list_shown_boards(page, "tiny-48")
     assert not set(first) & set(second)
     assert first + second == sorted(first + second)
     await page.evaluate("history.back()")
-    assert await boards(page, "hostile") == first
+    assert await list_shown_boards(page, "hostile") == first
 
 
 async def test_a_search_finds_boards_by_prefix_and_has_a_link(page: Page, node: Process) -> None:
     await page.goto(node.url)
-    await boards(page, "hostile")
+    await list_shown_boards(page, "hostile")
     await page.click("#prefix")
     await page.type("tiny-0")
-    found = await boards(page, "tiny-00")
+    found = await list_shown_boards(page, "tiny-00")
     assert found == [f"tiny-0{number}" for number in range(10)]
     address = await page.wait_for("location.hash.includes('prefix=tiny-0') && location.href")
     await page.goto("about:blank")
     await page.goto(address)
-    assert await boards(page, "tiny-00") == found
-    await page.goto(at(node, "/boards?prefix=%3Cimg%20src%3Dx%3E"))
+    assert await list_shown_boards(page, "tiny-00") == found
+    await page.goto(view_url(node, "/boards?prefix=%3Cimg%20src%3Dx%3E"))
     await page.wait_for_text("No board")
     assert "<img src=x>" in await page.text("#view")
 
 
 async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Process) -> None:
-    await page.goto(at(node, "/boards?prefix=season"))
-    await boards(page, SEASON)
+    await page.goto(view_url(node, "/boards?prefix=season"))
+    await list_shown_boards(page, SEASON)
     row = await page.text(ROWS)
     assert "900" in row
     assert "xp, lap" in row
@@ -59,9 +59,9 @@ async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Proce
 
 
 async def test_the_page_reports_an_unknown_board_and_an_unknown_address(page: Page, node: Process) -> None:
-    await page.goto(at(node, "/boards/nothing-here"))
+    await page.goto(view_url(node, "/boards/nothing-here"))
     await page.wait_for("document.querySelector('#view .fault')?.textContent.includes('nothing-here')")
-    await page.goto(at(node, "/elsewhere"))
+    await page.goto(view_url(node, "/elsewhere"))
     await page.wait_for_text("Nothing is at this address")
     await page.click("#view a")
-    await boards(page, "hostile")
+    await list_shown_boards(page, "hostile")

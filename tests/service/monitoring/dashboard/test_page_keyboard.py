@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.browser import DESKTOP, PHONE, Page
-from tests.service.monitoring.dashboard.shown_node import SEASON, at, name_of
+from tests.service.monitoring.dashboard.shown_node import SEASON, name_of, view_url
 from tests.service.real_service import Process
 
 REACHABLE = """[...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
@@ -27,7 +27,7 @@ FOCUSED = f"""(() => {{
 CARD = "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')"
 
 
-async def focus(page: Page, expression: str, most: int = 200) -> None:
+async def tab_to(page: Page, expression: str, most: int = 200) -> None:
     """Press Tab until an expression about `e`, the focused element, is true."""
     for _ in range(most):
         await page.press("Tab")
@@ -47,7 +47,7 @@ async def test_tab_reaches_every_control_in_order_and_the_focus_is_visible(
     page: Page, node: Process, size: tuple[int, int], route: str, complete: str
 ) -> None:
     await page.show(size)
-    await page.goto(at(node, route))
+    await page.goto(view_url(node, route))
     await page.wait_for(complete)
     count = await page.evaluate(f"{REACHABLE}.length")
     for index in range(count):
@@ -65,32 +65,32 @@ async def test_a_user_without_a_mouse_reaches_and_operates_everything(page: Page
     assert await page.text(":focus") == "Skip to content"
     await page.press("Enter")
     await page.wait_for("document.activeElement.id === 'main'")
-    await focus(page, "e.id === 'prefix'", 3)
+    await tab_to(page, "e.id === 'prefix'", 3)
     await page.type("season")
     await page.press("Enter")
     await page.wait_for("document.querySelectorAll('#view tbody tr').length === 1")
-    await focus(page, f"e.textContent === {json.dumps(SEASON)}")
+    await tab_to(page, f"e.textContent === {json.dumps(SEASON)}")
     await page.press("Enter")
     await page.wait_for("document.activeElement.tagName === 'H1'")
     await page.wait_for("document.querySelector('#ranking .state.live') && document.querySelector('#curve svg')")
-    await focus(page, "e.dataset.key === 'column:lap'")
+    await tab_to(page, "e.dataset.key === 'column:lap'")
     await page.press("Enter")
     await page.wait_for(
         "document.activeElement.dataset.key === 'column:lap' && document.activeElement.ariaCurrent === 'page'"
     )
-    await focus(page, "e.id === 'find'")
+    await tab_to(page, "e.id === 'find'")
     await page.type(name_of(21))
     await page.press("Enter")
     await page.wait_for(f"document.querySelector('#owner h2')?.textContent === '{name_of(21)}'")
     await page.wait_for("document.activeElement.closest('#owner')")
     await page.wait_for("document.querySelector('#curve .mark')")
-    await focus(page, "e.getAttribute('aria-pressed') === 'false'")
+    await tab_to(page, "e.getAttribute('aria-pressed') === 'false'")
     await page.press(" ")
     await page.wait_for("document.activeElement.getAttribute('aria-pressed') === 'true'")
-    await focus(page, "e.dataset.key === 'knots'")
+    await tab_to(page, "e.dataset.key === 'knots'")
     await page.press("Enter")
     await page.wait_for("document.activeElement.parentElement.open")
-    await focus(page, "e.dataset.key === 'close-owner'")
+    await tab_to(page, "e.dataset.key === 'close-owner'")
     await page.press("Enter")
     await page.wait_for("!document.querySelector('#owner')")
 
@@ -99,7 +99,7 @@ async def test_a_user_chooses_the_theme_by_key_and_the_page_remembers_it(page: P
     ground = "getComputedStyle(document.body).backgroundColor"
     await page.goto(node.url)
     light = await page.evaluate(ground)
-    await focus(page, "e.id === 'theme-button'", 10)
+    await tab_to(page, "e.id === 'theme-button'", 10)
     for expected in ("light", "dark"):
         await page.press(" ")
         assert (await page.text("#theme-button")).endswith(expected)
@@ -109,7 +109,7 @@ async def test_a_user_chooses_the_theme_by_key_and_the_page_remembers_it(page: P
     await page.wait_for("document.readyState === 'complete' && document.querySelector('#view tbody')")
     assert await page.evaluate(ground) == dark
     await page.show(dark=True)
-    await focus(page, "e.id === 'theme-button'", 10)
+    await tab_to(page, "e.id === 'theme-button'", 10)
     await page.press("Enter")
     assert (await page.text("#theme-button")).endswith("auto")
     assert await page.evaluate(ground) == dark

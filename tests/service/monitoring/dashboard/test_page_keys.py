@@ -49,14 +49,14 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
         process.discard()
 
 
-async def give(page: Page, key: str) -> None:
+async def enter_key(page: Page, key: str) -> None:
     """Wait until the page asks for a key, type the key and send it."""
     await page.wait_for(ASKED)
     await page.type(key)
     await page.press("Enter")
 
 
-async def kept(page: Page) -> tuple[list[str], list[str], str]:
+async def read_kept(page: Page) -> tuple[list[str], list[str], str]:
     """Return what the page keeps: in the tab's storage, in the lasting storage, and in cookies."""
     session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
     return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
@@ -65,20 +65,20 @@ async def kept(page: Page) -> tuple[list[str], list[str], str]:
 async def test_the_page_asks_for_a_key_and_reports_a_wrong_one(page: Page, closed: Closed) -> None:
     await page.goto(closed.url)
     await page.wait_for_text("A key is needed", within="#key-fault")
-    await give(page, "rk_wrong")
+    await enter_key(page, "rk_wrong")
     await page.wait_for_text("This key was refused", within="#key-fault")
-    assert await kept(page) == ([], [], ""), "the page does not keep a key that is refused"
-    await give(page, closed.reader)
+    assert await read_kept(page) == ([], [], ""), "the page does not keep a key that is refused"
+    await enter_key(page, closed.reader)
     await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
     assert await page.evaluate("document.querySelector('#key-panel').hidden")
-    assert await kept(page) == ([closed.reader], [], "")
+    assert await read_kept(page) == ([closed.reader], [], "")
     assert closed.reader not in await page.evaluate("document.documentElement.outerHTML + location.href")
     assert not [sent.url for sent in page.sent if closed.reader in sent.url]
 
 
 async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, closed: Closed) -> None:
     await page.goto(f"{closed.url}/#/boards/b")
-    await give(page, closed.reader)
+    await enter_key(page, closed.reader)
     await page.wait_for("document.querySelector('#ranking .state.live')")
     await page.evaluate("location.reload()")
     await page.wait_for("document.readyState === 'complete' && document.querySelector('#ranking .state.live')")
@@ -88,16 +88,16 @@ async def test_a_key_lasts_as_long_as_the_tab_and_can_be_forgotten(page: Page, c
         "[...document.querySelectorAll('#key-panel button')].find((b) => b.innerText.startsWith('Forget')).click()"
     )
     await page.wait_for_text("A key is needed", within="#key-fault")
-    assert await kept(page) == ([], [], "")
+    assert await read_kept(page) == ([], [], "")
     assert "ada" not in await page.text("#view")
 
 
 async def test_only_operators_see_the_node_and_readers_see_the_rest(page: Page, closed: Closed) -> None:
     await page.goto(f"{closed.url}/#/node")
-    await give(page, closed.reader)
+    await enter_key(page, closed.reader)
     await page.wait_for_text("give a key with the role ops", within="#view")
     await page.click("#key-button")
-    await give(page, closed.ops)
+    await enter_key(page, closed.ops)
     await page.wait_for("document.querySelector('#node-jobs table')")
     await page.click("#nav-boards")
     await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")

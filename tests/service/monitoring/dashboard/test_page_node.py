@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.browser import Page
 from tests.service.described import ROUTE_TABLE
-from tests.service.monitoring.dashboard.shown_node import OWNERS, at, new_board, post
+from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, post, view_url
 from tests.service.real_service import Caller, Process
 
 REQUESTS = "rankcurve_requests_total"
@@ -30,7 +30,7 @@ def rows_of(texts: list[str]) -> dict[str, list[str]]:
 
 
 async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Process) -> None:
-    await page.goto(at(node, "/node"))
+    await page.goto(view_url(node, "/node"))
     await page.wait_for(READY)
     counted = await metrics(node)
     routes = rows_of(await page.texts("#node-routes tbody tr"))
@@ -53,7 +53,7 @@ async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Proce
 
 async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-counted")
-    await page.goto(at(node, "/node"))
+    await page.goto(view_url(node, "/node"))
     await page.wait_for(READY)
     shown = "Number(document.querySelector('#node-store dd').textContent.split(' ')[0].replaceAll(',', ''))"
     before = await page.evaluate(shown)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.accessibility import violations
 from tests.browser import DESKTOP, PHONE, Page
-from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, at, name_of
+from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, view_url
 from tests.service.real_service import Process, escaped
 
 # Each view comes with an expression that is true once all its parts are there.
@@ -40,7 +40,7 @@ TOO_WIDE = """[...document.querySelectorAll("body *")].filter((each) => !each.cl
   && each.getBoundingClientRect().right > innerWidth + 0.5).map((each) => each.outerHTML.slice(0, 200))"""
 
 
-def keep(path: Path, picture: bytes) -> None:
+def write_picture(path: Path, picture: bytes) -> None:
     """Write a picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture)
@@ -52,7 +52,7 @@ async def test_every_view_is_accessible_on_every_screen(
 ) -> None:
     pictures: Path | None = pytestconfig.getoption("--screenshots")
     route, complete = VIEWS[view]
-    await page.goto(at(node, route))
+    await page.goto(view_url(node, route))
     await page.wait_for(complete)
     for size in (DESKTOP, PHONE):
         for dark in (False, True):
@@ -60,7 +60,7 @@ async def test_every_view_is_accessible_on_every_screen(
             await page.wait_for(f"innerWidth === {size[0]}")
             screen = f"{view}-{'phone' if size == PHONE else 'desktop'}-{'dark' if dark else 'light'}"
             if pictures is not None:
-                keep(pictures / f"{screen}.png", await page.screenshot())
+                write_picture(pictures / f"{screen}.png", await page.screenshot())
             await page.evaluate(OPENED)
             assert (screen, await violations(page)) == (screen, [])
             assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], screen
@@ -68,7 +68,7 @@ async def test_every_view_is_accessible_on_every_screen(
 
 
 async def test_the_form_for_a_key_is_accessible(page: Page, node: Process) -> None:
-    await page.goto(at(node, "/boards"))
+    await page.goto(view_url(node, "/boards"))
     await page.click("#key-button")
     await page.wait_for("document.activeElement.id === 'key-input'")
     for dark in (False, True):

@@ -20,7 +20,7 @@ BYTES_MAX = 150_000
 PLAIN = {"Accept-Encoding": "identity"}
 
 
-async def fetched(
+async def fetch_file(
     service: Service, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, Mapping[str, str]]:
     """Return the status, the bytes as they were sent, and the headers."""
@@ -44,7 +44,7 @@ def test_every_file_of_the_page_has_a_known_media_type() -> None:
 
 async def test_the_service_serves_every_file_unchanged_with_its_media_type(service: Service) -> None:
     for name, file in page_files().items():
-        status, body, headers = await fetched(service, path_of(name), **PLAIN)
+        status, body, headers = await fetch_file(service, path_of(name), **PLAIN)
         assert (status, body) == (200, (PAGE / name).read_bytes())
         assert headers["Content-Type"] == file.media_type == MEDIA_TYPES[Path(name).suffix]
         assert "Content-Encoding" not in headers
@@ -52,26 +52,26 @@ async def test_the_service_serves_every_file_unchanged_with_its_media_type(servi
 
 async def test_a_client_that_accepts_gzip_gets_the_same_file_compressed(service: Service) -> None:
     for name in page_files():
-        status, body, headers = await fetched(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
+        status, body, headers = await fetch_file(service, path_of(name), Accept_Encoding="br;q=1.0, gzip;q=0.8")
         assert (status, headers["Content-Encoding"], headers["Vary"]) == (200, "gzip", "Accept-Encoding")
         assert gzip.decompress(body) == (PAGE / name).read_bytes()
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=0", "gzip; q=0.0, br", "br", "*", ""])
 async def test_a_client_that_does_not_accept_gzip_gets_the_plain_file(service: Service, accepted: str) -> None:
-    _, body, headers = await fetched(service, "/", Accept_Encoding=accepted)
+    _, body, headers = await fetch_file(service, "/", Accept_Encoding=accepted)
     assert "Content-Encoding" not in headers
     assert body.startswith(b"<!doctype html>")
 
 
 async def test_all_files_together_stay_below_their_bound_in_bytes(service: Service) -> None:
-    sizes = [len((await fetched(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in page_files()]
+    sizes = [len((await fetch_file(service, path_of(name), Accept_Encoding="gzip"))[1]) for name in page_files()]
     assert sum(sizes) < BYTES_MAX / 2, "the other half is for headers and the requests of the first view"
 
 
 async def test_every_answer_forbids_browser_features_that_the_page_does_not_need(service: Service) -> None:
     for name in page_files():
-        _, _, headers = await fetched(service, path_of(name))
+        _, _, headers = await fetch_file(service, path_of(name))
         policy = dict(part.split(maxsplit=1) for part in headers["Content-Security-Policy"].split("; "))
         assert policy == {
             "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "connect-src": "'self'",
@@ -85,17 +85,17 @@ async def test_every_answer_forbids_browser_features_that_the_page_does_not_need
 
 async def test_a_client_with_the_current_file_is_answered_304(service: Service) -> None:
     for name in page_files():
-        _, _, headers = await fetched(service, path_of(name))
+        _, _, headers = await fetch_file(service, path_of(name))
         tag = headers["ETag"]
         assert headers["Cache-Control"] == "no-cache"
-        again = await fetched(service, path_of(name), If_None_Match=f'"other", {tag}')
+        again = await fetch_file(service, path_of(name), If_None_Match=f'"other", {tag}')
         assert again[:2] == (304, b"")
         assert (again[2]["ETag"], "Content-Security-Policy" in again[2]) == (tag, True)
-        assert (await fetched(service, path_of(name), If_None_Match='"other"'))[0] == 200
+        assert (await fetch_file(service, path_of(name), If_None_Match='"other"'))[0] == 200
 
 
 async def test_head_answers_the_headers_of_the_page_without_its_body(service: Service) -> None:
-    status, body, headers = await fetched(service, "/", "HEAD")
+    status, body, headers = await fetch_file(service, "/", "HEAD")
     assert (status, body, headers["Content-Type"]) == (200, b"", "text/html; charset=utf-8")
 
 
@@ -119,7 +119,7 @@ async def test_the_paths_of_a_switched_off_dashboard_are_unknown(tmp_path: Path)
     service = Service(tmp_path, dashboard=False)
     await service.start()
     for method, path in [("GET", "/"), ("HEAD", "/"), ("POST", "/"), ("GET", "/dashboard/main.js")]:
-        status, _, headers = await fetched(service, path, method)
+        status, _, headers = await fetch_file(service, path, method)
         assert (status, headers["Content-Type"]) == (404, "application/problem+json")
     document = await service.get("/openapi.json")
     await service.stop()
@@ -132,7 +132,7 @@ async def test_the_page_itself_needs_no_key(service: Service) -> None:
     service.context.keyring.replace_keys([row(key, "reader")])
     assert await service.refused("GET", "/v1/leaderboards") == (401, "unauthorized")
     for name in page_files():
-        assert (await fetched(service, path_of(name)))[0] == 200
+        assert (await fetch_file(service, path_of(name)))[0] == 200
 
 
 def texts() -> dict[str, str]:

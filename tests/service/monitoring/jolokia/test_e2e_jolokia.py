@@ -34,14 +34,14 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     await found.stop()
 
 
-async def asked(service: Caller, path: str) -> Any:
+async def get_envelope(service: Caller, path: str) -> Any:
     """Return the envelope of a GET."""
     answer = await service.call("GET", f"/jolokia{path}")
     assert answer.status == 200
     return answer.body
 
 
-async def posted(service: Caller, body: object, path: str = "") -> Any:
+async def post_envelope(service: Caller, body: object, path: str = "") -> Any:
     """Return the envelope of a POST."""
     answer = await service.call("POST", f"/jolokia{path}", body)
     assert answer.status == 200
@@ -50,29 +50,29 @@ async def posted(service: Caller, body: object, path: str = "") -> Any:
 
 async def test_a_request_without_a_type_answers_the_version(service: Service) -> None:
     for path in ("", "/", "/version", "/version/", "?p=version"):
-        answer = await asked(service, path)
+        answer = await get_envelope(service, path)
         assert (answer["status"], answer["value"]["protocol"]) == (200, "7.2")
         assert answer["request"] == {"type": "version"}
         assert answer["value"]["info"]["product"] == "rankcurve"
 
 
 async def test_a_read_takes_one_several_or_all_attributes_and_an_inner_path(service: Service) -> None:
-    one = await asked(service, f"/read/{MEMORY}/HeapMemoryUsage")
+    one = await get_envelope(service, f"/read/{MEMORY}/HeapMemoryUsage")
     assert one["request"] == {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage"}
     assert one["value"].keys() == {"init", "used", "committed", "max"}
-    used = await asked(service, f"/read/{MEMORY}/HeapMemoryUsage/used")
+    used = await get_envelope(service, f"/read/{MEMORY}/HeapMemoryUsage/used")
     assert used["value"] > 10 * 2**20
     assert used["request"]["path"] == "used"
-    several = await posted(
+    several = await post_envelope(
         service, {"type": "read", "mbean": MEMORY, "attribute": ["NonHeapMemoryUsage", "HeapMemoryUsage"]}
     )
     assert list(several["value"]) == ["NonHeapMemoryUsage", "HeapMemoryUsage"]
-    assert (await asked(service, f"/read/{MEMORY}/NonHeapMemoryUsage,HeapMemoryUsage"))["value"].keys() == several[
+    assert (await get_envelope(service, f"/read/{MEMORY}/NonHeapMemoryUsage,HeapMemoryUsage"))[
         "value"
-    ].keys()
-    everything = await asked(service, f"/read/{MEMORY}")
+    ].keys() == several["value"].keys()
+    everything = await get_envelope(service, f"/read/{MEMORY}")
     assert {"HeapMemoryUsage", "ObjectPendingFinalizationCount"} <= everything["value"].keys()
-    inner = await posted(service, {"type": "read", "mbean": MEMORY, "attribute": None, "path": "*/used"})
+    inner = await post_envelope(service, {"type": "read", "mbean": MEMORY, "attribute": None, "path": "*/used"})
     assert inner["value"].keys() == {"HeapMemoryUsage", "NonHeapMemoryUsage"}
 
 
@@ -81,45 +81,47 @@ async def test_null_means_absent_and_the_answer_repeats_the_request_exactly(serv
         "type": "read", "mbean": MEMORY, "attribute": None, "path": None, "arguments": None, "config": {},
         "my own": [1, {"deep": None}],
     }  # fmt: skip
-    answer = await posted(service, request)
+    answer = await post_envelope(service, request)
     assert (answer["status"], answer["request"]) == (200, request)
-    assert "request" not in await posted(service, {**request, "config": {"includeRequest": False}})
+    assert "request" not in await post_envelope(service, {**request, "config": {"includeRequest": False}})
     executed = {"type": "EXEC", "mbean": "rankcurve:type=Job,name=fold", "operation": "run()", "arguments": None}
-    assert (await posted(service, executed))["value"] == 1
+    assert (await post_envelope(service, executed))["value"] == 1
 
 
 async def test_a_pattern_answers_canonical_names_whatever_the_order_of_its_keys(service: Service) -> None:
-    found = await asked(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
+    found = await get_envelope(service, "/read/rankcurve:type=RequestProcessor,*/Requests/*/*/Count")
     assert found["value"]["rankcurve:name=post,type=RequestProcessor"] == {"Requests": 1}
-    size = await posted(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
+    size = await post_envelope(service, {"type": "read", "mbean": "rankcurve:type=Store,name=sqlite"})
     assert size["value"]["SizeBytes"] > 0
     assert size["value"]["DiskFreeBytes"] > 0
     for mbean in ("rankcurve:name=sqlite,type=Store", "rankcurve:type=Store,name=sqlite"):
-        posts = await posted(service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"})
+        posts = await post_envelope(
+            service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"}
+        )
         assert posts["value"]["Count"] == 1
-    plain = await posted(
+    plain = await post_envelope(
         service, {"type": "search", "mbean": "*:name=sqlite,*", "config": {"canonicalNaming": "false"}}
     )
     assert plain["value"] == ["rankcurve:type=Store,name=sqlite"]
-    nothing = await posted(service, {"type": "search", "mbean": "nobody:*"})
+    nothing = await post_envelope(service, {"type": "search", "mbean": "nobody:*"})
     assert nothing["value"] == []
 
 
 async def test_ids_of_boards_are_quoted_if_needed_and_an_operation_refreshes_their_curves(service: Service) -> None:
-    names = (await asked(service, "/search/rankcurve:type=Board,*"))["value"]
+    names = (await get_envelope(service, "/search/rankcurve:type=Board,*"))["value"]
     assert names == ['rankcurve:name="week:1,x",type=Board']
-    [predictor] = (await asked(service, "/search/rankcurve:type=Predictor,*"))["value"]
+    [predictor] = (await get_envelope(service, "/search/rankcurve:type=Predictor,*"))["value"]
     escaped = quote(predictor.replace("!", "!!").replace("/", "!/"))
-    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] is None
-    refreshed = await asked(service, f"/exec/{escaped}/refresh")
+    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] is None
+    refreshed = await get_envelope(service, f"/exec/{escaped}/refresh")
     assert (refreshed["status"], refreshed["value"] > 0) == (200, True)
-    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] == 1
-    assert (await posted(service, {"type": "exec", "mbean": names[0], "operation": "refresh"}))["value"].keys() == {
-        "xp"
-    }
-    flushed = await posted(service, {"type": "exec", "mbean": "rankcurve:type=Cache", "operation": "flush"})
+    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] == 1
+    assert (await post_envelope(service, {"type": "exec", "mbean": names[0], "operation": "refresh"}))[
+        "value"
+    ].keys() == {"xp"}
+    flushed = await post_envelope(service, {"type": "exec", "mbean": "rankcurve:type=Cache", "operation": "flush"})
     assert flushed["value"] == 1
-    assert (await asked(service, f"/read/{escaped}/Entries"))["value"] == 1
+    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] == 1
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ async def test_ids_of_boards_are_quoted_if_needed_and_an_operation_refreshes_the
 async def test_a_request_that_fails_has_its_own_status_under_http_200(
     service: Service, request_: object, status: int, error_type: str
 ) -> None:
-    answers = await posted(service, [request_, {"type": "version"}])
+    answers = await post_envelope(service, [request_, {"type": "version"}])
     assert (answers[0]["status"], answers[0]["error_type"], answers[1]["status"]) == (status, error_type, 200)
     assert answers[0]["request"] == request_
     assert answers[0]["error"]
@@ -156,7 +158,7 @@ async def test_a_request_that_fails_has_its_own_status_under_http_200(
 
 async def test_a_body_that_is_not_json_is_answered_with_an_error_envelope(service: Service) -> None:
     for body in (b"{", b"[" * 100_000, b'{"a": NaN}', b"\xff"):
-        assert (await posted(service, body))["status"] == 400
+        assert (await post_envelope(service, body))["status"] == 400
 
 
 async def test_a_post_without_a_body_is_a_bad_request(service: Service) -> None:
@@ -179,62 +181,64 @@ async def test_a_bulk_keeps_its_order_needs_no_content_type_and_is_bounded(servi
             assert [each["request"] for each in body] == requests
             assert {each["status"] for each in body} == {200}
     await service.restart(jolokia_requests_max=99)
-    assert (await posted(service, requests))["status"] == 400
+    assert (await post_envelope(service, requests))["status"] == 400
 
 
 async def test_reads_that_follow_an_operation_in_a_bulk_see_its_effect(service: Service) -> None:
     job = "rankcurve:type=Job,name=prune"
     paused = {"type": "read", "mbean": job, "attribute": "Paused"}
     bulk = [paused, {"type": "exec", "mbean": job, "operation": "pause"}, paused]
-    assert [each["value"] for each in await posted(service, bulk)] == [0, 1, 1]
+    assert [each["value"] for each in await post_envelope(service, bulk)] == [0, 1, 1]
 
 
 async def test_list_answers_types_units_and_operations_by_path_and_depth(service: Service) -> None:
-    whole = (await asked(service, "/list"))["value"]
+    whole = (await get_envelope(service, "/list"))["value"]
     cache = whole["rankcurve"]["type=Cache"]
     assert cache["op"]["flush"]["args"] == []
     assert cache["attr"]["Curves"] == {
         "rw": False, "type": "long", "desc": "Curves that the answering process holds [count]",
     }  # fmt: skip
-    assert (await asked(service, "/list/rankcurve/type=Cache/attr/Curves/type"))["value"] == "long"
-    assert (await posted(service, {"type": "list", "path": "rankcurve/type=Store,name=sqlite/desc"}))["value"]
-    assert (await asked(service, "/list?maxDepth=1"))["value"] == {"rankcurve": 1, "java.lang": 1}
-    depths = (await asked(service, "/list?maxDepth=2"))["value"]
+    assert (await get_envelope(service, "/list/rankcurve/type=Cache/attr/Curves/type"))["value"] == "long"
+    assert (await post_envelope(service, {"type": "list", "path": "rankcurve/type=Store,name=sqlite/desc"}))["value"]
+    assert (await get_envelope(service, "/list?maxDepth=1"))["value"] == {"rankcurve": 1, "java.lang": 1}
+    depths = (await get_envelope(service, "/list?maxDepth=2"))["value"]
     assert depths["java.lang"] == {"type=Runtime": 1, "type=Memory": 1, "type=OperatingSystem": 1}
-    assert (await asked(service, "/list/*/type=Memory/class"))["value"] == {"java.lang": "rankcurve.Memory"}
+    assert (await get_envelope(service, "/list/*/type=Memory/class"))["value"] == {"java.lang": "rankcurve.Memory"}
 
 
 async def test_list_is_answered_304_if_no_object_came_or_went(service: Service) -> None:
-    first = await asked(service, "/list")
+    first = await get_envelope(service, "/list")
     later = first["timestamp"] + 2
-    unchanged = await posted(service, {"type": "list", "config": {"ifModifiedSince": later}})
+    unchanged = await post_envelope(service, {"type": "list", "config": {"ifModifiedSince": later}})
     assert (unchanged["status"], "value" in unchanged) == (304, False)
-    assert (await asked(service, f"/search/*:*?ifModifiedSince={later}"))["status"] == 304
-    assert (await asked(service, f"/list?ifModifiedSince={first['timestamp'] - 10}"))["status"] == 200
+    assert (await get_envelope(service, f"/search/*:*?ifModifiedSince={later}"))["status"] == 304
+    assert (await get_envelope(service, f"/list?ifModifiedSince={first['timestamp'] - 10}"))["status"] == 200
 
 
 async def test_query_parameters_limit_values_ignore_errors_and_choose_the_media_type(service: Service) -> None:
-    ignored = await asked(service, f"/read/{MEMORY}/No,HeapMemoryUsage?ignoreErrors=true")
+    ignored = await get_envelope(service, f"/read/{MEMORY}/No,HeapMemoryUsage?ignoreErrors=true")
     assert ignored["value"]["No"].startswith("ERROR: No such attribute: No (class javax.management.AttributeNotFound")
-    assert (await asked(service, f"/read/{MEMORY}?maxDepth=1"))["value"]["HeapMemoryUsage"].startswith("[Depth limit")
-    assert len((await asked(service, f"/read/{MEMORY}?maxCollectionSize=1"))["value"]) == 1
+    assert (await get_envelope(service, f"/read/{MEMORY}?maxDepth=1"))["value"]["HeapMemoryUsage"].startswith(
+        "[Depth limit"
+    )
+    assert len((await get_envelope(service, f"/read/{MEMORY}?maxCollectionSize=1"))["value"]) == 1
     before_body = {"type": "read", "mbean": MEMORY, "config": {"maxCollectionSize": 2}}
-    assert len((await posted(service, before_body, "?maxCollectionSize=1"))["value"]) == 2
+    assert len((await post_envelope(service, before_body, "?maxCollectionSize=1"))["value"]) == 2
     text = await service.call("GET", "/jolokia/version?mimeType=text/plain")
     assert text.headers["Content-Type"] == "text/plain"
 
 
 async def test_an_operation_that_is_not_on_the_list_is_forbidden(service: Service) -> None:
     await service.restart(managed_operations="Job.run")
-    run = await asked(service, "/exec/rankcurve:type=Job,name=fold/run")
-    pause = await asked(service, "/exec/rankcurve:type=Job,name=fold/pause")
+    run = await get_envelope(service, "/exec/rankcurve:type=Job,name=fold/run")
+    pause = await get_envelope(service, "/exec/rankcurve:type=Job,name=fold/pause")
     assert (run["status"], pause["status"]) == (200, 403)
 
 
 async def test_boards_past_their_bound_are_left_out_and_a_setting_switches_all_off(service: Service) -> None:
     await service.restart(managed_boards_max=0)
-    assert (await asked(service, "/search/rankcurve:type=Board,*"))["value"] == []
-    assert (await asked(service, "/read/rankcurve:type=Board,name=b"))["status"] == 404
+    assert (await get_envelope(service, "/search/rankcurve:type=Board,*"))["value"] == []
+    assert (await get_envelope(service, "/read/rankcurve:type=Board,name=b"))["status"] == 404
     await service.restart(managed_objects=False)
     assert await service.refused("GET", "/jolokia/version") == (404, "not_found")
 
@@ -280,20 +284,22 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
         applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
         for _ in range(6):  # each connection reaches any of the workers
             async with Caller(node.url) as caller:
-                posts = await asked(caller, applied)
+                posts = await get_envelope(caller, applied)
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
-                    while not (await asked(caller, applied))["value"]["OneMinuteRate"] > 0:
+                    while not (await get_envelope(caller, applied))["value"]["OneMinuteRate"] > 0:
                         pass  # this worker has not read the counts since
                 # `prune` runs in the process of the jobs alone, `live watch` in all three.
-                assert (await asked(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
-                assert (await asked(caller, pause.replace(" ", "%20")))["value"] == 3
-                paused = await asked(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
+                assert (await get_envelope(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
+                assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
+                paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
                 assert paused["value"] == 3
-                assert (await asked(caller, "/exec/rankcurve:type=Cache/flush"))["value"] == 3
-                assert (await asked(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh"))["value"] > 0
+                assert (await get_envelope(caller, "/exec/rankcurve:type=Cache/flush"))["value"] == 3
+                assert (await get_envelope(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh"))[
+                    "value"
+                ] > 0
         async with Caller(node.url) as caller:
-            assert (await asked(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
+            assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
 
 
 async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) -> None:
@@ -301,7 +307,7 @@ async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) 
     shown = re.findall(r"^curl 'http://127\.0\.0\.1:8080/jolokia(/[^']+)'$", guide, re.MULTILINE)
     assert len(shown) >= 5
     for path in shown:
-        assert (await asked(service, path))["status"] == 200, path
+        assert (await get_envelope(service, path))["status"] == 200, path
 
 
 async def test_other_requests_are_answered_during_a_large_bulk(
@@ -329,4 +335,4 @@ async def test_other_requests_are_answered_during_a_large_bulk(
 
 async def test_a_line_end_in_a_path_matches_no_name(service: Service) -> None:
     for path in ("/read/java.lang:type=Memory%0A", "/read/%0A", "/%0A"):
-        assert (await asked(service, path))["status"] in (400, 404)
+        assert (await get_envelope(service, path))["status"] in (400, 404)

@@ -18,7 +18,7 @@ def channel(folder: Path | None, name: str, *, limits: ChannelLimits = PATIENT, 
     return NodeChannel(actions, limits, folder=folder, name=name)
 
 
-def answering(result: object) -> Callable[..., Awaitable[object]]:
+def make_action(result: object) -> Callable[..., Awaitable[object]]:
     """Return an action that returns a result and the arguments that it was given."""
 
     async def act(*arguments: str) -> object:
@@ -28,10 +28,10 @@ def answering(result: object) -> Callable[..., Awaitable[object]]:
 
 
 async def test_every_process_that_has_the_action_answers_under_its_name(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=answering(1))
+    one = channel(tmp_path, "worker1", run=make_action(1))
     async with AsyncExitStack() as stack:
         for process in (
-            one, channel(tmp_path, "worker2", run=answering(2)), channel(tmp_path, "jobs1", run=answering(None)),
+            one, channel(tmp_path, "worker2", run=make_action(2)), channel(tmp_path, "jobs1", run=make_action(None)),
             channel(tmp_path, "old"),
         ):  # fmt: skip
             await stack.enter_async_context(process.listen_for_actions())
@@ -44,7 +44,7 @@ async def test_every_process_that_has_the_action_answers_under_its_name(tmp_path
 
 
 async def test_a_single_process_runs_an_action_itself() -> None:
-    alone = channel(None, "", run=answering(1))
+    alone = channel(None, "", run=make_action(1))
     async with alone.listen_for_actions():
         assert await alone.run_everywhere("run") == {"process": [1]}
 
@@ -72,23 +72,23 @@ async def test_an_error_names_the_process_that_does_not_answer_in_time(tmp_path:
 
     server = await asyncio.start_unix_server(silent, tmp_path / "worker2.sock")
     with pytest.raises(ProcessFailedError, match="worker2: TimeoutError"):
-        await channel(tmp_path, "worker1", limits=HASTY, run=answering(1)).run_everywhere("run")
+        await channel(tmp_path, "worker1", limits=HASTY, run=make_action(1)).run_everywhere("run")
     server.close()
 
 
 async def test_a_socket_of_a_killed_process_is_ignored_and_its_successor_reuses_it(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=answering(1))
+    one = channel(tmp_path, "worker1", run=make_action(1))
     left_behind = await asyncio.start_unix_server(lambda *_: None, tmp_path / "worker2.sock")
     left_behind.close()
     await left_behind.wait_closed()
     (tmp_path / "worker2.sock").touch()
     assert await one.run_everywhere("run") == {"worker1": [1]}
-    async with channel(tmp_path, "worker2", run=answering(2)).listen_for_actions():
+    async with channel(tmp_path, "worker2", run=make_action(2)).listen_for_actions():
         assert await one.run_everywhere("run") == {"worker1": [1], "worker2": [2]}
 
 
 async def test_a_malformed_request_is_refused_and_the_channel_keeps_working(tmp_path: Path) -> None:
-    one = channel(tmp_path, "worker1", run=answering(1))
+    one = channel(tmp_path, "worker1", run=make_action(1))
     async with one.listen_for_actions():
         for line in (b"nonsense\n", b'{"action": 3}\n', b""):
             reader, writer = await asyncio.open_unix_connection(tmp_path / "worker1.sock")

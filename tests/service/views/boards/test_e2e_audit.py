@@ -27,7 +27,7 @@ async def fill(service: Service) -> None:
     await service.refresh("b", "xp")
 
 
-async def spoil(service: Service) -> None:
+async def store_wrong_curve(service: Service) -> None:
     """Store a curve that counts 9 entries too many."""
     context = service.context
     board = await context.catalog.find_board("b")
@@ -40,7 +40,7 @@ async def spoil(service: Service) -> None:
     context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, wrong))
 
 
-async def figure(service: Service, name: str) -> float:
+async def read_sample(service: Service, name: str) -> float:
     """Return one sample of the metrics."""
     lines = (await service.get("/metrics")).decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
@@ -54,21 +54,21 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
-    assert await figure(service, "rankcurve_audit_error_ratio_count") == 107
-    assert await figure(service, 'rankcurve_audits_total{outcome="compared"}') == 2
-    assert await figure(service, "rankcurve_audit_brackets_broken_total") == 0
+    assert await read_sample(service, "rankcurve_audit_error_ratio_count") == 107
+    assert await read_sample(service, 'rankcurve_audits_total{outcome="compared"}') == 2
+    assert await read_sample(service, "rankcurve_audit_brackets_broken_total") == 0
 
 
 async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> None:
     await fill(service)
-    await spoil(service)
+    await store_wrong_curve(service)
     found = await service.must("POST", AUDIT)
     assert found["brackets_broken"] >= len(found["broken"]) > 0
     assert all(not each["low"] <= each["true_rank"] <= each["high"] for each in found["broken"])
     assert found["certificates_broken"] > 0
-    assert await figure(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
-    assert await figure(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
-    assert await figure(service, "rankcurve_audit_certificate_ratio_count") == 100
+    assert await read_sample(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
+    assert await read_sample(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
+    assert await read_sample(service, "rankcurve_audit_certificate_ratio_count") == 100
 
 
 async def test_the_job_audits_curves_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ async def test_the_command_shows_the_audit(service: Service, tmp_path: Path) -> 
 
 async def test_the_command_fails_if_a_bracket_was_wrong(service: Service, tmp_path: Path) -> None:
     await fill(service)
-    await spoil(service)
+    await store_wrong_curve(service)
     done = await asyncio.to_thread(command_line, "audit", "b", "--url", service.base, cwd=tmp_path)
     assert done.returncode == 1
     assert "certificates were wrong" in done.stderr

@@ -36,14 +36,14 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     settings: dict[str, Any] = {}
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _served(tmp_path, table, store=url):
+            async for made in _serve(tmp_path, table, store=url):
                 yield made
         return
-    async for made in _served(tmp_path, table, **settings):
+    async for made in _serve(tmp_path, table, **settings):
         yield made
 
 
-async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
+async def _serve(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
     made = Service(folder, **settings)
     await made.start()
     await made.must("PUT", F, {**SPEC, "table": table})

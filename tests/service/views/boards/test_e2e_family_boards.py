@@ -35,14 +35,14 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """Start a service with the family, on every store."""
     if request.param == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _served(Played(tmp_path, jobs="none", store=url)):
+            async for made in _serve(Played(tmp_path, jobs="none", store=url)):
                 yield made
         return
-    async for made in _served(Played(tmp_path, jobs="none")):
+    async for made in _serve(Played(tmp_path, jobs="none")):
         yield made
 
 
-async def _served(made: Played) -> AsyncIterator[Played]:
+async def _serve(made: Played) -> AsyncIterator[Played]:
     await made.start()
     await made.must("PUT", F, SPEC)
     yield made
@@ -67,7 +67,7 @@ def path(board: str) -> str:
     return f"/v1/leaderboards/{quote(board, safe='')}"
 
 
-async def closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
+async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
     """Return whether a board is closed, as the family says and as the board itself says."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
@@ -82,15 +82,15 @@ async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_sho
     [loaded, other] = await post(service, xp("ada", 5, LONG_AGO), xp("bob", 7, LONG_AGO))
     assert statuses(loaded) == statuses(other) == ["applied"] * 3
     assert (await service.get(history))["history"] == [], "nothing is closed yet"
-    assert await closed(service, "month", LONG_AGO) == (False, False)
+    assert await read_closed(service, "month", LONG_AGO) == (False, False)
     answer = await service.must("PUT", F, {**SPEC, "grace_seconds": 3600})
     assert answer["grace_seconds"] == 3600
     [late, today] = await post(service, xp("ada", 1, LONG_AGO), xp("ada", 1))
     assert statuses(late) == ["applied", "rejected", "rejected"]
     assert {each["error"]["code"] for each in late["boards"][1:]} == {"period_closed"}
     assert statuses(today) == ["applied"] * 3
-    assert await closed(service, "month", LONG_AGO) == (True, True)
-    assert await closed(service, "month", NOW) == (False, False)
+    assert await read_closed(service, "month", LONG_AGO) == (True, True)
+    assert await read_closed(service, "month", NOW) == (False, False)
     told = [each for each in (await service.get(history))["history"] if each["position"]]
     assert [(each["period"]["name"], each["position"]["rank"]) for each in told] == [(f"{LONG_AGO:%Y-%m}", 2)]
     await close_as_of(service, NOW)
@@ -100,14 +100,14 @@ async def test_an_operator_loads_the_past_of_a_family_under_a_long_grace_and_sho
 
 
 async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
-    assert await closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
-    assert await closed(service, "day", NOW) == (False, False), "nobody posted to this board either"
-    assert await closed(service, "all", NOW) == (None, False)
+    assert await read_closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
+    assert await read_closed(service, "day", NOW) == (False, False), "nobody posted to this board either"
+    assert await read_closed(service, "all", NOW) == (None, False)
     await post(service, xp("ada", 5))
-    assert await closed(service, "day", NOW) == (False, False)
+    assert await read_closed(service, "day", NOW) == (False, False)
     over = NOW + timedelta(days=1, hours=14)
     service.now.now_us = round(over.timestamp() * 1e6)
-    assert await closed(service, "day", NOW) == (True, True), "closed before a job has run"
+    assert await read_closed(service, "day", NOW) == (True, True), "closed before a job has run"
     await close_as_of(service, over)
     listed = (await service.get("/v1/leaderboards"))["leaderboards"]
     assert {each["id"]: each["closed"] for each in listed} == {
@@ -116,8 +116,8 @@ async def test_the_family_and_the_board_agree_whether_the_board_is_closed(servic
         "game:2037-03-27": True,
     }
     service.pass_days(-2)
-    assert await closed(service, "day", NOW) == (True, True), "the board stays closed after the clock steps back"
-    assert await closed(service, "day", NOW - timedelta(days=1)) == (True, True), "the day before stays closed too"
+    assert await read_closed(service, "day", NOW) == (True, True), "the board stays closed after the clock steps back"
+    assert await read_closed(service, "day", NOW - timedelta(days=1)) == (True, True), "the day before stays closed too"
     [late] = await post(service, xp("ada", 5, NOW))
     assert statuses(late) == ["applied", "applied", "rejected"]
 

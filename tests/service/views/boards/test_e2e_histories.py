@@ -60,14 +60,14 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _served(Played(tmp_path, store=url), table):
+            async for made in _serve(Played(tmp_path, store=url), table):
                 yield made
         return
-    async for made in _served(Played(tmp_path), table):
+    async for made in _serve(Played(tmp_path), table):
         yield made
 
 
-async def _served(made: Played, table: str) -> AsyncIterator[Played]:
+async def _serve(made: Played, table: str) -> AsyncIterator[Played]:
     await made.start()
     await made.must("PUT", F, {**SPEC, "table": table})
     yield made

@@ -42,15 +42,15 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """Start a service whose jobs the test runs, on every store; each in one layout of tables."""
     store, table = request.param.split("-")
     if store == "sqlite":
-        async for made in _served(tmp_path, table):
+        async for made in _serve(tmp_path, table):
             yield made
         return
     async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        async for made in _served(tmp_path, table, store=url):
+        async for made in _serve(tmp_path, table, store=url):
             yield made
 
 
-async def _served(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
+async def _serve(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
     made = Service(folder, jobs="none", archive_top_rows=TOP, archive_block_rows=8, archive_step_rows=16, **settings)
     await made.start()
     predictor = {**RARELY, "exact_top": 5, "samples": 20}
@@ -116,16 +116,16 @@ async def _around_first(service: Service, board: str) -> Any:
     return await service.get(f"{board}/entries/{first['owner']}/around?column=xp&better=2&worse=4")
 
 
-def timeless(answer: Any) -> Any:
+def without_times(answer: Any) -> Any:
     """Return an answer without times, methods and cursors: those depend on the moment and on the board's rows."""
     if isinstance(answer, dict):
-        left = {name: timeless(each) for name, each in answer.items()}
+        left = {name: without_times(each) for name, each in answer.items()}
         for name in ("as_of", "method", "next", "prev"):
             if name in ("next", "prev") and not isinstance(left.get(name), str):
                 continue
             left.pop(name, None)
         return left
-    return [timeless(each) for each in answer] if isinstance(answer, list) else answer
+    return [without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
 async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service) -> None:
@@ -184,12 +184,12 @@ async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Servi
     assert (await service.get(board))["archived"] is True
     archived = await answers(service, board)
     for read, answer in closed.items():
-        assert timeless(archived[read]) == timeless(answer), read
+        assert without_times(archived[read]) == without_times(answer), read
     await _refused_past_the_top(service, board)
     await service.restart()
     again = await answers(service, board)
-    assert {read: timeless(each) for read, each in again.items()} == {
-        read: timeless(each) for read, each in archived.items()
+    assert {read: without_times(each) for read, each in again.items()} == {
+        read: without_times(each) for read, each in archived.items()
     }
     assert (await service.get("/v1/leaderboards"))["leaderboards"][0]["archived"] is True
     assert (await service.call("DELETE", board)).status == 204
@@ -266,7 +266,7 @@ async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(
     assert (await service.get(f"/v1/families/f/boards?period=day&at={quote(at(first))}"))["archived"] is True
     archived = await answers(service, board)
     for read, answer in closed.items():
-        assert timeless(archived[read]) == timeless(answer), read
+        assert without_times(archived[read]) == without_times(answer), read
     later = (await service.must("POST", "/v1/families/f/posts", xp("o01", first)))["results"][0]
     assert later["boards"][1]["error"]["code"] == "period_closed"
     everybody = await service.get("/v1/leaderboards/f:all/entries/o01")

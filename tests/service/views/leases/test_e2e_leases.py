@@ -22,14 +22,14 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     settings: dict[str, Any] = {"lease_margin_s": 0, "lease_resources_per_request_max": 5}
     if request.param == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _served(tmp_path, store=url, **settings):
+            async for made in _serve(tmp_path, store=url, **settings):
                 yield made
         return
-    async for made in _served(tmp_path, **settings):
+    async for made in _serve(tmp_path, **settings):
         yield made
 
 
-async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
+async def _serve(folder: Path, **settings: Any) -> AsyncIterator[Service]:
     made = Service(folder, **settings)
     await made.start()
     await made.must("PUT", POOL)
@@ -37,88 +37,88 @@ async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
     await made.stop()
 
 
-def wanted(key: str, region: str = "eu", **more: object) -> dict[str, object]:
+def lease_request(key: str, region: str = "eu", **more: object) -> dict[str, object]:
     """Return the body of a request for a lease."""
     return {"client_id": "acme", "pool_id": "numbers", "key": key, "region": region, **(more or {"lease_seconds": 60})}
 
 
-async def add(service: Service, *names: str, region: str = "eu") -> Any:
+async def add_resources(service: Service, *names: str, region: str = "eu") -> Any:
     """Add resources to a region of the pool."""
     return await service.must("POST", POOL + "/resources", {"region": region, "resources": names})
 
 
 async def test_a_key_keeps_its_resource_until_it_gives_the_resource_back(service: Service) -> None:
-    assert await add(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
-    first = await service.must("POST", "/v1/leases", wanted("call 1"))
+    assert await add_resources(service, "+49 30 1", "+49 30 2") == {"added": 2, "known": 0, "moved": 0}
+    first = await service.must("POST", "/v1/leases", lease_request("call 1"))
     assert first["acquired"] is True
     assert 59 < first["expires_in"] <= 60
-    again = await service.must("POST", "/v1/leases", wanted("call 1"))
+    again = await service.must("POST", "/v1/leases", lease_request("call 1"))
     assert (again["resource"], again["version"], again["acquired"]) == (first["resource"], first["version"], False)
     assert again["lease_expires"] >= first["lease_expires"]
     looked = await service.get(f"/v1/leases/acme/numbers/{escaped('call 1')}")
     assert looked["resource"] == first["resource"]
-    other = await service.must("POST", "/v1/leases", wanted("call 2"))
+    other = await service.must("POST", "/v1/leases", lease_request("call 2"))
     assert {first["resource"], other["resource"]} == {"+49 30 1", "+49 30 2"}
-    refused = await service.refused("POST", "/v1/leases", wanted("call 3"))
+    refused = await service.refused("POST", "/v1/leases", lease_request("call 3"))
     assert refused == (409, "no_resource_available")
     pool = await service.get(POOL)
     assert pool["regions"]["eu"] == {"total": 2, "leased": 2, "available": 0, "headroom": None}
     assert (await service.call("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")).status == 204
     gone = await service.refused("DELETE", f"/v1/leases/acme/numbers/{escaped('call 1')}")
     assert gone == (404, "unknown_lease")
-    assert (await service.must("POST", "/v1/leases", wanted("call 3")))["resource"] == first["resource"]
+    assert (await service.must("POST", "/v1/leases", lease_request("call 3")))["resource"] == first["resource"]
 
 
 async def test_a_requested_end_extends_a_lease_and_never_shortens_it(service: Service) -> None:
-    await add(service, "a")
+    await add_resources(service, "a")
     soon, late = (datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (100, 1_000))
     for expires, kept in ((soon, soon), (late, late), (soon, late)):
-        answer = await service.must("POST", "/v1/leases", wanted("k", lease_expires=expires.isoformat()))
+        answer = await service.must("POST", "/v1/leases", lease_request("k", lease_expires=expires.isoformat()))
         assert answer["lease_expires"] == kept.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     past = datetime.now(UTC) - timedelta(seconds=1)
-    assert await service.refused("POST", "/v1/leases", wanted("other", lease_expires=past.isoformat())) == (
+    assert await service.refused("POST", "/v1/leases", lease_request("other", lease_expires=past.isoformat())) == (
         422,
         "bad_value",
     )
 
 
 async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_region(service: Service) -> None:
-    await add(service, "a")
-    first = await service.must("POST", "/v1/leases", wanted("k", lease_seconds=0.001))
+    await add_resources(service, "a")
+    first = await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=0.001))
     while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
         pass  # it lasts a millisecond
-    taken = await service.must("POST", "/v1/leases", wanted("other"))
+    taken = await service.must("POST", "/v1/leases", lease_request("other"))
     assert (taken["resource"], taken["acquired"]) == ("a", True)
     assert taken["version"] > first["version"]
 
 
 async def test_a_region_that_the_pool_never_had_is_unknown_and_not_exhausted(service: Service) -> None:
-    assert await service.refused("POST", "/v1/leases", wanted("k", "eu")) == (404, "unknown_region")
-    await add(service, "a")
-    assert await service.refused("POST", "/v1/leases", wanted("k", "eu-typo")) == (404, "unknown_region")
-    await service.must("POST", "/v1/leases", wanted("k"))
-    assert await service.refused("POST", "/v1/leases", wanted("other")) == (409, "no_resource_available")
-    again = await service.must("POST", "/v1/leases", wanted("k", "eu-typo"))
+    assert await service.refused("POST", "/v1/leases", lease_request("k", "eu")) == (404, "unknown_region")
+    await add_resources(service, "a")
+    assert await service.refused("POST", "/v1/leases", lease_request("k", "eu-typo")) == (404, "unknown_region")
+    await service.must("POST", "/v1/leases", lease_request("k"))
+    assert await service.refused("POST", "/v1/leases", lease_request("other")) == (409, "no_resource_available")
+    again = await service.must("POST", "/v1/leases", lease_request("k", "eu-typo"))
     assert again["resource"] == "a", "a key gets its leased resource from every region"
 
 
 @pytest.mark.parametrize("path", [POOL, "/v1/clients/acme"])
 async def test_versions_keep_growing_after_a_pool_is_deleted_and_created_again(service: Service, path: str) -> None:
-    await add(service, "a")
-    first = await service.must("POST", "/v1/leases", wanted("k"))
+    await add_resources(service, "a")
+    first = await service.must("POST", "/v1/leases", lease_request("k"))
     await service.must("DELETE", path)
     await service.must("PUT", POOL)
-    await add(service, "a")
-    assert (await service.must("POST", "/v1/leases", wanted("other")))["version"] > first["version"]
+    await add_resources(service, "a")
+    assert (await service.must("POST", "/v1/leases", lease_request("other")))["version"] > first["version"]
 
 
 async def test_each_region_is_counted_apart_and_a_lease_is_found_from_every_region(service: Service) -> None:
-    await add(service, "a", "b")
-    await add(service, "c", region="us")
-    assert await add(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
-    first = await service.must("POST", "/v1/leases", wanted("k", "us"))
+    await add_resources(service, "a", "b")
+    await add_resources(service, "c", region="us")
+    assert await add_resources(service, "a", region="us") == {"added": 0, "known": 1, "moved": 0}
+    first = await service.must("POST", "/v1/leases", lease_request("k", "us"))
     assert (first["resource"], first["region"]) == ("c", "us")
-    assert (await service.must("POST", "/v1/leases", wanted("k", "eu")))["resource"] == "c"
+    assert (await service.must("POST", "/v1/leases", lease_request("k", "eu")))["resource"] == "c"
     regions = (await service.get(POOL))["regions"]
     assert {name: (each["total"], each["leased"]) for name, each in regions.items()} == {"eu": (2, 0), "us": (1, 1)}
     removed = await service.must("DELETE", POOL + "/resources", {"resources": ["a", "c", "x"]})
@@ -130,8 +130,8 @@ async def test_each_region_is_counted_apart_and_a_lease_is_found_from_every_regi
 
 
 async def test_the_lease_journal_lists_every_event_in_a_stable_order(service: Service) -> None:
-    await add(service, "a")
-    await service.must("POST", "/v1/leases", wanted("k"))
+    await add_resources(service, "a")
+    await service.must("POST", "/v1/leases", lease_request("k"))
     await service.must("DELETE", "/v1/leases/acme/numbers/k")
     lines = await service.get("/v1/leases/journal")
     assert [(line["kind"], line["resource"], line["key"]) for line in lines] == [
@@ -160,7 +160,7 @@ async def test_pools_are_listed_and_deleted(service: Service) -> None:
         ("GET", POOL, None),
         ("DELETE", POOL, None),
         ("POST", POOL + "/resources", {"region": "eu", "resources": ["a"]}),
-        ("POST", "/v1/leases", wanted("k")),
+        ("POST", "/v1/leases", lease_request("k")),
         ("GET", "/v1/leases/acme/numbers/k", None),
         ("DELETE", "/v1/leases/acme/numbers/k", None),
     ):
@@ -170,14 +170,14 @@ async def test_pools_are_listed_and_deleted(service: Service) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (wanted("k", lease_seconds=0), (400, "bad_request")),
-        (wanted("k", lease_seconds=1e12), (422, "bad_value")),
-        (wanted("k", lease_seconds=1, lease_expires="2030-01-01T00:00:00Z"), (400, "bad_request")),
-        (wanted("k", lease_expires="2099-01-01T00:00:00Z"), (422, "bad_value")),
-        (wanted("", lease_seconds=1), (400, "bad_request")),
-        (wanted("a\tb", lease_seconds=1), (400, "bad_request")),
-        (wanted("k", "?", lease_seconds=1), (400, "bad_request")),
-        ({**wanted("k"), "client": "acme"}, (400, "unknown_field")),
+        (lease_request("k", lease_seconds=0), (400, "bad_request")),
+        (lease_request("k", lease_seconds=1e12), (422, "bad_value")),
+        (lease_request("k", lease_seconds=1, lease_expires="2030-01-01T00:00:00Z"), (400, "bad_request")),
+        (lease_request("k", lease_expires="2099-01-01T00:00:00Z"), (422, "bad_value")),
+        (lease_request("", lease_seconds=1), (400, "bad_request")),
+        (lease_request("a\tb", lease_seconds=1), (400, "bad_request")),
+        (lease_request("k", "?", lease_seconds=1), (400, "bad_request")),
+        ({**lease_request("k"), "client": "acme"}, (400, "unknown_field")),
     ],
 )
 async def test_an_invalid_request_for_a_lease_is_refused(
@@ -201,7 +201,7 @@ async def test_concurrent_keys_get_different_resources_and_each_key_always_the_s
     await service.must("PUT", "/v1/pools/acme/many")
     names = [f"r{number}" for number in range(5)]
     await service.must("POST", "/v1/pools/acme/many/resources", {"region": "eu", "resources": names})
-    bodies = [{**wanted(f"k{number % 8}"), "pool_id": "many"} for number in range(40)]
+    bodies = [{**lease_request(f"k{number % 8}"), "pool_id": "many"} for number in range(40)]
     answers = await asyncio.gather(*(service.call("POST", "/v1/leases", body) for body in bodies))
     given = {(answer.body["key"], answer.body["resource"]) for answer in answers if answer.status == 200}
     assert sorted(resource for _, resource in given) == names
@@ -210,8 +210,8 @@ async def test_concurrent_keys_get_different_resources_and_each_key_always_the_s
 
 
 async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(service: Service) -> None:
-    await add(service, "a", "b")
-    held = (await service.must("POST", "/v1/leases", wanted("k")))["resource"]
+    await add_resources(service, "a", "b")
+    held = (await service.must("POST", "/v1/leases", lease_request("k")))["resource"]
     body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
     assert await service.must("POST", POOL + "/resources", body) == {"added": 1, "known": 2, "moved": 1}
     page = await service.get(POOL + "/resources")
@@ -242,8 +242,8 @@ async def test_a_client_is_created_with_its_first_pool_and_deleted_with_all_its_
 async def test_a_lease_of_another_store_is_known_once_its_journal_has_been_read(
     service: Service, tmp_path: Path
 ) -> None:
-    await add(service, "a")
-    first = await service.must("POST", "/v1/leases", wanted("k"))
+    await add_resources(service, "a")
+    first = await service.must("POST", "/v1/leases", lease_request("k"))
     folder = tmp_path / "another"
     folder.mkdir()
     another = Service(folder, lease_peers=f"one={service.base}", lease_exchange_interval_s=0.01)
@@ -251,11 +251,11 @@ async def test_a_lease_of_another_store_is_known_once_its_journal_has_been_read(
     try:
         await another.must("PUT", POOL)
         await another.must("POST", POOL + "/resources", {"region": "us", "resources": ["b"]})
-        await service.must("POST", "/v1/leases", wanted("k", lease_seconds=90))
+        await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=90))
         path = "/v1/leases/acme/numbers/k"
         while (await another.call("GET", path)).status == 404:
             pass  # until the other service has read the next page
-        told = await another.must("POST", "/v1/leases", wanted("k", "us"))
+        told = await another.must("POST", "/v1/leases", lease_request("k", "us"))
         assert (told["resource"], told["region"], told["version"]) == ("a", "eu", first["version"])
         assert (await another.get(POOL))["regions"]["us"]["leased"] == 0
         assert b"rankcurve_lease_events_exchanged_total" in (await another.call("GET", "/metrics")).body

@@ -15,7 +15,7 @@ B = "/v1/leaderboards/b"
 LAP = {"name": "lap", "merge": "min", "best": "low", "scale": 3, "min": 0}
 
 
-async def small(service: Service) -> None:
+async def create_small_board(service: Service) -> None:
     """Make a board of 30 owners; p0 has no lap, and `idle` has no ranked value."""
     await service.board("b", {"name": "xp"}, LAP, {"name": "tag", "sorted": False, "type": "text"})
     stats: list[dict[str, Any]] = [{"xp": i, "lap": f"{60 + i // 3}.250", "tag": f"t{i}"} for i in range(30)]
@@ -25,7 +25,7 @@ async def small(service: Service) -> None:
 
 
 async def test_an_entry_shows_every_column_and_the_time_of_its_last_change(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     (result,) = await service.post("b", {"owner": "p3", "stats": {"lap": "59.5"}})
     entry = await service.get(f"{B}/entries/p3")
     assert entry == {
@@ -37,7 +37,7 @@ async def test_an_entry_shows_every_column_and_the_time_of_its_last_change(servi
 
 
 async def test_positions_come_in_the_requested_order_with_null_where_an_owner_has_no_value(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     path = f"{B}/entries/p0/positions"
     lap, xp, again = (await service.get(f"{path}?columns=lap,xp,lap"))["positions"]
     assert lap == again == {"column": "lap", "value": None, "rank": None}
@@ -53,7 +53,7 @@ async def test_positions_come_in_the_requested_order_with_null_where_an_owner_ha
 
 
 async def test_a_lookup_answers_in_the_requested_order_and_lists_missing_owners(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     asked = ["p7", "ghost", "p0", "idle", "p7", "é", "ghost", "p29"]
     found = await service.must("POST", f"{B}/entries/lookup", {"owners": asked, "column": "lap"})
     assert [entry["owner"] for entry in found["entries"]] == ["p7", "p0", "idle", "p7", "p29"]
@@ -79,7 +79,7 @@ async def test_a_lookup_finds_an_owner_however_its_accents_are_written(service: 
 
 
 async def test_a_lookup_refuses_invalid_requests(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     path = f"{B}/entries/lookup"
     many = [f"p{i}" for i in range(1001)]
     assert len((await service.must("POST", path, {"owners": many[:1000]}))["missing"]) == 970
@@ -115,7 +115,7 @@ async def test_positions_of_one_owner_on_many_boards_come_in_the_requested_order
 
 
 async def test_the_curve_document_shows_its_knots_and_an_unchanged_one_is_answered_304(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     path = f"{B}/rankings/lap/curve"
     assert await service.refused("GET", path) == (404, "no_curve")
     done = await service.must("POST", f"{B}/rankings/lap/refresh")
@@ -144,7 +144,7 @@ async def test_the_curve_document_shows_its_knots_and_an_unchanged_one_is_answer
     assert (await service.get(B))["curves"]["xp"] is None
 
 
-async def folded(service: Service, *, total: int) -> None:
+async def wait_folded(service: Service, *, total: int) -> None:
     """Wait until the curve of xp is live and counts that many entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -164,18 +164,18 @@ async def test_a_curve_that_becomes_live_without_changes_is_answered_304(service
     assert served is not None
     etag = curve_etag(replace(served, curve=served.fit, live_version=0))
     fitted = await service.get(path)
-    await folded(service, total=30)
+    await wait_folded(service, total=30)
     live = await service.get(path)
     assert {**live, "as_of": None} == {**fitted, "as_of": None}
     assert (await service.call("GET", path, headers={"If-None-Match": etag})).status == 304
     await service.post("b", {"owner": "new", "stats": {"xp": 5}})
-    await folded(service, total=31)
+    await wait_folded(service, total=31)
     moved = await service.call("GET", path, headers={"If-None-Match": etag})
     assert (moved.status, moved.body["total"]) == (200, 31)
 
 
 async def test_a_curve_survives_a_restart(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     await service.refresh("b", "xp")
     before = await service.call("GET", f"{B}/rankings/xp/curve")
     await service.restart()
@@ -185,7 +185,7 @@ async def test_a_curve_survives_a_restart(service: Service) -> None:
 
 
 async def test_buckets_hold_every_entry_once(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     await service.post("b", {"owner": "low", "stats": {"xp": -41}})
     for count in (1, 2, 7, 20, 1000):
         buckets = (await service.get(f"{B}/rankings/xp/buckets?buckets={count}"))["buckets"]
@@ -275,7 +275,7 @@ async def test_invalid_values_and_ranks_are_refused(service: Service) -> None:
 
 
 async def test_a_refresh_without_a_job_process_is_answered_503(service: Service) -> None:
-    await small(service)
+    await create_small_board(service)
     await service.restart(jobs="none")
     assert await service.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
     assert await service.refused("POST", f"{B}/rankings/none/refresh") == (404, "unknown_column")

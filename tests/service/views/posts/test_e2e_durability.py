@@ -20,7 +20,7 @@ CLIENTS = 6
 KILLS = 4
 
 
-async def five_boards(caller: Caller) -> None:
+async def create_boards(caller: Caller) -> None:
     """Make boards that sum."""
     for board in BOARDS:
         await caller.board(board, {"name": "xp", "merge": "sum"}, {"name": "posts", "merge": "sum"})
@@ -45,7 +45,7 @@ class Ledger:
         return sums
 
 
-async def client(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
+async def post_until_stopped(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
     """Post until told to stop; repeat each request, to whichever process serves, until it is answered."""
     rng, number = random.Random(name), 0
     while not ledger.stop:
@@ -59,14 +59,14 @@ async def client(process: Callable[[], Process], up: asyncio.Event, name: str, l
             }
             for index in range(rng.choice((1, 12)))
         ]
-        results = await settled(process, up, {"posts": posts})
+        results = await settle_posts(process, up, {"posts": posts})
         assert len(results) == len(posts)
         ledger.settled += posts
         ledger.statuses.update(result["status"] for result in results)
         ledger.answered.set()
 
 
-async def settled(process: Callable[[], Process], up: asyncio.Event, body: dict[str, Any]) -> list[dict[str, Any]]:
+async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: dict[str, Any]) -> list[dict[str, Any]]:
     """Send a request until it is answered with 200; return its results."""
     for _ in range(100):
         await up.wait()
@@ -102,9 +102,9 @@ async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(
     up, ledger = asyncio.Event(), Ledger()
     up.set()
     async with Caller(serving.url) as caller:
-        await five_boards(caller)
+        await create_boards(caller)
     async with asyncio.TaskGroup() as group:
-        clients = [group.create_task(client(lambda: serving, up, f"c{i}", ledger)) for i in range(CLIENTS)]
+        clients = [group.create_task(post_until_stopped(lambda: serving, up, f"c{i}", ledger)) for i in range(CLIENTS)]
         for _ in range(KILLS):
             for _ in range(10):
                 ledger.answered.clear()
@@ -126,7 +126,7 @@ async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spa
     posts = [{**post, "boards": ["a"]} for post in posts]
     bodies = [{"posts": posts[start : start + 1500]} for start in range(0, 12_000, 1500)]
     async with Caller(serving.url) as caller:
-        await five_boards(caller)
+        await create_boards(caller)
         calls = [asyncio.create_task(caller.call("POST", "/v1/posts", body)) for body in bodies]
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         code = await asyncio.to_thread(serving.end)

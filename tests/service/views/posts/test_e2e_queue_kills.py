@@ -42,17 +42,17 @@ class Callers:
         self.up = asyncio.Event()
         self.up.set()
 
-    async def call(self, owner: int) -> None:
+    async def post_for_owner(self, owner: int) -> None:
         """Post until told to stop."""
         for number in itertools.count(1):
             if self.stop:
                 return
             post = {"owner": f"p{owner}", "stats": {"xp": 1, "last": number}, "post_id": f"{owner}/{number}"}
-            await self._accepted(post)
+            await self._send_until_accepted(post)
             self.sent[owner] = number
             self.answered.release()
 
-    async def _accepted(self, post: Mapping[str, object]) -> None:
+    async def _send_until_accepted(self, post: Mapping[str, object]) -> None:
         async with asyncio.timeout(WAIT_S):
             while True:
                 await self.up.wait()
@@ -66,22 +66,22 @@ class Callers:
                 assert answer.status in (429, 503), answer.body
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    async def run_callers(self) -> AsyncIterator[None]:
         """Run every owner's caller while the block runs."""
         async with asyncio.TaskGroup() as group:
             for owner in range(OWNERS):
-                group.create_task(self.call(owner))
+                group.create_task(self.post_for_owner(owner))
             yield
             self.stop = True
 
-    async def some_answered(self) -> None:
+    async def wait_for_answers(self) -> None:
         """Return after a round of answers."""
         async with asyncio.timeout(WAIT_S):
             for _ in range(ROUNDS_BETWEEN):
                 await self.answered.acquire()
 
 
-async def check(caller: Caller, sent: list[int]) -> None:
+async def check_entries(caller: Caller, sent: list[int]) -> None:
     """Wait until each owner's last post is applied; fail if a post is missing or counted twice."""
     for owner, number in enumerate(sent):
         async with asyncio.timeout(WAIT_S):
@@ -91,7 +91,7 @@ async def check(caller: Caller, sent: list[int]) -> None:
         assert entry["stats"] == {"xp": number, "last": number}, f"p{owner}"
 
 
-async def prepare(caller: Caller) -> None:
+async def create_board(caller: Caller) -> None:
     """Make the board."""
     await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
 
@@ -108,42 +108,42 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
 
     workers = [worker(), worker()]
     async with Caller(serving.url) as caller:
-        await prepare(caller)
+        await create_board(caller)
         callers = Callers(lambda: serving)
-        async with callers.at_work():
+        async with callers.run_callers():
             for kill in range(KILLS):
-                await callers.some_answered()
+                await callers.wait_for_answers()
                 await asyncio.to_thread(workers[kill % 2].end, signal.SIGKILL)
-                await callers.some_answered()
+                await callers.wait_for_answers()
                 workers[kill % 2] = await asyncio.to_thread(worker)
-        await check(caller, callers.sent)
+        await check_entries(caller, callers.sent)
 
 
-async def killed_with_its_worker(spawn: Callable[..., Process], *arguments: str) -> None:
+async def check_kills(spawn: Callable[..., Process], *arguments: str) -> None:
     """Kill a service that applies its queue itself, under load, again and again."""
     serving = spawn(*arguments, *SETTINGS).ready()
     async with Caller(serving.url) as caller:
-        await prepare(caller)
+        await create_board(caller)
     callers = Callers(lambda: serving)
-    async with callers.at_work():
+    async with callers.run_callers():
         for _ in range(KILLS):
-            await callers.some_answered()
+            await callers.wait_for_answers()
             callers.up.clear()
             await asyncio.to_thread(serving.end, signal.SIGKILL)
             serving = await asyncio.to_thread(lambda: spawn(*arguments, *SETTINGS).ready())
             callers.up.set()
-        await callers.some_answered()
+        await callers.wait_for_answers()
     async with Caller(serving.url) as caller:
-        await check(caller, callers.sent)
+        await check_entries(caller, callers.sent)
 
 
 async def test_kills_of_a_service_on_sqlite_lose_no_queued_post_and_count_none_twice(
     spawn: Callable[..., Process],
 ) -> None:
-    await killed_with_its_worker(spawn)
+    await check_kills(spawn)
 
 
 async def test_kills_of_a_service_on_postgres_lose_no_queued_post_and_count_none_twice(
     store_url: str, spawn: Callable[..., Process]
 ) -> None:
-    await killed_with_its_worker(spawn, "--store", store_url)
+    await check_kills(spawn, "--store", store_url)

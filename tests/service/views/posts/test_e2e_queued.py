@@ -30,15 +30,15 @@ FAMILY: dict[str, Any] = {
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service with a board, on every store."""
     if request.param == "sqlite":
-        async for made in _served(tmp_path):
+        async for made in _serve(tmp_path):
             yield made
         return
     async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        async for made in _served(tmp_path, store=url):
+        async for made in _serve(tmp_path, store=url):
             yield made
 
 
-async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
+async def _serve(folder: Path, **settings: Any) -> AsyncIterator[Service]:
     made = Service(folder, **settings)
     await made.start()
     await made.board("b", XP, LAST)
@@ -46,7 +46,7 @@ async def _served(folder: Path, **settings: Any) -> AsyncIterator[Service]:
     await made.stop()
 
 
-async def settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
+async def wait_settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str, Any]:
     """Wait until a post has been applied or rejected; return its state."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -55,7 +55,7 @@ async def settled(caller: Caller, post_id: str, board: str = BOARD) -> dict[str,
                 return state
 
 
-async def accepted(caller: Caller, path: str, body: object) -> int:
+async def queue_posts(caller: Caller, path: str, body: object) -> int:
     """Send a queued request; return how many posts were accepted."""
     answer = await caller.call("POST", path, body)
     assert answer.status == 202, answer.body
@@ -65,8 +65,8 @@ async def accepted(caller: Caller, path: str, body: object) -> int:
 
 async def test_a_queued_post_is_applied_and_its_outcome_can_be_asked(service: Service) -> None:
     post = {"owner": "ada", "stats": {"xp": 5, "last": 1}, "post_id": "match-8812/ada"}
-    assert await accepted(service, BOARD + QUEUED, post) == 1
-    state = await settled(service, "match-8812/ada")
+    assert await queue_posts(service, BOARD + QUEUED, post) == 1
+    state = await wait_settled(service, "match-8812/ada")
     entry = await service.get(f"{BOARD}/entries/ada")
     assert state == {
         "post_id": "match-8812/ada",
@@ -74,8 +74,8 @@ async def test_a_queued_post_is_applied_and_its_outcome_can_be_asked(service: Se
         "updated_at": entry["updated_at"],
         "stats": {"xp": 5, "last": 1},
     }
-    assert await accepted(service, BOARD + QUEUED, {"posts": [post, {**post, "post_id": "more"}]}) == 2
-    assert (await settled(service, "more"))["stats"] == {"xp": 10, "last": 1}
+    assert await queue_posts(service, BOARD + QUEUED, {"posts": [post, {**post, "post_id": "more"}]}) == 2
+    assert (await wait_settled(service, "more"))["stats"] == {"xp": 10, "last": 1}
     [directly] = await service.post("b", post)
     assert (directly["status"], directly["stats"]) == ("duplicate", {"xp": 5, "last": 1})
     assert await service.refused("GET", f"{BOARD}/posts/nobodys") == (404, "unknown_post")
@@ -88,8 +88,8 @@ async def test_queued_posts_of_one_owner_are_applied_in_the_order_sent(service: 
         lines = "\n".join(json.dumps(post) for post in posts).encode()
         answer = await service.call("POST", BOARD + QUEUED, lines, {"Content-Type": "application/x-ndjson"})
         assert (answer.status, answer.body) == (202, {"accepted": 20})
-    await accepted(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "end"})
-    assert (await settled(service, "end"))["stats"] == {"xp": 201, "last": 199}
+    await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "end"})
+    assert (await wait_settled(service, "end"))["stats"] == {"xp": 201, "last": 199}
 
 
 @pytest.mark.parametrize(
@@ -125,18 +125,20 @@ async def test_unknown_boards_and_modes_are_refused(service: Service) -> None:
 async def test_posts_to_several_boards_and_to_families_are_queued_too(service: Service) -> None:
     await service.board("c", XP)
     both = {"owner": "ada", "stats": {"xp": 3}, "boards": ["b", "c"], "post_id": "both"}
-    assert await accepted(service, "/v1/posts?mode=queued", both) == 1
-    assert (await settled(service, "both"))["stats"]["xp"] == 3
-    assert (await settled(service, "both", "/v1/leaderboards/c"))["stats"] == {"xp": 3}
+    assert await queue_posts(service, "/v1/posts?mode=queued", both) == 1
+    assert (await wait_settled(service, "both"))["stats"]["xp"] == 3
+    assert (await wait_settled(service, "both", "/v1/leaderboards/c"))["stats"] == {"xp": 3}
     await service.must("PUT", "/v1/families/game", FAMILY)
     post = {"owner": "ada", "stats": {"xp": 7}, "facets": {"org": "1"}, "post_id": "f", "at": "2026-06-01T00:00:00Z"}
-    assert await accepted(service, "/v1/families/game/posts?mode=queued", {"posts": [post, post]}) == 2
+    assert await queue_posts(service, "/v1/families/game/posts?mode=queued", {"posts": [post, post]}) == 2
     for board in ("game:all", "game:all:org=1"):
         path = f"/v1/leaderboards/{escaped(board)}"
-        assert (await settled(service, "f", path))["stats"] == {"xp": 7}
+        assert (await wait_settled(service, "f", path))["stats"] == {"xp": 7}
         assert (await service.get(f"{path}/entries/ada"))["stats"] == {"xp": 7}
     late = {**post, "at": "2000-06-01T00:00:00Z", "post_id": "late"}
-    assert await accepted(service, "/v1/families/game/posts?mode=queued", late) == 1, "the all-time period never closes"
+    assert await queue_posts(service, "/v1/families/game/posts?mode=queued", late) == 1, (
+        "the all-time period never closes"
+    )
 
 
 async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_once(service: Service) -> None:
@@ -151,17 +153,17 @@ async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_onc
     late = {**post, "at": long_ago}
     assert await service.refused("POST", "/v1/leaderboards/over" + QUEUED, late) == (409, "period_closed")
     several = {**post, "boards": ["over", "b"], "post_id": "several"}
-    assert await accepted(service, "/v1/posts?mode=queued", several) == 1
-    assert (await settled(service, "several"))["stats"]["xp"] == 1
-    state = await settled(service, "several", "/v1/leaderboards/over")
+    assert await queue_posts(service, "/v1/posts?mode=queued", several) == 1
+    assert (await wait_settled(service, "several"))["stats"]["xp"] == 1
+    state = await wait_settled(service, "several", "/v1/leaderboards/over")
     assert (state["status"], state["error"]["code"]) == ("rejected", "period_closed")
 
 
 async def test_a_caller_can_ask_for_a_rejection_that_came_after_the_answer(service: Service) -> None:
     posts = [{"owner": "ada", "stats": {"xp": 600}, "post_id": name} for name in ("fits", "too much")]
-    await accepted(service, BOARD + QUEUED, {"posts": posts})
-    assert (await settled(service, "fits"))["status"] == "applied"
-    state = await settled(service, "too much")
+    await queue_posts(service, BOARD + QUEUED, {"posts": posts})
+    assert (await wait_settled(service, "fits"))["status"] == "applied"
+    state = await wait_settled(service, "too much")
     assert (state["status"], state["error"]["code"], state["error"]["status"]) == (
         "rejected",
         "value_out_of_range",
@@ -177,10 +179,10 @@ async def test_the_journal_holds_later_rejections_with_the_posted_values(service
         {"owner": "ada", "stats": {"xp": xp}, "post_id": f"{xp}", "boards": boards}
         for xp, boards in ((600, ["b"]), (700, ["b"]), (5, ["gone", "b"]), (6, ["gone"]))
     ]
-    assert await accepted(service, "/v1/posts?mode=queued", {"posts": posts}) == 4
+    assert await queue_posts(service, "/v1/posts?mode=queued", {"posts": posts}) == 4
     await service.must("DELETE", "/v1/leaderboards/gone")
     await service.restart(ingest_workers=1)
-    assert (await settled(service, "5"))["error"]["code"] == "post_rejected"
+    assert (await wait_settled(service, "5"))["error"]["code"] == "post_rejected"
     told = (await service.get("/v1/owners/ada/posts"))["posts"]
     found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
     assert found == {
@@ -202,14 +204,14 @@ async def test_the_journal_holds_later_rejections_with_the_posted_values(service
 async def test_without_a_worker_queued_posts_stay_and_a_full_queue_refuses_more(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_posts_max=3, ingest_look_s=0.01)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(3)]
-    assert await accepted(service, BOARD + QUEUED, {"posts": posts}) == 3
+    assert await queue_posts(service, BOARD + QUEUED, {"posts": posts}) == 3
     assert (await service.get(f"{BOARD}/posts/1"))["status"] == "pending"
     answer = await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})
     assert (answer.status, answer.body["code"]) == (429, "queue_full")
     assert int(answer.headers["Retry-After"]) >= 1
     await service.restart(ingest_workers=1)
     for n in range(3):
-        assert (await settled(service, f"{n}"))["status"] == "applied"
+        assert (await wait_settled(service, f"{n}"))["status"] == "applied"
     async with asyncio.timeout(WAIT_S):
         while (await service.call("POST", BOARD + QUEUED, {"owner": "q", "stats": {"xp": 1}})).status != 202:
             continue
@@ -221,11 +223,11 @@ async def test_many_queued_posts_of_one_owner_become_one_write_and_keep_their_id
     ids = [f"member {n}" for n in range(500)]
     bodies = [{"owner": "clan", "stats": {"xp": 1}, "post_id": post_id} for post_id in ids]
     path = "/v1/leaderboards/clans"
-    await asyncio.gather(*(accepted(service, path + QUEUED, body) for body in bodies))
+    await asyncio.gather(*(queue_posts(service, path + QUEUED, body) for body in bodies))
     before = await _total(service, "rankcurve_write_conflicts_total")
     await service.restart(ingest_workers=1)
-    assert (await settled(service, ids[-1], path))["status"] == "applied"
-    states = [await settled(service, post_id, path) for post_id in ids]
+    assert (await wait_settled(service, ids[-1], path))["status"] == "applied"
+    states = [await wait_settled(service, post_id, path) for post_id in ids]
     assert len({state["updated_at"] for state in states}) == 1, "one write of the row"
     assert sorted(state["stats"]["xp"] for state in states) == list(range(1, 501))
     assert await _total(service, "rankcurve_write_conflicts_total") == before
@@ -236,7 +238,7 @@ async def test_many_queued_posts_of_one_owner_become_one_write_and_keep_their_id
 async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(service: Service) -> None:
     await service.restart(ingest_workers=0, ingest_workers_max=3)
     posts = [{"owner": f"p{n}", "stats": {"xp": 1}, "post_id": f"{n}"} for n in range(50)]
-    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    await queue_posts(service, BOARD + QUEUED, {"posts": posts})
     state = await service.get("/v1/queue")
     assert (state["posts"], state["workers"], state["workers_max"], state["capacity"]) == (50, 0, 3, None)
     assert len(state["shards"]) == 10
@@ -244,7 +246,7 @@ async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(serv
     assert all(shard["posts"] == 0 or shard["age_seconds"] > 0 for shard in state["shards"])
     assert {shard["worker"] for shard in state["shards"]} == {None}
     await service.restart(ingest_workers=1, ingest_lease_s=600)
-    await settled(service, "49")
+    await wait_settled(service, "49")
     async with asyncio.timeout(WAIT_S):
         while (state := await service.get("/v1/queue"))["posts"]:
             continue
@@ -257,12 +259,12 @@ async def test_operators_see_the_waiting_posts_and_the_worker_of_each_shard(serv
 async def test_waiting_posts_do_not_bring_back_an_erased_owner(service: Service) -> None:
     await service.restart(ingest_workers=0)
     posts = [{"owner": owner, "stats": {"xp": 1}, "post_id": owner} for owner in ("ada", "bob", "cleo")]
-    await accepted(service, BOARD + QUEUED, {"posts": posts})
+    await queue_posts(service, BOARD + QUEUED, {"posts": posts})
     await service.must("DELETE", f"{BOARD}/entries/ada")
     await service.must("DELETE", "/v1/owners/bob")
     assert await service.refused("DELETE", f"{BOARD}/entries/ada") == (404, "unknown_owner")
     await service.restart(ingest_workers=1)
-    assert (await settled(service, "cleo"))["status"] == "applied"
+    assert (await wait_settled(service, "cleo"))["status"] == "applied"
     for owner in ("ada", "bob"):
         assert await service.refused("GET", f"{BOARD}/entries/{owner}") == (404, "unknown_owner")
         assert await service.refused("GET", f"{BOARD}/posts/{owner}") == (404, "unknown_post")
@@ -274,8 +276,8 @@ async def _total(service: Service, name: str) -> float:
 
 
 async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> None:
-    await accepted(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
-    await settled(service, "1")
+    await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
+    await wait_settled(service, "1")
     assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
     async with asyncio.timeout(WAIT_S):  # a worker counts after its commit
         while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
@@ -286,7 +288,7 @@ async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> N
             continue
 
 
-async def _days_later(service: Service, days: int) -> None:
+async def _restart_days_later(service: Service, days: int) -> None:
     """Restart the service with a clock that is ahead by that many days."""
     now_us = service.clock() + days * 86_400_000_000
     await service.stop()
@@ -299,9 +301,9 @@ async def test_a_queued_retry_is_a_duplicate_even_after_its_period_closed(servic
     path = "/v1/families/daily/posts"
     post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p", "at": datetime.now(UTC).isoformat()}
     await service.must("POST", path, post)
-    await _days_later(service, 2)
-    assert await _duplicates(service, f"{path}?mode=queued", post) == 1
-    await _holds_against_others(service, f"{path}?mode=queued", post)
+    await _restart_days_later(service, 2)
+    assert await _count_duplicates(service, f"{path}?mode=queued", post) == 1
+    await _check_others_refused(service, f"{path}?mode=queued", post)
     [directly] = (await service.must("POST", path, {"posts": [post]}))["results"]
     assert directly["status"] == "duplicate"
 
@@ -314,23 +316,23 @@ async def test_a_queued_retry_is_a_duplicate_even_after_its_season_closed(servic
         await service.must("PUT", f"/v1/leaderboards/{board}", season)
     post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p"}
     await service.must("POST", "/v1/leaderboards/s/posts", post)
-    await _days_later(service, 2)
+    await _restart_days_later(service, 2)
     for path, body in (("leaderboards/s/posts", post), ("posts", {**post, "boards": ["t", "s"]})):
-        assert await _duplicates(service, f"/v1/{path}?mode=queued", body) == 1
-        await _holds_against_others(service, f"/v1/{path}?mode=queued", body)
+        assert await _count_duplicates(service, f"/v1/{path}?mode=queued", body) == 1
+        await _check_others_refused(service, f"/v1/{path}?mode=queued", body)
     state = await service.get("/v1/leaderboards/s/posts/p")
     assert (state["status"], state["stats"]) == ("applied", {"xp": 7})
     assert await service.refused("POST", "/v1/leaderboards/t/posts?mode=queued", post) == (409, "period_closed")
 
 
-async def _duplicates(service: Service, path: str, body: object) -> int:
+async def _count_duplicates(service: Service, path: str, body: object) -> int:
     answer = await service.call("POST", path, body)
     assert answer.status == 202, answer.body
     count: int = answer.body["duplicates"]
     return count
 
 
-async def _holds_against_others(service: Service, path: str, applied: dict[str, Any]) -> None:
+async def _check_others_refused(service: Service, path: str, applied: dict[str, Any]) -> None:
     """Fail unless only retries are accepted: no other post to the same boards, and no list that contains one."""
     other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
     assert await service.refused("POST", path, other) == (409, "post_id_conflict")
@@ -338,7 +340,7 @@ async def _holds_against_others(service: Service, path: str, applied: dict[str, 
     answer = await service.call("POST", path, {"posts": [applied, unnamed]})
     assert (answer.status, answer.body["code"]) == (409, "period_closed")
     assert [error["pointer"] for error in answer.body["errors"]] == ["/posts/1/at"]
-    assert await _duplicates(service, path, {"posts": [applied, applied]}) == 2
+    assert await _count_duplicates(service, path, {"posts": [applied, applied]}) == 2
     assert (await service.get("/v1/queue"))["posts"] == 0, "no retry waits"
 
 
@@ -346,9 +348,9 @@ async def test_a_list_may_hold_retries_of_a_closed_period_beside_new_posts(servi
     await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
     old = {"owner": "ada", "stats": {"xp": 7}, "post_id": "old", "at": datetime.now(UTC).isoformat()}
     await service.must("POST", "/v1/families/daily/posts", old)
-    await _days_later(service, 2)
+    await _restart_days_later(service, 2)
     new = {"owner": "ada", "stats": {"xp": 5}, "post_id": "new"}
     answer = await service.call("POST", "/v1/families/daily/posts?mode=queued", {"posts": [old, new]})
     assert (answer.status, answer.body) == (202, {"accepted": 2, "duplicates": 1})
     board = (await service.get("/v1/families/daily/boards?period=day"))["board"]
-    assert (await settled(service, "new", f"/v1/leaderboards/{escaped(board)}"))["stats"] == {"xp": 5}
+    assert (await wait_settled(service, "new", f"/v1/leaderboards/{escaped(board)}"))["stats"] == {"xp": 5}

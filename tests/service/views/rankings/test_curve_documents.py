@@ -27,7 +27,7 @@ def board_of(best: Best, ties: Ties) -> Board:
     return Board(1, "b", spec(column, ties=ties), 1, 0)
 
 
-def fitted(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
+def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
     """Return a curve of a few knots on a lattice, with errors, and with cubics or lines."""
     values = sorted(rng.sample(range(-400, 400, STEP), 6))
     keys = sorted(padding.key_of_cell(padding.pad(value, rng.randrange(1, 10**6))) for value in values)
@@ -43,7 +43,7 @@ def fitted(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
     return Curve(knots, total=total, as_of_us=5, step=step, errors=errors, shapes=shapes if shaped else None)
 
 
-def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
+def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
     """Return the curve after entries came to its gaps and beyond both ends."""
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
@@ -53,7 +53,7 @@ def moved(rng: random.Random, curve: Curve, padding: Padding, step: int) -> Live
     return LiveCurve(curve, counts, as_of=AsOf(9))
 
 
-def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
+def decode_document(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
     """Return the document as a client receives it."""
     document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, curve)), parse_float=Decimal)
     return document
@@ -65,9 +65,9 @@ def sent(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
 def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, ties: Ties, seed: int) -> None:
     rng, board = random.Random(seed), board_of(best, ties)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
-    curve = fitted(rng, padding, shaped=seed % 2 == 0)
-    live = moved(rng, curve, padding, step=STEP if seed < 4 else 1)
-    document, offline = sent(board, live), rank_of()
+    curve = make_curve(rng, padding, shaped=seed % 2 == 0)
+    live = move_entries(rng, curve, padding, step=STEP if seed < 4 else 1)
+    document, offline = decode_document(board, live), rank_of()
     for value in range(-700, 700):
         reached_us = rng.randrange(1, 10**6)
         at = live.locate(padding.key_of_cell(padding.pad(value, reached_us)))
@@ -78,9 +78,9 @@ def test_the_document_gives_every_key_the_rank_of_the_live_curve(best: Best, tie
 def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks() -> None:
     board = board_of(Best.HIGH, Ties.SHARED)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
-    live = moved(random.Random(1), Curve((), total=0, as_of_us=1), padding, step=1)
+    live = move_entries(random.Random(1), Curve((), total=0, as_of_us=1), padding, step=1)
     for curve in (live, Curve((), total=0, as_of_us=1)):
-        document = sent(board, curve)
+        document = decode_document(board, curve)
         for value in range(-700, 700):
             at = curve.locate(padding.key_of_cell(padding.pad(value)))
             assert rank_of()(document, Decimal(value).scaleb(-2)) == (at.rank, at.low, at.high)
@@ -89,10 +89,10 @@ def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks
 def test_the_document_has_no_entries_outside_the_knots_if_nobody_is_there() -> None:
     board = board_of(Best.LOW, Ties.SHARED)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
-    curve = fitted(random.Random(2), padding, shaped=True)
-    assert sent(board, curve)["outside"] is None
-    assert sent(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
+    curve = make_curve(random.Random(2), padding, shaped=True)
+    assert decode_document(board, curve)["outside"] is None
+    assert decode_document(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
     counts = LiveCounts(curve)
     counts.count_move(None, curve.knots[-1].key + 1)
-    outside = sent(board, LiveCurve(curve, counts, as_of=AsOf(9)))["outside"]
+    outside = decode_document(board, LiveCurve(curve, counts, as_of=AsOf(9)))["outside"]
     assert (outside["best"], outside["errors"]) == (None, [0, 2])

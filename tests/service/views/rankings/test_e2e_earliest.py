@@ -77,7 +77,7 @@ class Game:
         for board in boards:
             await self.service.refresh(escaped(board), *(column.name for column in COLUMNS))
 
-    async def folded(self, board: str) -> None:
+    async def wait_folded(self, board: str) -> None:
         """Wait until the curves of a board count every post acknowledged so far."""
         self.clock.now_us += 10_000_000  # in an idle store the time seldom moves
         async with asyncio.timeout(FOLDED_S_MAX):
@@ -106,14 +106,14 @@ async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _served(Service(tmp_path, exact_gap_rows_max=3, store=url), table):
+            async for made in _serve(Service(tmp_path, exact_gap_rows_max=3, store=url), table):
                 yield made
         return
-    async for made in _served(Service(tmp_path, exact_gap_rows_max=3), table):
+    async for made in _serve(Service(tmp_path, exact_gap_rows_max=3), table):
         yield made
 
 
-async def _served(service: Service, table: str) -> AsyncIterator[Game]:
+async def _serve(service: Service, table: str) -> AsyncIterator[Game]:
     made = Game(service, seed=5)
     await service.start()
     await service.must("PUT", F, {**SPEC, "table": table})
@@ -139,7 +139,7 @@ async def test_fitted_and_live_curves_rank_by_the_time_when_a_value_was_reached(
     for _ in range(2):
         await game.play(80)
         await check_exact(game, board)
-        await game.folded(board)
+        await game.wait_folded(board)
         await check_rows(game, board)
         await check_positions(game, board, counted=False)
         await check_values(game, board, counted=False)
@@ -156,7 +156,7 @@ async def test_certified_curves_rank_by_the_time_when_a_value_was_reached(game: 
         assert (await game.service.get(f"{path(board)}/rankings/{column.name}/curve"))["certificate"] is not None
     await check_positions(game, board, counted=False)
     await game.play(60)
-    await game.folded(board)
+    await game.wait_folded(board)
     await check_positions(game, board, counted=False)
     await check_rows(game, board)
 
@@ -202,7 +202,7 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
                 if each["rank"] is None:
                     assert owner not in truths[name]
                     continue
-                check(each, truths[name][owner], len(truths[name]), exact=counted or mode == "exact")
+                check_position(each, truths[name][owner], len(truths[name]), exact=counted or mode == "exact")
     page = await game.service.must(
         "POST", f"{path(board)}/entries/lookup", {"owners": list(game.plain.rows), "column": "mood"}
     )
@@ -210,10 +210,10 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
         truth = truths["mood"].get(entry["owner"])
         assert (entry["position"] is None) == (truth is None)
         if truth is not None:
-            check(entry["position"], truth, len(truths["mood"]), exact=counted)
+            check_position(entry["position"], truth, len(truths["mood"]), exact=counted)
 
 
-def check(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
+def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
     """Check that a position's bracket holds the truth, and that an exact position equals it."""
     assert found["low"] <= truth <= found["high"]
     assert found["low"] <= found["rank"] <= found["high"]
@@ -228,7 +228,7 @@ async def check_exact(game: Game, board: str) -> None:
         for owner, better in zip(order, [None, *order], strict=False):
             query = f"columns={column.name}&rank=exact&next=true"
             [found] = (await game.service.get(f"{path(board)}/entries/{escaped(owner)}/positions?{query}"))["positions"]
-            check(found, ranks[owner], len(ranks), exact=True)
+            check_position(found, ranks[owner], len(ranks), exact=True)
             if better is None:
                 assert found["next"] is None
             else:
@@ -247,7 +247,7 @@ async def check_values(game: Game, board: str, *, counted: bool) -> None:
             found = (await game.service.get(f"{ranking}/positions?values={texts}&rank={mode}"))["positions"]
             for each, value in zip(found, held, strict=True):
                 truth = game.plain.arrival_rank(column.name, value)
-                check(each, truth, len(order), exact=counted or mode == "exact")
+                check_position(each, truth, len(order), exact=counted or mode == "exact")
         for value in held:
             page = await game.service.get(f"{ranking}/around?value={column.text(value)}&better=4&worse=4")
             at = game.plain.arrival_rank(column.name, value) - 1

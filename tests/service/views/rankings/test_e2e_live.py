@@ -44,7 +44,7 @@ async def play(service: Service, values: dict[str, int], rng: random.Random, own
         values |= posts
 
 
-async def assert_true(service: Service, values: dict[str, int]) -> None:
+async def check_estimates(service: Service, values: dict[str, int]) -> None:
     """Wait until the curve counts every acknowledged post; fail unless each estimate's bracket holds the true rank."""
     now = datetime.now(UTC)
     async with asyncio.timeout(WAIT_S):
@@ -75,10 +75,10 @@ async def test_the_curves_of_every_process_count_the_posts_of_all_processes(
             play(first, values, rng, range(OWNERS // 2)), play(second, values, rng, range(OWNERS // 2, OWNERS))
         )
         for service in pair:
-            await assert_true(service, values)
+            await check_estimates(service, values)
     await first.stop()
     await play(second, values, rng, range(2 * OWNERS))
-    await assert_true(second, values)
+    await check_estimates(second, values)
 
 
 async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_pat
     await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
     await service.refresh("b", "xp")
     await play(service, values, rng, range(2 * OWNERS))
-    await assert_true(service, values)
+    await check_estimates(service, values)
     moves = (await service.get(BOARD))["curves"]["xp"]["moves"]
     await service.restart()
     await play(service, values, rng, range(2 * OWNERS))
-    await assert_true(service, values)
+    await check_estimates(service, values)
     assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0
     await service.stop()

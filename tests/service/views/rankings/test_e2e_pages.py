@@ -162,14 +162,16 @@ async def test_a_walk_during_posts_meets_every_unmoved_owner_once(
     page = await service.get(f"{XP}?limit=3&from_rank={start}")
     met = Counter(owners(page))
     while page[to] is not None:
-        await stir(service, board, rng, still, owners(page))
+        await change_board(service, board, rng, still, owners(page))
         page = await service.get(f"{XP}?limit={rng.randint(1, 9)}&cursor={page[to]}")
         check_page(board, page)
         met.update(owners(page))
     assert {owner: met[owner] for owner in still} == dict.fromkeys(still, 1)
 
 
-async def stir(service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]) -> None:
+async def change_board(
+    service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]
+) -> None:
     """Move some owners, add new ones, and erase the last owner of the page that was just read."""
     moving = [owner for owner in board.rows if owner not in still]
     leaving = [owner for owner in shown if owner not in still][-1:]

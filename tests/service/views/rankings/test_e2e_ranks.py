@@ -161,7 +161,7 @@ async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_pa
     await service.stop()
 
 
-async def folded(service: Service, names: list[str]) -> None:
+async def wait_folded(service: Service, names: list[str]) -> None:
     """Wait until the curves count every post acknowledged so far."""
     now = datetime.now(UTC)
     async with asyncio.timeout(FOLDED_S_MAX):
@@ -176,7 +176,7 @@ async def test_a_live_curve_is_true_of_posts_after_its_fit(service: Service) -> 
     await service.refresh("b", *ranked(board))
     fitted = {name: (await service.get(f"{B}/rankings/{name}/curve"))["as_of"] for name in ranked(board)}
     await play(service, board, random_posts(random.Random(44), board, owners=200, posts=300))
-    await folded(service, ranked(board))
+    await wait_folded(service, ranked(board))
     for name in ranked(board):
         ranks = board.ranks(name)
         for owner, rank in ranks.items():
