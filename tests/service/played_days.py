@@ -81,7 +81,7 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Send posts with these times (None: without one), and one earlier post again; check all results."""
+        """Set the clock; send posts with these times (None: without one) and one earlier post again; check all."""
         self.clock.now_us = now_us
         wire, expected = [], []
         for at_us in ats_us:

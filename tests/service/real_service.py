@@ -31,7 +31,7 @@ from service.contract.post_bodies import NDJSON_TYPE
 from service.http.malformed import ProblemRunner
 from service.telemetry.metrics.process import Metrics
 from service.wiring import now_us, open_context
-from tests.service.described import check_answer
+from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # a bound, not a pause: a shared disk can stall a start for half a minute

@@ -17,7 +17,7 @@ from service.cli import app
 from service.client.client_answers import CurveDocument, Knot
 from service.commands.reading.drawing import draw_curve
 from tests.service.climbed_board import EXACT_TOP, climbed_board
-from tests.service.offline import rank_of
+from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Process, environment
 
 OWNERS = 60

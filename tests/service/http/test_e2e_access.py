@@ -10,7 +10,7 @@ import pytest
 
 from service.contract.keys import Role
 from service.contract.routes import Route
-from tests.service.described import ROUTE_TABLE
+from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Process, Service, command_line
 
 ROLES = ("reader", "writer", "ops")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.service.described import DOCUMENT
+from tests.service.openapi_checks import DOCUMENT
 from tests.service.openapi_store import fill
 from tests.service.real_service import ROOT, Caller, Process, command_line, environment
 

@@ -11,7 +11,7 @@ import pytest
 
 from config import Settings
 from service.http.openapi import build_document, encode_document, find_status, list_codes
-from tests.service.described import DOCUMENT, ROUTE_TABLE, faults_of
+from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, faults_of
 from tests.service.real_service import Service
 
 _SCHEMA_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.browser import Page
-from tests.service.described import ROUTE_TABLE
 from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, post, view_url
+from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Caller, Process
 
 REQUESTS = "rankcurve_requests_total"

@@ -15,7 +15,7 @@ from service.contract.values import format_us
 from service.views.rankings.curve_documents import curve_document
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
-from tests.service.offline import rank_of
+from tests.service.offline_ranks import rank_of
 from tests.storage.deployment import ranked, spec
 
 STEP = 4

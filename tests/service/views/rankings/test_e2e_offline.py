@@ -11,7 +11,7 @@ import pytest
 
 from predictor import Curve
 from storage.curves.stored_curves import ServedCurve
-from tests.service.offline import rank_of
+from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Service
 
 B = "/v1/leaderboards/b"
