@@ -19,8 +19,8 @@ WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One event."""
+class StreamEvent:
+    """One event of a stream."""
 
     id: int
     name: str
@@ -33,27 +33,29 @@ class EventStream:
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
 
-    async def read_event(self) -> Seen | None:
+    async def read_event(self) -> StreamEvent | None:
         """Return the next event; None at the end of the stream."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(WAIT_S):
             while line := await self.response.content.readline():
                 text = line.decode().rstrip("\n")
                 if not text and "data" in fields:
-                    return Seen(int(fields["id"]), fields["event"], json.loads(fields["data"], parse_float=Decimal))
+                    return StreamEvent(
+                        int(fields["id"]), fields["event"], json.loads(fields["data"], parse_float=Decimal)
+                    )
                 name, _, value = text.partition(": ")
                 if name:
                     fields[name] = value
         return None
 
-    async def expect_event(self, name: str) -> Seen:
+    async def expect_event(self, name: str) -> StreamEvent:
         """Return the next event; fail if it has another name."""
         event = await self.read_event()
         assert event is not None
         assert event.name == name, event
         return event
 
-    async def await_event(self, name: str, **data: object) -> Seen:
+    async def await_event(self, name: str, **data: object) -> StreamEvent:
         """Skip events up to one of this name with these members in its data; return that event."""
         while True:
             event = await self.read_event()

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.service.event_stream import EventStream, Seen, events_of
+from tests.service.event_stream import EventStream, StreamEvent, events_of
 from tests.service.real_service import Service
 
 TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
@@ -26,7 +26,7 @@ async def post(service: Service, **xp: int) -> None:
     await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
-def rows(event: Seen) -> list[tuple[str, int]]:
+def rows(event: StreamEvent) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
@@ -197,7 +197,7 @@ async def test_open_streams_do_not_delay_a_stop(service: Service) -> None:
         await stopping
 
 
-async def _follow(stream: EventStream, events: list[Seen]) -> None:
+async def _follow(stream: EventStream, events: list[StreamEvent]) -> None:
     while (event := await stream.read_event()) is not None:
         events.append(event)
         if event.data["entries"][0]["value"] == 200:
@@ -207,7 +207,7 @@ async def _follow(stream: EventStream, events: list[Seen]) -> None:
 async def test_clients_of_a_topic_get_the_same_events(service: Service) -> None:
     await board(service, ada=30)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as following:
-        heard: list[list[Seen]] = []
+        heard: list[list[StreamEvent]] = []
         for _ in range(5):
             stream = await stack.enter_async_context(events_of(service.base, TOP))
             heard.append([await stream.expect_event("top")])

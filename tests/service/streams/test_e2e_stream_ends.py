@@ -15,7 +15,7 @@ from storage.entries.rankings import Ranking
 from storage.store import Program
 from tests.schemas import fresh_schema
 from tests.service.closing import close_as_of
-from tests.service.event_stream import Seen, events_of
+from tests.service.event_stream import StreamEvent, events_of
 from tests.service.real_service import RARELY, Service
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -49,7 +49,7 @@ async def post(service: Service, **xp: int) -> None:
     await service.post("s", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
-def rows(event: Seen) -> list[tuple[str, int]]:
+def rows(event: StreamEvent) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from storage.log.change_log import change_log
 from tests.schemas import fresh_schema
-from tests.service.event_stream import EventStream, Seen, events_of
+from tests.service.event_stream import EventStream, StreamEvent, events_of
 from tests.service.real_service import Caller, Process, Service
 
 TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
@@ -43,7 +43,7 @@ async def post(caller: Caller, **xp: int) -> None:
     await caller.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
-def rows(event: Seen) -> list[tuple[str, int]]:
+def rows(event: StreamEvent) -> list[tuple[str, int]]:
     return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
