@@ -24,7 +24,7 @@ settings.load_profile("any_machine")
 MARKING = {
     "browser": {"chromium_address"},
     "end_to_end": {"service", "spawn"},
-    "server": {"cache", "postgres", "postgres_server", "postgres_url"},
+    "server": {"cache", "postgres", "postgres_server", "postgres_url", "postgresql"},
     "store": {"backend", "open_store", "sqlite", "world"},
 }
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with what it needs; a test that needs nothing is a unit test."""
     for item in items:
         callspec = getattr(item, "callspec", None)
-        made_for = set() if callspec is None else {text for text in callspec.params.values() if isinstance(text, str)}
+        made_for = set() if callspec is None else set(callspec.id.split("-"))
         used = {*getattr(item, "fixturenames", ()), *made_for}
         names = [name for name, marking in MARKING.items() if marking & used]
         if item.path.name.startswith("test_e2e_") and "end_to_end" not in names:

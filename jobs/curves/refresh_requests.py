@@ -172,7 +172,7 @@ class RemoteRefresher:
         Raises:
             MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
             NoJobProcessError: no job process took the request in time.
-            TooManyRefreshRequestsError, TimeoutError, UnknownBoardError, StoreBusyError: see `RefreshQueue.refresh_now`.
+            TooManyRefreshRequestsError, TimeoutError, UnknownBoardError, StoreBusyError: as `RefreshQueue.refresh_now`.
         """
         if self._waiting >= self._limits.refresh_demands_max:
             raise TooManyRefreshRequestsError(f"{self._waiting} refresh requests are waiting")
