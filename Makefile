@@ -35,7 +35,8 @@ test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/conf
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 quick: $(STAMP) ## Run the tests that need no server: units, and the store on SQLite
-	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) -m "not server and not end_to_end and not browser" $(ARGS)
+	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) --hypothesis-profile quick --ignore tests/test_tidy.py \
+	  -m "not server and not end_to_end and not browser and not variant" $(ARGS)
 
 check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/ruff format --check .

@@ -18,26 +18,34 @@ from tests.servers import PostgresServer, postgres
 
 # Hypothesis has no deadline: on a busy machine, one example may take any time.
 settings.register_profile("any_machine", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.load_profile("any_machine")
 
 # A test has the marker if it uses one of these fixtures, or is parametrized with one of these stores.
 MARKING = {
     "browser": {"chromium_address"},
-    "end_to_end": {"service", "spawn"},
+    "end_to_end": {"service", "serving", "spawn"},
     "server": {"cache", "postgres", "postgres_server", "postgres_url", "postgresql"},
     "store": {"backend", "open_store", "sqlite", "world"},
 }
+# The tests of a module that imports one of these have the marker server.
+STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with what it needs; a test that needs nothing is a unit test."""
     for item in items:
+        module = item.getparent(pytest.Module)
         callspec = getattr(item, "callspec", None)
         made_for = set() if callspec is None else set(callspec.id.split("-"))
         used = {*getattr(item, "fixturenames", ()), *made_for}
         names = [name for name, marking in MARKING.items() if marking & used]
         if item.path.name.startswith("test_e2e_") and "end_to_end" not in names:
             names.append("end_to_end")
+        if "server" not in names and module is not None and STARTERS & vars(module.obj).keys():
+            names.append("server")
+        if "sqlite-shared" in item.name:
+            names.append("variant")
         for name in names or ["unit"]:
             item.add_marker(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -225,7 +226,7 @@ def test_no_line_holds_data_of_callers_and_no_caller_can_forge_a_line(
     assert "qZ" not in text
     assert text.isascii()
     for line in toy.lines:
-        assert line["request_id"].replace("-", "").replace(".", "").replace("_", "").replace(":", "").isalnum()
+        assert re.fullmatch(r"[A-Za-z0-9._:-]+", line["request_id"])
 
 
 class _Failing:
@@ -240,23 +241,23 @@ class _Failing:
 
 def _deep() -> Exception:
     try:
-        raise KeyError("ada")
+        raise KeyError("grace")
     except KeyError as error:
-        failed = ValueError("could not convert 'ada'\nDETAIL: Key (owner)=(ada) exists")
+        failed = ValueError("could not convert 'grace'\nDETAIL: Key (owner)=(grace) exists")
         failed.__cause__ = error
-        failed.add_note("owner was 'ada'")
+        failed.add_note("owner was 'grace'")
         return failed
 
 
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: KeyError("ada"), ("KeyError", "'…'")),
+        (lambda: KeyError("grace"), ("KeyError", "'…'")),
         (lambda: AttributeError("'NoneType' object has no attribute 'cells'"), (
             "AttributeError", "'NoneType' object has no attribute 'cells'")),
         (_deep, ("ValueError", "could not convert '…'")),
-        (lambda: RuntimeError('owner "ada" and the rest'), ("RuntimeError", "owner '…' and the rest")),
-        (lambda: RuntimeError("it's ada"), ("RuntimeError", "it'…'")),
+        (lambda: RuntimeError('owner "grace" and the rest'), ("RuntimeError", "owner '…' and the rest")),
+        (lambda: RuntimeError("it's grace"), ("RuntimeError", "it'…'")),
     ],
 )  # fmt: skip
 async def test_a_traceback_shows_where_an_error_happened_and_no_data_of_callers(
@@ -268,7 +269,7 @@ async def test_a_traceback_shows_where_an_error_happened_and_no_data_of_callers(
     (line,) = [line for line in toy.lines if line["event"] == "request_failed"]
     assert (line["exception"][0]["exc_type"], line["exception"][0]["exc_value"]) == told
     assert line["exception"][0]["frames"][-1]["name"] == "__call__"
-    assert "ada" not in json.dumps(line).replace("leaderboards", "")
+    assert "grace" not in json.dumps(line).replace("leaderboards", "")
 
 
 async def test_work_for_several_requests_carries_no_request_id() -> None:

@@ -92,12 +92,12 @@ def _below_a_file(path: Path) -> None:
     path.parent.write_text("no folder")
 
 
-@pytest.mark.parametrize("spoil", [_no_database, _a_folder, _a_lock_that_is_a_folder, _below_a_file])
+@pytest.mark.parametrize("obstruct", [_no_database, _a_folder, _a_lock_that_is_a_folder, _below_a_file])
 async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
-    path: Path, spoil: Callable[[Path], None]
+    path: Path, obstruct: Callable[[Path], None]
 ) -> None:
     path.parent.mkdir(parents=True)
-    spoil(path)
+    obstruct(path)
     for _ in range(2):
         with pytest.raises(StoreUnsupportedError, match=r"boards\.db"):
             await SqliteStore.open(path, SQLITE_LIMITS)
