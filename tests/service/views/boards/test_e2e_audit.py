@@ -117,4 +117,4 @@ async def test_the_command_fails_if_a_bracket_was_wrong(service: Service, tmp_pa
 
 def test_the_command_says_when_nothing_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
     show_audit(AuditDone("xp", "changed"))
-    assert capsys.readouterr().err == "nothing was compared: too much was posted since the curve was made\n"
+    assert capsys.readouterr().err == "nothing was compared: too much was posted since the curve was fitted\n"
