@@ -32,7 +32,7 @@ demo: $(STAMP) ## Import a season of 100,000 players and serve it on http://127.
 
 test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/config: only those)
 	tests/install_missing.sh $(BIN)/python
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(STAMP) ## Run the tests that need no server: units, and the store on SQLite
 	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) --hypothesis-profile quick --ignore tests/test_tidy.py \

@@ -33,7 +33,10 @@ STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with what it needs; a test that needs nothing is a unit test."""
+    """Mark every test with what it needs, and put files of end-to-end tests first, because they take the longest.
+
+    A test that needs nothing is a unit test.
+    """
     for item in items:
         module = item.getparent(pytest.Module)
         callspec = getattr(item, "callspec", None)
@@ -48,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             names.append("variant")
         for name in names or ["unit"]:
             item.add_marker(name)
+    slow = {item.path for item in items if item.get_closest_marker("end_to_end") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,7 +26,8 @@ PACKAGES = ("config", "predictor", "storage", "jobs", "service")  # without quer
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
 ROUNDS = 5  # background work may run during a round, but it does not run during every round
-CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py", "storage/store.py"}  # leaves that run what a named module hands them
+# These leaves run what a named module hands them.
+CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py", "storage/store.py"}
 B = "/v1/leaderboards/b"
 
 Calls = set[tuple[str, str]]  # (calling module or "", called module)
