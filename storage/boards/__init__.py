@@ -11,9 +11,9 @@ asks the store before it calls a board unknown. A program that finds its copy of
 `BoardChangedError`, and the caller reads the board again. Posts lock the row that says whether their boards are open
 (`closed_boards`).
 
-This room may import `schema` and the modules at the root of `storage`, but not `engines` and `leases` beside it.
+This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
 
 Begin with `boards` (one board), then `row_tables` (where its rows are), `families` and `family_ids`, then `catalog`.
-`shared_tables`, `total_shares` and `board_limits` each solve one problem of many boards. `api_keys` and `profiles`
-stand alone.
+`shared_tables` and `board_limits` deal with stores that have many boards, `total_shares` with concurrent posts to one
+board. `api_keys` and `profiles` do not depend on the other modules.
 """

@@ -1,4 +1,4 @@
-"""API keys as stored: hashed, with a role. The secret is shown once, when a key is made, and never kept."""
+"""API keys, each stored as a hash with a role. The secret is shown once, when a key is created, and never stored."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ class StoredKey:
     revoked_at_us: int | None
 
 
-# Keys ever created and keys ever revoked. Rows are never deleted, so both only grow and every change changes them.
+# The number of keys ever created, and the number of them that were revoked. Rows are never deleted, so every creation
+# and every revocation makes one of the two numbers greater.
 KeyCounts = tuple[int, int]
 OPS = "ops"
 
 
 def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
-    """Return all keys, revoked ones included, by time of creation."""
+    """Return all keys, including revoked ones, ordered by time of creation."""
     rows = yield _listed().limit(keys_max).build(dialect)
     return [StoredKey(*row) for row in rows]
 
 
 def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
-    """Return the keys past a time of creation (in microseconds) and an id, revoked ones included."""
+    """Return the next keys after `after`, including revoked ones.
+
+    Keys are ordered by their time of creation in microseconds and then by id; `after` holds these two.
+    """
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
     rows = yield _listed().where(past).limit(limit).build(dialect, created_at=after[0], id=after[1])
     return [StoredKey(*row) for row in rows]
@@ -51,8 +55,8 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
     """Store a new key.
 
     Raises:
-        TooManyKeysError: the store holds `keys_max` already.
-        OpsKeyNeededError: with `keep_ops`, no key with the role ops would be valid.
+        TooManyKeysError: the store already holds `keys_max` keys.
+        OpsKeyNeededError: `keep_ops` is set, and no valid key would have the role ops.
     """
     created, _ = yield from count_keys(dialect)
     if created >= keys_max:
@@ -74,11 +78,11 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
 
 
 def revoke_key(dialect: Dialect, key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:
-    """Make a key useless from now on; a revoked key stays revoked at its first time.
+    """Revoke a key from now on. A key that was revoked before keeps its earlier time of revocation.
 
     Raises:
-        UnknownKeyError: there is none with that id.
-        OpsKeyNeededError: with `keep_ops`, it is the last valid key with the role ops.
+        UnknownKeyError: no key has that id.
+        OpsKeyNeededError: `keep_ops` is set, and this is the last valid key with the role ops.
     """
     found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).build(dialect, id=key_id)
     if not found:
@@ -99,7 +103,10 @@ def _listed() -> Select:
 
 
 def _hold_ops_keys(dialect: Dialect) -> Program[list[str]]:
-    """Return the ids of the valid keys with the role ops; nobody else revokes one before this transaction ends."""
+    """Lock the valid keys with the role ops and return their ids.
+
+    No other transaction can revoke one of these keys before this transaction ends.
+    """
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
     rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).build(dialect)
     return [row[0] for row in rows]

@@ -1,8 +1,8 @@
-"""Limits on how many boards a store takes: in all, and with a table of their own.
+"""Limits on the number of all boards in a store, and on the number of boards with a table of their own.
 
 On SQLite each new table makes every other connection parse the whole schema again at its next statement. The more
-tables there are, the longer all readers stand still: 7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A
-board in a shared table needs no new table, once there is one for its columns.
+tables there are, the longer all readers have to wait: 7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A
+board in a shared table needs no new table if there is already a shared table for its columns.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from storage.store import Program
 def check_board_limits(
     dialect: Dialect, *, new: int, own: bool, boards_max: int, own_tables_max: int | None
 ) -> Program[None]:
-    """Check that the store takes that many new boards; `own`: each with a table of its own.
+    """Check that the store may hold `new` more boards.
 
-    ArchivedError boards have no rows and are not counted. `own_tables_max` is None where any number is allowed.
+    `own` says whether each new board gets a table of its own. `own_tables_max` is None if the number of such boards has
+    no limit. Archived boards have no rows and are not counted.
 
     Raises:
-        TooManyBoardsError: the store would hold more than `boards_max`.
-        TooManyOwnTablesError: it would hold more than `own_tables_max` tables, on SQLite.
+        TooManyBoardsError: the store would hold more than `boards_max` boards.
+        TooManyOwnTablesError: on SQLite, more than `own_tables_max` boards would have a table of their own.
     """
     [[boards, own_tables]] = yield _counted(dialect).bind()
     if boards + new > boards_max:
@@ -39,6 +40,6 @@ def check_board_limits(
 
 @lru_cache
 def _counted(dialect: Dialect) -> Statement:
-    """Return the statement that counts boards with rows, and those of them with a table of their own."""
+    """Return the statement that counts all boards with rows, and how many of them have a table of their own."""
     boards = select(count(), count_if(col("table_key").is_null())).from_(BOARDS)
     return boards.where(col("archived_at").is_null()).compile(dialect)

@@ -1,6 +1,6 @@
 """The programs of the catalog of boards: create, change, empty, delete, find and list boards, and read their totals.
 
-The rule: each of these changes is one short transaction. `row_tables` says which table holds a board's rows.
+Each change is one short transaction. `row_tables` says which table holds a board's rows.
 """
 
 from __future__ import annotations
@@ -56,19 +56,22 @@ from .seasons import check_times, store_times, times_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
 from .total_shares import add_up_shares
 
-# Values of `column_index` in the table of totals that name no column:
+# The following three are values of `column_index` in the table of totals. They stand for numbers that belong to no
+# column.
 ALL_ENTRIES = -1  # the number of rows
-STATE = -3  # `state_of` the board, stored once it was emptied, widened or archived: tells whether a copy is outdated
-CHANGES = -2  # the number of rows ever written or erased: while it is equal, the board is unchanged
-REFRESH_POOL = "refresh"  # the pool of the leases on refreshing a column
+# The result of `state_of`, stored when a board is emptied or archived, or gets new columns. A process compares it with
+# its copy of the board to see whether the copy is outdated.
+STATE = -3
+CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the board is unchanged
 
-SPECS_KEPT_MAX = 4_096  # decoded specs that are remembered by their text; boards with equal texts share one object
+REFRESH_POOL = "refresh"  # the pool of the work leases for refreshing a column
+SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
 COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
-ARCHIVED = COLUMNS_LIMIT >> 1  # added in `state_of` once the board is archived
+ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the board is archived
 
 
 def refresh_resource(board_key: int, column_index: int) -> str:
-    """Return the name under which refreshing a column is leased."""
+    """Return the name of the resource that is leased while a column is refreshed."""
     return f"{board_key}/{column_index}"
 
 
@@ -86,7 +89,7 @@ def decode_board(row: Row) -> Board:
     """Make a board from a row with the columns `COLUMNS`.
 
     Raises:
-        StoreDamagedError: its spec can't be decoded.
+        StoreDamagedError: the spec in the row can't be decoded.
     """
     key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
     try:
@@ -116,10 +119,10 @@ def create_board(
     boards_max: int,
     own_tables_max: int | None = None,
 ) -> Program[Board]:
-    """Create a board, its table and its indexes in one transaction. Return an existing board as it is.
+    """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
     Raises:
-        FamilyBoardError: the id belongs to a family, whose boards are made by its posts.
+        FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
@@ -163,13 +166,15 @@ def create_board(
 
 
 def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the columns that are new in `wanted`, and take over its predictor and season. The rest must be as stored.
+    """Add the new columns of `wanted` to a board, and give the board the predictor and the season of `wanted`.
+
+    Everything else in `wanted` must be the same as in the stored spec.
 
     Raises:
-        UnknownBoardError: it was deleted meanwhile.
-        FamilyBoardError: it changes with its family only.
-        SpecConflictError: the change would reinterpret or drop stored values, see also `check_times`; or the board is
-            closed, and gets no more columns.
+        UnknownBoardError: the board was deleted meanwhile.
+        FamilyBoardError: the board belongs to a family, and changes only with the family.
+        SpecConflictError: the change would reinterpret or drop stored values; or `check_times` refuses the season; or
+            the board is closed, and `wanted` has new columns.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
@@ -221,11 +226,13 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 
 
 def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
-    """Delete a board with its rows, totals, curves and archive. Its post ids are void: its key is never given again.
+    """Delete a board with its rows, totals, curves and archive.
+
+    The post ids of the board become void, because no later board gets the same key.
 
     Raises:
-        UnknownBoardError: there is none.
-        FamilyBoardError: it goes with its family only.
+        UnknownBoardError: no board has that id.
+        FamilyBoardError: the board belongs to a family, and is deleted only with the family.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is None:
@@ -237,9 +244,9 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
 
 def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
-    """Remove a board's rows for good, and what was made from them: curves, live counts, refresh requests and leases.
+    """Remove for good a board's rows, curves, live counts, hidden entries, refresh requests and refresh leases.
 
-    Rows in a shared table are only noted in `note_dropped_rows`; `sweep_rows` deletes them later.
+    If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
     if board.table_key is not None:
         yield from note_dropped_rows(dialect, board.table_key, board.rows_key)
@@ -258,12 +265,12 @@ def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
 def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """Empty a board and keep its spec. Rows, totals and curves are removed.
 
-    Earlier post ids and curves that are being fitted belong to an older epoch, and are void.
+    A new epoch begins. It makes earlier post ids void, and also curves that are currently being fitted.
 
     Raises:
-        UnknownBoardError: there is none.
-        FamilyBoardError: it changes with its family only.
-        PeriodClosedError: it is closed, so its content is final.
+        UnknownBoardError: no board has that id.
+        FamilyBoardError: the board belongs to a family, and changes only with the family.
+        PeriodClosedError: the board is closed, so its content is final.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
@@ -273,7 +280,10 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
 
 def begin_epoch(dialect: Dialect, board: Board) -> Program[Board]:
-    """Void a board's earlier post ids and fits. The caller then has to call `store_state` with the returned board."""
+    """Begin a new epoch of a board, which makes its earlier post ids and fits void.
+
+    The caller then has to call `store_state` with the returned board.
+    """
     yield (
         update(BOARDS)
         .set(epoch=plus(col("epoch"), 1))
@@ -308,7 +318,7 @@ def state_of(board: Board) -> int:
 
 
 def store_state(dialect: Dialect, board: Board) -> Program[Board]:
-    """Store `state_of` a board among its totals, and return the board.
+    """Store the result of `state_of` among a board's totals, and return the board.
 
     Other processes read the totals anyway, and see from the state that their copy of the board is outdated.
     """
@@ -323,21 +333,21 @@ def store_state(dialect: Dialect, board: Board) -> Program[Board]:
 
 
 def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Check by totals that were read later that the board is still as the catalog read it.
+    """Check that a copy of a board is not outdated, by totals that were read after the copy.
 
     Raises:
-        BoardChangedError: it is not.
+        BoardChangedError: the copy is outdated.
     """
     if STATE in totals and totals[STATE] != state_of(board):
         raise BoardChangedError
 
 
 def check_exists(dialect: Dialect, board: Board) -> Program[None]:
-    """Check that a board without totals still exists, and is the one that the catalog read.
+    """Check that a board without totals still exists, and that it was not emptied after `board` was read.
 
     Raises:
-        UnknownBoardError: it was deleted.
-        BoardChangedError: it was emptied.
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: the board was emptied.
     """
     now = (yield from find_boards_by_key(dialect, [board.key])).get(board.key)
     if now is None:
@@ -350,8 +360,8 @@ def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Pro
     """Lock the catalog's row of a board outside a family, and return the board.
 
     Raises:
-        UnknownBoardError: there is none.
-        FamilyBoardError: it belongs to a family, and changes with that only.
+        UnknownBoardError: no board has that id.
+        FamilyBoardError: the board belongs to a family, and changes only with the family.
     """
     board = yield from find_board(dialect, board_id, lock=lock)
     if board.family_key is not None:
@@ -363,7 +373,7 @@ def find_board(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> 
     """Return the board with that id. With `lock`, lock its row in the catalog.
 
     Raises:
-        UnknownBoardError: there is none.
+        UnknownBoardError: no board has that id.
     """
     found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
     rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
@@ -377,19 +387,19 @@ def list_boards(
 ) -> Program[list[Board]]:
     """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
-    `archived`: whether archived boards are among them.
+    `archived` says whether the result includes archived boards.
     """
     conditions = [col("id").ge(prefix), col("id").gt(after)]
     if not archived:
         conditions.append(col("archived_at").is_null())
     if prefix:
-        conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII
+        conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII, which ends below \x7f
     rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
     return [decode_board(row) for row in rows]
 
 
 def find_boards_by_id(dialect: Dialect, board_ids: list[str]) -> Program[list[Board]]:
-    """Return those of these boards that exist, as the store has them now."""
+    """Return the boards with these ids, as they are stored now. The result leaves out ids that no board has."""
     rows = yield _boards_by_id(dialect).bind(ids=board_ids)
     return [decode_board(row) for row in rows]
 
@@ -400,7 +410,7 @@ def _boards_by_id(dialect: Dialect) -> Statement:
 
 
 def find_boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
-    """Return those of these boards that exist, as the store has them now."""
+    """Return, by key, the boards with these keys, as they are stored now. The result leaves out keys of no board."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
 
@@ -423,7 +433,11 @@ def _boards_after(dialect: Dialect) -> Statement:
 
 
 def find_totals(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards: by board key, how many entries each column index has (`ALL_ENTRIES`: rows)."""
+    """Return the totals of boards, by board key and then by column index.
+
+    The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
+    the indexes of other numbers.
+    """
     rows = yield _count_entries(dialect).bind(keys=board_keys)
     stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}
     for board_key, index, entries in rows:

@@ -1,6 +1,7 @@
-"""A process's copy of the catalog: its boards, and in `families` its families.
+"""A process's copy of the catalog: the boards, and in the attribute `families` the families.
 
-The rule: the store is read again before a board is called unknown. So a copy may be old, but it never hides a board.
+The rule: if the copy does not have a board, the process reads the store before it reports that the board is unknown. So
+a copy may be outdated, but a process finds every board that exists.
 """
 
 from __future__ import annotations
@@ -16,28 +17,30 @@ from storage.store import Store
 from .boards import find_board, find_boards_by_id, list_boards
 from .families import FamilyCatalog
 
-ARCHIVED_KEPT_MAX = 1_000  # archived boards that a process keeps a copy of
+ARCHIVED_KEPT_MAX = 1_000  # archived boards in the copy of one process
 
 
 class Catalog:
-    """A process's copy of the boards. `find_board` reads the store before it calls a board unknown."""
+    """A process's copy of the boards. `find_board` reads the store before it reports that a board is unknown."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
-        self._archived: OrderedDict[str, Board] = OrderedDict()  # the most recently used; the store may have any number
+        self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
-        self._written_meanwhile: set[str] = set()  # reads under way may return these boards as they were before
-        self._on_gone: list[Callable[[int], None]] = []
+        # The ids of boards that were written while a read was running. The read may return their earlier state.
+        self._written_meanwhile: set[str] = set()
+        self._on_removal: list[Callable[[int], None]] = []
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
         """Call `forget` with the key of each known board that was deleted, or whose rows were archived."""
-        self._on_gone.append(forget)
+        self._on_removal.append(forget)
 
     def _tell_removal(self, board_key: int) -> None:
-        # Call it only for boards known before a read began: what the read returns may be older than what came since.
-        for forget in self._on_gone:
+        # Call this only for boards that were known before the read began. A board that was added during the read may be
+        # missing in its result, and was not removed.
+        for forget in self._on_removal:
             forget(board_key)
 
     async def load(self, *, boards_max: int) -> None:
@@ -59,29 +62,29 @@ class Catalog:
                 self._tell_removal(key)
 
     def find_known(self, board_id: str) -> Board | None:
-        """Return the board as this process last saw it; None if it does not know it. The store is not asked."""
+        """Return the board as this process last saw it, without a read. Return None if the process does not know it."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_known(self) -> list[Board]:
-        """Return all boards that this process knows, without archived ones."""
+        """Return all boards that this process knows, except archived ones."""
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
-        """Return the board with that id, from the copy if it has it.
+        """Return the board with that id: from the copy, or from the store if the copy does not have the board.
 
         Raises:
-            UnknownBoardError: the store has none either.
+            UnknownBoardError: the store does not have the board either.
         """
         board = self.find_known(board_id)
         return board if board is not None else await self.reread_board(board_id)
 
     async def reread_board(self, board_id: str) -> Board:
-        """Read the board from the store, and keep and return it.
+        """Read the board from the store, keep it in the copy and return it.
 
-        A board that a family lists and no post has reached is returned too, but not kept.
+        If a family lists the board but no post has reached it, the board is returned but not kept.
 
         Raises:
-            UnknownBoardError: there is none.
+            UnknownBoardError: no board has that id.
         """
         known_before = self._by_id.get(board_id)
         with self._reading():
@@ -100,9 +103,9 @@ class Catalog:
             return board if board_id in self._written_meanwhile else self._keep(board)
 
     async def find_stored_boards(self, board_ids: Iterable[str]) -> dict[str, Board]:
-        """Return those of these boards that posts have reached or a client made, by id.
+        """Return the boards with these ids, by id. Leave out unknown ids, and boards that no post has reached.
 
-        One read asks the store for all boards that this process does not know.
+        One read fetches all boards that this process does not know.
         """
         asked = list(dict.fromkeys(board_ids))
         found = {each: board for each in asked if (board := self.find_known(each)) is not None}
@@ -114,18 +117,18 @@ class Catalog:
         return found
 
     def keep_board(self, board: Board) -> Board:
-        """Keep a board that this process has just written. Return the object that is kept."""
+        """Keep in the copy a board that this process has just written. Return the object that the copy holds."""
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
         return self._keep(board)
 
     def keep_boards(self, boards: Iterable[Board]) -> None:
-        """Keep boards that this process has just written, or made sure to exist."""
+        """Keep in the copy the boards that this process has just written, or has just found in the store."""
         for board in boards:
             self.keep_board(board)
 
     def forget_board(self, board_id: str) -> None:
-        """Forget a board that this process has just deleted."""
+        """Remove from the copy a board that this process has just deleted."""
         if self._reads_under_way:
             self._written_meanwhile.add(board_id)
         self._archived.pop(board_id, None)
@@ -133,20 +136,20 @@ class Catalog:
             self._tell_removal(board.key)
 
     def _keep(self, board: Board) -> Board:
-        """Keep a board and return it. If nothing changed, the known object stays, with what is cached on it."""
+        """Keep a board in the copy and return it. If the copy has an equal board, keep that object and its caches."""
         if board.archived_us is not None:
             return self._keep_archived(board)
         self._archived.pop(board.id, None)
         known = self._by_id.get(board.id)
         if known is None or known != board:
             self._by_id[board.id] = board
-            if known is not None and known.key < board.key:  # keys grow: deleted and made again elsewhere
+            if known is not None and known.key < board.key:  # another process deleted the board and created it again
                 self._tell_removal(known.key)
             return board
         return known
 
     def _keep_archived(self, board: Board) -> Board:
-        if (before := self._by_id.pop(board.id, None)) is not None:  # its curves were removed together with its rows
+        if (before := self._by_id.pop(board.id, None)) is not None:  # archiving removed the curves with the rows
             self._tell_removal(before.key)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board

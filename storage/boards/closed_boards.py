@@ -1,11 +1,12 @@
-"""Whether a board takes posts, checked within the transaction of a post.
+"""Checks, within the transaction of a post, whether its boards take posts.
 
     post        locks the row that says whether its board is open (FOR SHARE) ──> writes rows ──> commits
     closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
 
-The rule: what closes a board is an update of a row that every post to it reads and locks, never a clock alone. So the
-transaction that closes a board sees every post that was taken before. Boards of a family are closed together, by the
-column `closed_through` of the family's row. Boards outside a family are closed by `closed_at` of their own row.
+The rule: a board is closed by the update of a row, and every post to the board reads and locks that row. A clock alone
+never closes a board. So the transaction that closes a board sees every post that was taken before. Boards of a family
+are closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the
+column `closed_at` of its own row.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from .family_ids import parse_board_id
 
 
 class Closure(NamedTuple):
-    """When a board takes posts. If its row was locked, this stays true until the transaction ends."""
+    """The times of posts that a board takes. If the row was locked, they stay true until the transaction ends."""
 
-    shut: bool  # no post is taken any more, whatever its time
+    shut: bool  # the board takes no more posts, whatever their times
     opens_us: int | None = None
     ends_us: int | None = None
 
     def check(self, board: Board, at_us: int) -> None:
-        """Check that the board takes a post of this time.
+        """Check that the board takes a post with the time `at_us`.
 
         Raises:
-            PeriodClosedError: the board is closed, or the post is of its end or later.
-            NotOpenYetError: the post is of a time before the board opens.
+            PeriodClosedError: the board is closed, or the time is at or after the board's end.
+            NotOpenYetError: the time is before the board opens.
         """
         if self.shut or (self.ends_us is not None and at_us >= self.ends_us):
             what = "the leaderboard" if board.family_key is None else "the period of"
@@ -46,14 +47,17 @@ class Closure(NamedTuple):
 
 
 def derive_closure(board: Board, now_us: int) -> Closure:
-    """Return when a board takes posts, by a copy of it that may be outdated."""
+    """Return when a board takes posts, according to a copy of the board. The copy may be outdated."""
     shut = board.closed_us is not None or (board.closes_us is not None and board.closes_us <= now_us)
     season = board.spec.season
     return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
 
 
 def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
-    """Return whether a board is closed: outside a family once a job closed it, in a family together with its period."""
+    """Return whether a board is closed.
+
+    A board outside a family is closed when a job closes it. A board of a family is closed together with its period.
+    """
     named = parse_board_id(board.id)
     if family is None or named is None:
         return board.closed_us is not None
@@ -61,9 +65,9 @@ def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
 
 
 def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
-    """Lock what says whether boards take posts. Return it by board key, for those of them that may close.
+    """Lock the rows that say whether boards take posts. Return, by board key, the closures of boards that may close.
 
-    A board outside a family that has a season and is missing in the result was deleted.
+    If a board outside a family has a season and is missing in the result, the board was deleted.
     """
     families: dict[int, list[Board]] = {}
     alone: list[int] = []
@@ -81,7 +85,7 @@ def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
             shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
             if spec is None or spec.first_grace_seconds is None:
                 found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
-            else:  # a copy of a board may be older than a shorter grace, so the spec says when it closes
+            else:  # the grace was shortened, perhaps after the copy of a board was read: use the family's spec
                 found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
     if alone:
         for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):
@@ -111,13 +115,13 @@ def _seasons(dialect: Dialect) -> Statement:
 
 
 def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
-    """Return the key of a board's rows in their table, and lock it.
+    """Lock the catalog's row of a board, and return its `rows_key`.
 
-    Until the transaction ends, the rows are neither archived nor emptied.
+    Until the transaction ends, the board's rows are neither archived nor removed.
 
     Raises:
-        UnknownBoardError: it was deleted.
-        BoardChangedError: it was archived.
+        UnknownBoardError: the board was deleted.
+        BoardChangedError: the board was archived.
     """
     rows = yield _rows_keys(dialect).bind(keys=[board.key])
     if not rows:
@@ -128,7 +132,7 @@ def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
 
 
 def hold_boards_with_rows(dialect: Dialect, board_keys: Iterable[int]) -> Program[set[int]]:
-    """Return the keys of those of these boards that exist and are not archived. Lock their rows in the catalog."""
+    """Lock the catalog's rows of these boards. Return the keys of the boards that exist and are not archived."""
     rows = yield _rows_keys(dialect).bind(keys=sorted(board_keys))
     return {row[0] for row in rows if row[2] is None}
 

@@ -1,12 +1,13 @@
-"""Families: programs that create, change and delete them and make their boards for posts, and a process's copy of them.
+"""Programs that create, change and delete families and create their boards, and a process's copy of the families.
 
     put_family ──> family, an empty table ── a first post reaches a board: make_boards ──> board ──> delete_family
 
-The rule: a board of a family is made when the first post reaches it, and is deleted only with its family. If the boards
-share a table, no board outside the family uses that table, and it is dropped with the family.
+The rule: a board of a family is created when the first post reaches it, and is deleted only with its family. If the
+boards share a table, no board outside the family uses that table. The table is dropped with the family.
 
-`FamilyCatalog` reads a family again before it calls the family, or a board of it, unknown. A listed board that no post
-has reached is empty, and the store has no row of it: it is built for each read and never kept.
+`FamilyCatalog` reads a family from the store before it reports that the family, or one of its boards, is unknown. A
+listed board that no post has reached is empty, and the store has no row of it. `FamilyCatalog` makes an object for such
+a board at each read and does not keep it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class NewBoard(NamedTuple):
     """A board that a post is about to reach."""
 
     id: str
-    shelf: str  # see `family_ids.shelf`
+    shelf: str  # the result of `family_ids.shelf`
 
 
 @lru_cache(maxsize=1_024)
@@ -110,7 +111,8 @@ def _spec_text(spec: FamilySpec) -> str:
 def family_table(family: Family) -> Layout:
     """Return the table that a family's boards share.
 
-    If each board has a table of its own, return an empty table, which boards that no post has reached are read from.
+    If each board has a table of its own, return a table that is always empty. Boards that no post has reached are read
+    from it.
     """
     shared = family.shares_table
     table = shared_table(family.key) if shared else entries_table(family.key)
@@ -123,9 +125,9 @@ def put_family(
     """Create a family, or change the existing one to this spec. Return it, and whether it is new.
 
     Raises:
-        TooManyFamiliesError: the store holds `families_max` already.
-        SpecConflictError: the change would reinterpret or drop stored values; or the id of an existing board looks like
-            one of the new family's boards.
+        TooManyFamiliesError: the store already holds `families_max` families.
+        SpecConflictError: the change would reinterpret or drop stored values; or an existing board outside the new
+            family has an id that looks like one of the family's ids.
     """
     rows = yield _by_id(Lock.UPDATE).build(dialect, id=family_id)
     if rows:
@@ -176,7 +178,7 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
     if (spec.keep, spec.grace_seconds) != (
         stored.keep,
         stored.grace_seconds,
-    ):  # when closed boards are archived may change: the closing job has to look at all of them again
+    ):  # closed boards may now be archived at other times, so the closing job has to look at all of them again
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.build(dialect, key=family.key)
@@ -190,7 +192,10 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
 
 
 def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
-    """Move the closing times of a family's open boards earlier. Boards whose new time is over are due at once."""
+    """Make a family's open boards close that many seconds earlier.
+
+    If the new time of a board has passed already, the closing job closes the board in its next round.
+    """
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
     sooner = -seconds * 1_000_000
     yield (
@@ -202,7 +207,10 @@ def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[No
 
 
 def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
-    """Give every board of a family this spec. Store their states, by which processes see that copies are outdated."""
+    """Give every board of a family this spec, and store the new states of the boards.
+
+    From the states, other processes see that their copies of the boards are outdated.
+    """
     changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
     width = len(family.spec.board.columns)
     layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
@@ -227,10 +235,12 @@ def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program
 
 
 def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
-    """Delete a family with all its boards, and return the boards. Its post ids are void: its key is never given again.
+    """Delete a family with all its boards, and return the boards.
+
+    The post ids of the family become void, because no later family gets the same key.
 
     Raises:
-        UnknownFamilyError: there is none.
+        UnknownFamilyError: no family has that id.
     """
     family = yield from find_family(dialect, family_id, lock=Lock.UPDATE)
     boards = yield from _boards(dialect, family)
@@ -257,7 +267,7 @@ def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -
     """Return the family with that id. With `lock`, lock its row.
 
     Raises:
-        UnknownFamilyError: there is none.
+        UnknownFamilyError: no family has that id.
     """
     rows = yield _by_id(lock).build(dialect, id=family_id)
     if not rows:
@@ -266,7 +276,7 @@ def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -
 
 
 def find_families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
-    """Return those of these families that exist, by key, as the store has them now."""
+    """Return, by key, the families with these keys, as they are stored now. The result leaves out keys of no family."""
     rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
     return {row[0]: _family(row) for row in rows}
 
@@ -291,7 +301,7 @@ def list_families(dialect: Dialect, *, after: str, limit: int) -> Program[list[F
 
 
 def count_boards(dialect: Dialect, family: Family) -> Program[int]:
-    """Return how many boards of a family posts have reached."""
+    """Return how many boards of a family have received a post."""
     counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
     [[boards]] = yield counted.build(dialect, key=family.key)
     return int(boards)
@@ -308,14 +318,14 @@ def make_boards(
 ) -> Program[list[Board]]:
     """Return the boards with these ids, and create those that are missing.
 
-    If two processes create the same boards at once, both get the same ones.
+    If two processes create the same boards at the same time, both get the same boards.
 
     Raises:
-        UnknownFamilyError: it was deleted.
+        UnknownFamilyError: the family was deleted.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
     family = yield from find_family(dialect, family_id, lock=Lock.SHARE)
-    asked = sorted(set(wanted))  # all transactions that make boards use one order, so they never deadlock
+    asked = sorted(set(wanted))  # all transactions create boards in this order, so they never deadlock
     there = {board.id for board in (yield from _boards_named(dialect, asked))}
     missing = [new for new in asked if new.id not in there]
     if missing:
@@ -374,10 +384,10 @@ def list_boards_on_shelf(
     after: str,
     limit: int,
 ) -> Program[list[Board]]:
-    """Return boards of one period and one list of facets that posts have reached, after an id, ordered by id.
+    """Return boards of one period and one list of facets, ordered by id, that posts have reached.
 
-    `names`: the facets of the list, sorted. `values`: facet values by name that a board has to have; facets without a
-    value are not restricted.
+    The first board returned is the one with the next id after `after`. `names` is the list of facets, sorted. `values`
+    holds, by facet name, the values that a board must have. A facet that is not in `values` may have any value.
     """
     found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     rows = yield (
@@ -390,9 +400,9 @@ def list_boards_on_shelf(
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
-    """Yield conditions that the id of a board, `family:period:name=value,name=value`, has these values.
+    """Yield conditions that are true for the ids of boards with these facet values.
 
-    Neither names nor values contain a delimiter.
+    Such an id is `family:period:name=value,name=value`. Neither names nor values contain a delimiter.
     """
     for index, name in enumerate(names):
         if name not in values:
@@ -432,35 +442,35 @@ class FamilyCatalog:
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Return the family with that id, from the copy if it has it.
+        """Return the family with that id: from the copy, or from the store if the copy does not have the family.
 
         Raises:
-            UnknownFamilyError: the store has none either.
+            UnknownFamilyError: the store does not have the family either.
         """
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
     async def reread_family(self, family_id: str) -> Family:
-        """Read the family from the store, and keep and return it.
+        """Read the family from the store, keep it in the copy and return it.
 
         Raises:
-            UnknownFamilyError: there is none.
+            UnknownFamilyError: no family has that id.
         """
         self._by_id.pop(family_id, None)
         family = await self._store.read(lambda: find_family(self._store.dialect, family_id))
         return self._by_id.setdefault(family_id, family)
 
     def keep_family(self, family: Family) -> None:
-        """Keep a family that this process has just written."""
+        """Keep in the copy a family that this process has just written."""
         self._by_id[family.id] = family
 
     def forget_family(self, family_id: str) -> None:
-        """Forget a family that this process has just deleted."""
+        """Remove from the copy a family that this process has just deleted."""
         self._by_id.pop(family_id, None)
 
     async def find_unreached_board(self, board_id: str) -> Board | None:
-        """Return the empty board with that id, which no post has reached; None if no family lists such a board.
+        """Read the family of a board from the store, and return an empty board with the id `board_id`.
 
-        The family is read from the store first.
+        Return None if no family lists such a board. Call this only for a board that no post has reached.
         """
         named = parse_board_id(board_id)
         if named is None:

@@ -1,9 +1,9 @@
-"""The ids of a family's boards: made from a period and facet values, and parsed again.
+"""Builds the ids of a family's boards from a period and facet values, and parses such ids.
 
     family:period                            races:2018-W49
     family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo
 
-The rule: a board has exactly one id. Its facet names are sorted, and any other spelling names no board.
+The rule: a board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
 FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
 FACETS_TOGETHER_MAX = 3
-FACETS_RESERVED = ("period", "at")  # parameters of requests; the same requests take facets as parameters
+FACETS_RESERVED = ("period", "at")  # no facet may have these names: requests take them and the facets as parameters
 ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
 _FAMILY = re.compile(FAMILY_PATTERN[1:-1])
@@ -28,11 +28,11 @@ _FACET_VALUE = re.compile(FACET_VALUE_PATTERN[1:-1])
 
 
 class FamilyBoardId(NamedTuple):
-    """The id of a family's board, parsed."""
+    """The parsed id of a family's board."""
 
     family: str
     period: Period
-    facets: tuple[tuple[str, str], ...]  # names and values, by name
+    facets: tuple[tuple[str, str], ...]  # names and values, sorted by name
 
 
 def is_family_id(text: str) -> bool:
@@ -51,7 +51,7 @@ def is_facet_value(text: str) -> bool:
 
 
 def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the id of a board. `facets` are names and values; they have to be sorted by name."""
+    """Return the id of a board. `facets` holds pairs of a name and a value, which must be sorted by name."""
     if not facets:
         return f"{family}:{period_id}"
     return f"{family}:{period_id}:{','.join([f'{name}={value}' for name, value in facets])}"
@@ -77,17 +77,17 @@ def parse_board_id(text: str) -> FamilyBoardId | None:
 
 
 def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
-    """Return whether a family has boards of this kind of period and of these facets."""
+    """Return whether a family has boards for the kind of period and the facets of this id."""
     return named.period.kind in spec.periods and tuple(name for name, _ in named.facets) in spec.facets
 
 
 def shelf(period_id: str, facet_names: Sequence[str]) -> str:
-    """Return the text that all boards of one period and one list of facets share. The catalog finds them by it."""
+    """Return the text by which the catalog finds all boards of one period and one list of facets."""
     return f"{period_id}:{','.join(facet_names)}"
 
 
 def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
-    """Return, for each list of facets that all have a value in `values`, the names with their values."""
+    """Return the names and values of each list of facets in `listed`. Leave out lists with a missing value."""
     return [
         tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
     ]

@@ -1,6 +1,6 @@
 """Profiles of owners: a small JSON object (a name, an avatar) that responses can show beside an owner's rows.
 
-A profile belongs to no board. Nothing is ever ranked or counted by it.
+A profile belongs to no board, and no ranking and no count depends on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storage.store import Program
 
 
 class Profiles:
-    """Programs that find, store and remove profiles. `profiles` returns the instance for a dialect."""
+    """Programs that find, store and remove profiles. The function `profiles` returns the instance for a dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
@@ -45,5 +45,5 @@ class Profiles:
 
 @lru_cache
 def profiles(dialect: Dialect) -> Profiles:
-    """Return the programs, with statements that are compiled once for a dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return Profiles(dialect)

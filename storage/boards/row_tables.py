@@ -1,9 +1,13 @@
-"""The tables that hold rows. A board has a table of its own, or its rows are those with its `rows_key` in a shared one.
+"""The tables that hold the rows of boards.
 
-The rule: tables, columns and indexes of rows are named here only, from keys and never from text of a request.
+A board has a table of its own, or its rows are in a table that it shares with other boards. There, the board's rows are
+those with its `rows_key`.
 
-In a shared table the board's key comes first in the primary key and in every index, so a board never reads another's
-rows. Statements are compiled once per table, no matter how many boards it holds.
+The rule: only this module makes the names of these tables and of their columns and indexes. It makes names from keys,
+and never from text of a request.
+
+In a shared table, `rows_key` comes first in the primary key and in every index, so a board never reads the rows of
+another board. Statements are compiled once per table, no matter how many boards the table holds.
 """
 
 from __future__ import annotations
@@ -30,13 +34,14 @@ from querybuilder import SqlType as SqlKind
 from storage.records import Best, Board, ColumnKind, ColumnSpec
 from storage.store import Program
 
-ROWS_KEY = "board_key"  # the column of a shared table that tells boards apart, and the parameter of `Layout.scope`
+# The column of a shared table that says to which board a row belongs. The parameter of `Layout.scope` has this name.
+ROWS_KEY = "board_key"
 SHARED_STATEMENTS_MAX = 1_024  # sets of statements that are kept for shared tables; a ranked column needs two sets
 _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
 class RowColumn(NamedTuple):
-    """A column of a table of rows, as the database has it."""
+    """A column as it is in the database, in a table of rows."""
 
     name: str
     kind: SqlKind
@@ -66,7 +71,7 @@ class Layout:
         return (col("owner", alias), col("updated_at", alias), *(col(one.name, alias) for one in self.columns))
 
     def scope(self, alias: str | None = None) -> tuple[Condition, ...]:
-        """Return the conditions that limit a statement to one board's rows. Bind it with `scope_of` the board."""
+        """Return the conditions that limit a statement to one board's rows. `scope_of` returns their parameters."""
         return (col(ROWS_KEY, alias).eq(param(ROWS_KEY, INTEGER)),) if self.shared else ()
 
 
@@ -78,7 +83,7 @@ def layout_of(board: Board) -> Layout:
 
 
 def scope_of(board: Board) -> dict[str, int]:
-    """Return the parameters that limit a statement to a board's rows, see `Layout.scope`."""
+    """Return the parameters of `Layout.scope`, which limit a statement to a board's rows."""
     return {} if board.table_key is None else {ROWS_KEY: board.rows_key}
 
 
@@ -95,7 +100,8 @@ def shared_table(table_key: int) -> str:
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
     """Return the table's columns for the columns of a spec.
 
-    In a shared table, the name of a column also says what it holds: boards of different specs may use the same table.
+    In a shared table, the name of a column also says what kind of value it holds, because boards with different specs
+    may use the same table.
     """
     return tuple(_physical(index, column, shared=shared) for index, column in enumerate(columns))
 
@@ -140,7 +146,8 @@ def index_name(layout: Layout, column: RowColumn) -> str:
 def create_ranking_index(dialect: Dialect, layout: Layout, column: RowColumn) -> Program[None]:
     """Create a column's ranking index.
 
-    Its order is best first. Within a tie owners ascend, whichever end is best. Rows without a value are left out.
+    The best value comes first. Equal values are ordered by owner, ascending, whichever end is best. Rows without a
+    value are not in the index.
     """
     cell = col(column.name)
     order = desc(cell) if column.best is Best.HIGH else asc(cell)

@@ -1,7 +1,7 @@
-"""The times of a season: when a board outside a family opens, ends and closes, and which of these may still be changed.
+"""The times of a season: when a board outside a family opens, ends and closes, and which of these times may change.
 
-The rule: times change only as long as no decision about a post changes. A board that has opened can't open later, a
-closed board stays closed, and an end moves only to a time in the future.
+The rule: a time may change only if every earlier decision to take or refuse a post stays right. A board that has opened
+can't open later, a closed board stays closed, and an end moves only to a time in the future.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from storage.store import Program
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
-    """Return the times of a season by the names of their columns in the catalog."""
+    """Return the times of a season, by the names of their columns in the catalog."""
     if season is None:
         return {"opens_at": None, "ends_at": None, "closes_at": None}
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
@@ -24,7 +24,7 @@ def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
     """Check that a board outside a family may have these times from now on.
 
     Raises:
-        SpecConflictError: it may not.
+        SpecConflictError: the board may not have these times.
     """
     stored = board.spec.season
     if wanted == stored:
@@ -56,7 +56,7 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
 
 
 def store_times(dialect: Dialect, board: Board) -> Program[None]:
-    """Write a board's times into their columns in the catalog, and when the closing job has to look at it next."""
+    """Store a board's times in the catalog, and the time at which the closing job next has to look at the board."""
     times = times_of(board.spec.season)
     yield (
         update(BOARDS)
@@ -67,5 +67,8 @@ def store_times(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def due_us(board: Board) -> int | None:
-    """Return when the closing job has to look at a board outside a family: when it closes; if it is closed, at once."""
+    """Return the time at which the closing job has to look at a board outside a family.
+
+    For an open board this is its closing time, or None if it never closes. For a closed board it is 0, which means now.
+    """
     return board.closes_us if board.closed_us is None else 0

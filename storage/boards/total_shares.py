@@ -1,7 +1,7 @@
-"""A board's totals are spread over several rows, so that concurrent transactions don't wait for one row's lock.
+"""Spreads each total of a board over several rows, so that concurrent transactions do not wait for one row's lock.
 
-The rule: a total is the sum of its shares. The first share has the total's own index, so a store that never had other
-shares is read the same way.
+The rule: a total is the sum of its shares. The first share is stored under the index of the total itself. So a store
+that has only one share of each total is read in the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from querybuilder import Dialect
 
 _SHARES = 4
-_STEP = 1_000_000  # larger than any column's index; totals that belong to no column have small negative indexes
+_STEP = 1_000_000  # greater than the index of every column; totals of no column have small negative indexes
 
 
 def stored_index(column_index: int, share: int) -> int:
@@ -20,7 +20,7 @@ def stored_index(column_index: int, share: int) -> int:
 
 
 def count_shares(dialect: Dialect) -> int:
-    """Return how many shares a total has. Without row locks (SQLite) it is one: there is only one writer at a time."""
+    """Return how many shares a total has: one without row locks (SQLite), because only one writer runs at a time."""
     return _SHARES if dialect.row_locks else 1
 
 
@@ -30,7 +30,10 @@ def stored_indexes(dialect: Dialect, column_index: int) -> list[int]:
 
 
 def add_up_shares(stored: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Add up the shares of a board's totals. `stored` holds (stored index, count); return totals by column index."""
+    """Add up the shares of a board's totals, and return the totals by column index.
+
+    `stored` holds a pair for each share: the index under which it is stored, and its count.
+    """
     totals: dict[int, int] = {}
     for index, count in stored:
         column_index = (index + _STEP // 2) % _STEP - _STEP // 2
