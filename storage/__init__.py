@@ -1,4 +1,4 @@
-"""Durable boards, posts, curves and leases behind one port (`store.Store`), on SQLite or PostgreSQL.
+"""Durable boards, posts, curves and leases behind one interface (`store.Store`), on SQLite or PostgreSQL.
 
 Only the room `engines` talks to a database. All logic is written as programs: generators that yield built queries
 and are sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
@@ -13,13 +13,13 @@ and are sent their rows. A store runs a program against one snapshot (`read`) or
 
     profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
 
-`yield` a query; `yield from` a program. A module keeps its queries to itself, so what other modules offer is always a
+Use `yield` for a query and `yield from` for a program. No module offers queries to others: what it offers is always a
 program or a plain function. Modules that write one statement together pass its parts (`Select`, `Insert`, `Condition`)
 to the module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
 
-A plain `yield` of a program fails at once, because a store runs only queries. A program that is called with neither is
-a generator that nobody runs: its queries are never sent, and nothing reports the mistake at run time. The test of
-tidiness finds both mistakes in the source.
+A plain `yield` of a program fails immediately, because a store runs only queries. If a program is called without
+`yield from`, nobody runs its generator: the queries are never sent, and nothing reports the mistake at run time. A test
+in `tests/test_tidy.py` finds both mistakes in the source.
 
 A program of one query needs no transaction around it: `read_single` and `write_single` in `store` run it without one.
 
@@ -34,16 +34,16 @@ ways:
 - The program detects it: a conditional write touched fewer rows than it should, and the program raises `LostRaceError`.
   The store rolls back and the exception reaches the caller, who reads again and tries again (see `posting.writer`).
 
-The rooms, from the ground up. A room imports only rooms above it in this list; rooms in brackets never import each
-other:
+These are the rooms and modules, with the lowest first. A room imports only rooms above it in this list. Rooms in
+brackets never import each other:
 
     [ errors     what storage refuses
       periods ]  calendar periods in a time zone
     records      the values that rooms pass to each other
-    store        the port
+    store        the interface that every store implements
     coalesce     answers many concurrent questions with few statements
     schema       the tables of a store and the steps that create them
-    [ engines    SQLite and PostgreSQL behind the port, and how a store is opened
+    [ engines    the stores on SQLite and PostgreSQL, and how a store is opened
       boards     the catalog: boards, families, seasons, API keys, and the tables that hold rows
       leases ]   resources that clients lease, and leases on the store's own work
     log          the change log and the journal, which record what every post changed

@@ -17,16 +17,16 @@ from .store import Store
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-GATHER_TURNS = 2  # turns of the event loop between the first question and its statement
+GATHER_TURNS = 2  # turns of the event loop that a batch waits for more questions
 
 
 class Coalescer(Generic[Q, A]):
-    """Groups questions of the same kind and answers each group at once.
+    """Groups questions of the same kind and answers the questions of a group together.
 
     `answer` receives the questions of one kind, at most `batch_max`, and returns the answers in their order. At most
-    `lanes` tasks answer at the same time. Another lane only starts when at least as many questions wait as are being
-    answered. Callers who ask again after each answer then spread evenly over the lanes, and few large groups cost less
-    than many small ones.
+    `lanes` tasks answer at the same time. Another task starts only if at least as many questions wait as are currently
+    being answered. So callers who ask again after each answer spread evenly over the tasks, and the groups are large. A
+    few large groups cost less than many small ones.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Coalescer(Generic[Q, A]):
     ) -> None:
         self._answer = answer
         self._batch_max, self._waiting_max, self._idle_lanes = batch_max, waiting_max, lanes
-        self._under_way = 0  # questions that are being answered
+        self._under_way = 0  # how many questions are currently being answered
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,8 +65,8 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
-                # A turn of the loop reads every socket that has a request, so requests that have already arrived
-                # join this batch. That is worth it: a hop to a store's thread costs as much as ten point reads.
+                # In each turn, the event loop reads every socket that has a request, so requests that have already
+                # arrived join this batch. This pays off: a hop to a store's thread costs as much as ten point reads.
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
@@ -98,7 +98,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """One `Coalescer` for each store, so that lanes that wait for one connection pool do not delay reads by another.
+    """One `Coalescer` for each store, so that a wait for one connection pool does not delay reads that use another.
 
     Each `Coalescer` gets the same `limits`.
     """

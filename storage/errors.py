@@ -4,7 +4,7 @@ StorageError
 ├── PostError (one post, nothing of it applied)
 │   ├── UnknownBoardError · UnknownColumnError · NotASortedColumnError · ValueOutOfRangeError
 │   ├── PostIdConflictError · AtInFutureError · PostRejectedError · FamilyBoardError · UnknownFacetError
-│   └── PeriodClosedError (NotOpenYetError)               (one board of the post, whatever becomes of the others)
+│   └── PeriodClosedError (NotOpenYetError)               (one board refused; other boards may have taken the post)
 ├── SpecConflictError · SpecInvalidError · TooManyBoardsError (TooManyOwnTablesError)
 ├── TooManyKeysError · UnknownKeyError · OpsKeyNeededError
 ├── UnknownFamilyError · TooManyFamiliesError
@@ -14,8 +14,8 @@ StorageError
 ├── StoreBusyError (OverloadedError · RacesLostError · StoreAwayError · BoardChangedError
 │                   LeaseTakenError · LeaseLostError)   (try again later)
 ├── WaitTooLongError (OutcomeUnknownError)          (send the same post_id again)
-├── LostRaceError                                   (internal: the group is read again)
-├── StoreDamagedError · StoreFullError              (trying again does not help before an operator does)
+├── LostRaceError                                   (internal: the writer reads the rows again)
+├── StoreDamagedError · StoreFullError              (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaTooNewError   (at start)
 └── BackupFailedError                               (nothing was replaced)
 """
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 
 def default_detail(kind: type[Exception]) -> str:
-    """Return the docstring of an error's class as a detail: without the capital and without the period."""
+    """Return the docstring of an error's class as a detail: with a small first letter and without the period."""
     sentence = (kind.__doc__ or "").removesuffix(".")
     return sentence[:1].lower() + sentence[1:]
 
@@ -37,11 +37,11 @@ class StorageError(Exception):
     ) -> None:
         super().__init__(detail or default_detail(type(self)))
         self.pointer = pointer
-        self.retry_after_s = retry_after_s  # when trying again may help, where that is known
+        self.retry_after_s = retry_after_s  # after this time, trying again may help; None: the time is not known
 
     @property
     def detail(self) -> str:
-        """The sentence for a person: without a capital and without a period, as all details are written."""
+        """Return the sentence for a person, which starts with a small letter and ends without a period."""
         return str(self.args[0])
 
 
@@ -182,7 +182,7 @@ class LeaseTakenError(StoreBusyError):
 
     def __init__(self, detail: str | None = None, *, free_in_us: int) -> None:
         super().__init__(detail)
-        self.free_in_us = free_in_us  # at the latest, unless its holder renews it
+        self.free_in_us = free_in_us  # the lease ends after this time at the latest, unless its holder renews it
 
 
 class LeaseLostError(StoreBusyError):

@@ -1,8 +1,8 @@
 """Calendar periods in a named time zone: which period an instant lies in, and when each period starts and ends.
 
-A period lasts from the start of its first day to the start of the day after its last. A day starts at the first instant
-at which the zone's clocks show it. So periods of one kind never overlap and leave no gap, whatever the clocks do at
-midnight: every instant lies in exactly one period of each kind.
+A period lasts from the start of its first day to the start of the day after its last day. A day starts at the first
+instant at which the zone's clocks show its date. So every instant lies in exactly one period of each kind, even if
+clocks are changed at midnight.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
-# The calendar ends at these bounds: an instant outside is moved to the nearer one. Periods there closed long ago.
+# The first and the last instant of every calendar. An instant outside them is replaced by the nearer of the two. This
+# does no harm: periods before the first one closed long ago.
 _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
-_DAYS_KEPT = 4_096  # entries of each cache of days and periods
+_DAYS_KEPT = 4_096  # the most entries in each cache of days or periods
 
 _YEAR = re.compile(r"[1-9][0-9]{3}", re.ASCII)
 _MONTH = re.compile(r"([1-9][0-9]{3})-([0-9]{2})", re.ASCII)
@@ -29,12 +30,12 @@ _DATE = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 class PeriodKind(StrEnum):
-    """The lengths that a period may have."""
+    """The kinds of periods, by their length."""
 
     ALL = "all"
     YEAR = "year"
     MONTH = "month"
-    WEEK = "week"  # ISO 8601: starts on Monday, and week 1 contains the year's first Thursday
+    WEEK = "week"  # as in ISO 8601: a week starts on Monday, and week 1 contains the year's first Thursday
     DAY = "day"
 
 
@@ -43,20 +44,23 @@ class Period:
     """One period of a kind. It has days but no time zone: a `Calendar` turns days into instants."""
 
     kind: PeriodKind
-    id: str  # `all`, `2018`, `2018-12`, `2018-W49`, `2018-12-05`
-    first_day: date | None  # None: all time
-    end_day: date | None  # the day after the last
+    id: str  # such as `all`, `2018`, `2018-12`, `2018-W49` or `2018-12-05`
+    first_day: date | None  # None: the period is all-time
+    end_day: date | None  # the day after the last day; None: the period is all-time
 
     @property
     def previous(self) -> Period | None:
-        """Return the period before; None for all time and where the calendar begins."""
+        """Return the period before this one. Return None if this one is all-time, or the first of the calendar."""
         if self.first_day is None or self.first_day.year <= 1000:
             return None
         return period_of(self.kind, self.first_day - _DAY)
 
 
 def advance_period(period: Period, count: int) -> Period | None:
-    """Return the period of the same kind that is `count` periods later; None for all time or past the last year."""
+    """Return the period of the same kind that is `count` periods later.
+
+    Return None if the period is all-time, or if the result would be outside the supported years.
+    """
     first = period.first_day
     if first is None:
         return None
@@ -95,7 +99,7 @@ def period_of(kind: PeriodKind, day: date) -> Period:
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """Return the period that has this id; None if the text is not an id of a period."""
+    """Return the period with this id. Return None if no period has it."""
     day = _a_day_of(text)
     if text == ALL_TIME.id:
         return ALL_TIME
@@ -118,16 +122,17 @@ def _a_day_of(text: str) -> date | None:
             return date.fromisocalendar(int(found[1]), int(found[2]), 1)
         if _DATE.fullmatch(text):
             return date.fromisoformat(text)
-    except ValueError:  # such as month 13, or week 53 of a year that has 52 weeks
+    except ValueError:  # the date does not exist, such as month 13, or week 53 of a year that has 52 weeks
         return None
     return None
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone of an IANA name; None if there is none."""
+    """Return the time zone with this IANA name. Return None if no zone has it."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # not a name, a path outside the database, or a folder
+    # The errors mean, in this order: unknown name, path outside the zone database, path of a folder.
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
 
 
@@ -137,14 +142,14 @@ class Calendar:
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
         self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
-        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last day asked for, mostly asked again
+        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`, often used again
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
         """Return the period of a kind that an instant lies in."""
         return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """Return when a period starts and when the next one starts; None for all time."""
+        """Return when a period starts and when the next one starts. Return None if the period is all-time."""
         if period.first_day is None or period.end_day is None:
             return None
         return self._start_us(period.first_day), self._start_us(period.end_day)
@@ -156,7 +161,7 @@ class Calendar:
             return day
         held_us = min(max(at_us, _FIRST_US), _LAST_US)
         day = self._shown(held_us)
-        # Clocks that are set back past midnight show the previous day again.
+        # If clocks are set back past midnight, they show the previous date again.
         while self._start_us(day) > held_us:
             day -= _DAY
         while self._start_us(day + _DAY) <= held_us:
@@ -168,11 +173,11 @@ class Calendar:
         return (_EPOCH + at_us * _US).astimezone(self._zone).date()
 
     def _first_instant_us(self, day: date) -> int:
-        """Return the first instant at which the clocks show this day, or a later day if they skip it."""
+        """Return the first instant at which the clocks show this date, or a later date if they skip this one."""
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         early = (midnight.replace(fold=1).astimezone(UTC) - _EPOCH) // _US
         late = (midnight.astimezone(UTC) - _EPOCH) // _US
-        if early >= late:  # midnight exists; if it occurs twice, this is the first one
+        if early >= late:  # midnight exists; if it occurs twice, `late` is the first one
             return late
         # The clocks skip midnight. They jump after `early`, at `late` at the latest, and at a whole second.
         low_s, high_s = early // 1_000_000, late // 1_000_000
@@ -187,5 +192,5 @@ class Calendar:
 
 @lru_cache(maxsize=1_024)
 def calendar_of(zone_name: str) -> Calendar:
-    """Return the calendar of a zone whose name was checked before. All callers share it, and with it its caches."""
+    """Return the calendar of a zone whose name was checked before. All callers share one calendar and its caches."""
     return Calendar(ZoneInfo(zone_name))

@@ -57,7 +57,7 @@ class TableSharing(StrEnum):
 
 
 class ColumnKind(StrEnum):
-    """What an unsorted column holds."""
+    """What kind of values an unranked column holds."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -72,18 +72,18 @@ class ColumnSpec:
     merge: Merge
     best: Best
     kind: ColumnKind
-    scale: int  # digits after the point, 0 to 9
-    min_scaled: int  # smallest value times 10**scale
-    max_scaled: int  # largest value times 10**scale
+    scale: int  # how many digits a value has after the decimal point, 0 to 9
+    min_scaled: int  # the smallest allowed value times 10**scale
+    max_scaled: int  # the largest allowed value times 10**scale
 
 
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
     """How the ranks of a board are estimated."""
 
-    samples: int  # number of knots of a curve, K
+    samples: int  # the number of knots of a curve, K
     exact_top: int  # ranks up to this one are always counted exactly
-    refresh_seconds: int  # interval of the refresh job
+    refresh_seconds: int  # the interval of the refresh job
     method: RefreshMethod
 
 
@@ -98,13 +98,13 @@ class Season:
 
     @property
     def closes_us(self) -> int | None:
-        """Return the time from which on no post is taken; None if the season has no end."""
+        """Return the time at which the board stops taking posts. Return None if the season has no end."""
         return None if self.ends_us is None else self.ends_us + self.grace_seconds * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class BoardSpec:
-    """All that a client chose about a board."""
+    """Everything that a client chose for a board."""
 
     columns: tuple[ColumnSpec, ...]
     ties: Ties
@@ -115,7 +115,10 @@ class BoardSpec:
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog. `key` is a small number that is never reused. It names all that belongs to the board."""
+    """A board in the catalog.
+
+    `key` is a small number that is never reused. Rows of other tables that belong to the board contain it.
+    """
 
     key: int
     id: str
@@ -123,20 +126,21 @@ class Board:
     created_at_us: int
     epoch: int  # counts resets: a curve that was fitted in another epoch is void
     table_key: int | None = None  # the shared table that holds its rows; None: the board has a table of its own
-    rows_key: int = 0  # identifies its rows in a shared table; outside a family, every reset assigns a new one
-    family_key: int | None = None  # the family that it belongs to; None: none
-    closes_us: int | None = None  # it takes no posts from this time on; outside a family the store may know a newer one
-    closed_us: int | None = None  # when it was closed
-    archived_us: int | None = None  # when its rows were replaced by an archive
+    rows_key: int = 0  # identifies its rows in a shared table; outside a family, every reset assigns a new key
+    family_key: int | None = None  # the family that it belongs to; None: it belongs to no family
+    # The board takes no posts from this time on. If it is outside a family, the store may have a newer time.
+    closes_us: int | None = None
+    closed_us: int | None = None  # when it was closed; None: it is not closed
+    archived_us: int | None = None  # when an archive replaced its rows; None: it still has rows
 
     @property
     def has_movable_rows(self) -> bool:
-        """Return whether the board can leave its shared table without the other boards. Boards of a family can't."""
+        """Return whether the board can leave its shared table while other boards stay. Boards of a family can't."""
         return self.table_key is not None and self.family_key is None
 
     @property
     def may_close(self) -> bool:
-        """Return whether the board may stop taking posts at some time."""
+        """Return whether the board will or may stop taking posts at some time."""
         return self.closes_us is not None or self.spec.season is not None
 
     @property
@@ -146,9 +150,9 @@ class Board:
 
     @cached_property
     def column_index(self) -> dict[str, int]:
-        """Return the 0-based position in the spec by column name.
+        """Return, by column name, the 0-based position of each column in the spec.
 
-        In a table of the board's own, the physical column is `c{index + 1}`.
+        If the board has a table of its own, the column is called `c{index + 1}` there.
         """
         return {column.name: index for index, column in enumerate(self.spec.columns)}
 
@@ -160,24 +164,24 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class FamilySpec:
-    """All that a client chose about a family: what its boards have in common, and which boards exist."""
+    """Everything that a client chose for a family: what its boards have in common, and which boards exist."""
 
     board: BoardSpec
     periods: tuple[PeriodKind, ...]
-    time_zone: str  # an IANA name, known
-    facets: tuple[tuple[str, ...], ...]  # each list is sorted, and has boards of its own in each period
+    time_zone: str  # an IANA name that was checked
+    facets: tuple[tuple[str, ...], ...]  # lists of facets; each is sorted, and has boards of its own in each period
     grace_seconds: int  # how long after a period's end late posts are still taken
-    keep: tuple[tuple[PeriodKind, int], ...]  # by kind, how many closed periods keep the rows of their boards
-    first_grace_seconds: int | None = None  # the grace of the new family; None: it was never shortened
+    keep: tuple[tuple[PeriodKind, int], ...]  # by kind, for how many closed periods the boards keep their rows
+    first_grace_seconds: int | None = None  # the grace when the family was created; None: it was never shortened
 
     def closes_us(self, period: Period) -> int | None:
-        """Return when the boards of a period close; None for all time."""
+        """Return when the boards of a period close. Return None if the period is all-time."""
         bounds = calendar_of(self.time_zone).bounds_us(period)
         return None if bounds is None else bounds[1] + self.grace_seconds * 1_000_000
 
     @property
     def longest_grace_us(self) -> int:
-        """Return the longest time after its end that a period ever took posts, in microseconds."""
+        """Return the longest time, in microseconds, for which any period took posts after its end."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
@@ -193,7 +197,7 @@ class Family:
     closed_through_us: int = 0  # periods that close by this time are closed, even if the clock steps back
 
     def is_closed(self, period: Period, now_us: int) -> bool:
-        """Return whether a period takes no more posts. The period of all time is never closed."""
+        """Return whether a period takes no more posts. The all-time period is never closed."""
         closes_us = self.spec.closes_us(period)
         return closes_us is not None and closes_us <= max(now_us, self.closed_through_us)
 
@@ -236,7 +240,7 @@ class Entry:
 
 
 class PostStatus(StrEnum):
-    """What became of a post, from the best outcome to the worst."""
+    """The outcomes of a post, from the best to the worst."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"
@@ -248,7 +252,7 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """What a post does to one column. The value is in the column's own units."""
+    """What a post does to one column. A number in `value` is scaled like the column's values."""
 
     index: int
     value: StatValue
@@ -257,7 +261,7 @@ class ColumnChange(msgspec.Struct, array_like=True, gc=False):
 
 @dataclass(slots=True)
 class BoardPost:
-    """A post's part for one board."""
+    """The part of a post that changes one board."""
 
     board: Board
     changes: Sequence[ColumnChange]
@@ -269,19 +273,19 @@ class Post:
 
     owner: str
     parts: Sequence[BoardPost]
-    post_hash: str | None  # keyed hash of the post id
-    at_us: int | None  # None: the time of arrival
-    fingerprint: str  # of owner, stats and `at`: distinguishes a retry from a conflict
-    family: Family | None = None  # of a post to a family: the post id is then remembered once for all its boards
-    post_id: str | None = None  # as received, for the journal
+    post_hash: str | None  # a keyed hash of the post id; None: the post has no id
+    at_us: int | None  # the time of the post; None: the time of its arrival
+    fingerprint: str  # made from owner, stats and `at`: distinguishes a retry from a conflict
+    family: Family | None = None  # the family, if the caller posted to one: the post id is stored once for all boards
+    post_id: str | None = None  # the post id as received, for the journal
 
 
 @dataclass(slots=True)
 class PartOutcome:
-    """What became of a post on one board. `stats` holds the stored values in column order."""
+    """The outcome of a post on one board. `stats` holds the stored values in column order."""
 
     status: PostStatus
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
-    board_key: int | None = None  # of the board, if outcomes are not in the order of the post's parts
+    board_key: int | None = None  # the board's key; needed if outcomes are not in the order of the parts

@@ -1,6 +1,6 @@
-"""The port that every store implements.
+"""The interface that every store implements.
 
-All logic above the port is written once, as programs: generators that yield built queries and are sent rows. The
+All logic above the stores is written once, as programs: generators that yield built queries and are sent rows. The
 docstring of the package `storage` explains them with an example. A program runs against one snapshot (`read`) or in one
 transaction (`write`). On SQLite a whole program costs one hop to another thread. On PostgreSQL it runs on one
 connection. The store may run a program again after a lost race, so a caller passes a function that makes the program.
@@ -33,15 +33,15 @@ class StoreSize(NamedTuple):
 
 
 class Store(Protocol):
-    """Executes programs. There is no other way to the data."""
+    """Runs programs. There is no other way to the data."""
 
     dialect: Dialect
-    sole_writer: bool  # no one else writes, and write programs run one by one: no board vanishes during one
+    sole_writer: bool  # only this store writes, one program at a time, so no board is deleted while a program runs
     damaged: asyncio.Event  # set once stored data is found to be damaged; the store then refuses to write
     writes_at_once: int  # write programs that may run at the same time; further ones wait
 
     def for_board(self, board_id: str) -> Store:
-        """Return the view of this store that uses a board's connections. Boards with the same connections share it."""
+        """Return the view of this store that uses a board's connections. Boards with equal connections share a view."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -55,7 +55,7 @@ class Store(Protocol):
         ...
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query. Call `read_single`, which takes a program, instead.
+        """Return the rows of one query. Other modules call `read_single`, which takes a program.
 
         Raises:
             StoreBusyError: the store did not answer within its bounds.
@@ -75,12 +75,13 @@ class Store(Protocol):
         ...
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction of its own and return its rows. Call `write_single` instead.
+        """Run one statement as a transaction of its own and return its rows. Other modules call `write_single`.
 
         Raises:
-            LostRaceError: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
-            changed. OutcomeUnknownError: the connection was lost before the answer. StoreBusyError: the store did not
-            answer within its bounds.
+            LostRaceError: another transaction interfered, or the check of `Chained.require_changes` failed; nothing
+                changed.
+            OutcomeUnknownError: the connection was lost before the answer.
+            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
@@ -93,7 +94,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let running programs finish, then release the store."""
+        """Wait until running programs have finished, then release the store."""
         ...
 
 
@@ -117,9 +118,10 @@ async def write_single(store: Store, program: Callable[[], Program[T]]) -> T:
     The store never runs the statement again after a lost race: the caller first has to read what changed.
 
     Raises:
-        LostRaceError: another transaction came between, or the check of `Chained.require_changes` failed. Nothing
-        changed. OutcomeUnknownError: the connection was lost before the answer. StoreBusyError: the store did not
-        answer within its bounds.
+        LostRaceError: another transaction interfered, or the check of `Chained.require_changes` failed; nothing
+            changed.
+        OutcomeUnknownError: the connection was lost before the answer.
+        StoreBusyError: the store did not answer within its bounds.
     """
     running = program()
     try:

@@ -1,4 +1,4 @@
-"""The two implementations of the store port: SQLite for one process, PostgreSQL for any number of processes.
+"""The two implementations of `store.Store`: SQLite for one process, PostgreSQL for any number of processes.
 
     program ── store.read / store.write ──> a connection of the right kind ── query, rows, query, rows … ──> its result
                      ^                                                   │
@@ -10,11 +10,11 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
   opens it, and `sqlite_backup` copies a running store.
 - `postgres`: the store on one database. `connection_pool` lends connections, `postgres_connection` opens sessions, and
   `postgres_retries` decides what is tried again. `replica` sends heavy reads to a read replica.
-- Both: `store_start` brings the schema up to date, `store_observer` tells metrics what a store does.
+- Both: `store_start` brings the schema up to date, and `store_observer` reports the events of a store to metrics.
 
-The most important rule: a store waits only within bounds, and never repeats a COMMIT whose answer was lost. That
-transaction may have happened.
+The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost. The
+server may have committed that transaction.
 
-Database drivers are imported nowhere else. This room may import `schema`, `store`, `records`, `errors` and the settings
-in `config.pools`. A reader begins with `sqlite.SqliteStore`, which is the simpler engine.
+No other room imports a database driver. This room may import `schema`, `store`, `records`, `errors` and the settings in
+`config.pools`. Begin with `sqlite.SqliteStore`, which is the simpler engine.
 """

@@ -1,7 +1,7 @@
 """A connection pool: it opens a bounded number of connections when they are needed, and lends them.
 
-A pool lends the most recently used connection first. The most important rule: every wait for a connection is bounded,
-and a connection returns idle or not at all.
+A pool lends the most recently used connection first. The most important rules: every wait for a connection is bounded,
+and a pool never keeps a connection that has an open transaction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.errors import StoreBusyError
 
 
 class PooledConnection(Protocol):
-    """What a connection pool needs to know about a connection."""
+    """The methods of a connection that a connection pool calls."""
 
     def is_closed(self) -> bool:
         """Return whether the connection is closed."""
@@ -24,10 +24,10 @@ class PooledConnection(Protocol):
         """Return whether the borrower left a transaction open."""
 
     def terminate(self) -> None:
-        """Drop the connection without telling the server."""
+        """Drop the connection immediately, without a message to the server."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the driver has it
-        """Close the connection properly, within a time."""
+        """Close the connection properly, in at most `timeout` seconds."""
 
 
 C = TypeVar("C", bound=PooledConnection)
@@ -37,10 +37,10 @@ C = TypeVar("C", bound=PooledConnection)
 class ConnectionPoolLimits:
     """The bounds of one connection pool."""
 
-    connections: int  # lent at the same time, at most
-    waiting_max: int  # callers that wait for a connection, at most
-    wait_s_max: float  # of one caller
-    close_s_max: float  # to close one connection
+    connections: int  # how many connections are lent at the same time, at most
+    waiting_max: int  # how many callers wait for a connection, at most
+    wait_s_max: float  # how long one caller waits, at most
+    close_s_max: float  # how long it takes to close one connection, at most
 
 
 class ConnectionPool(Generic[C]):
@@ -74,11 +74,11 @@ class ConnectionPool(Generic[C]):
         return self._waiting
 
     async def lend_connection(self) -> C:
-        """Return a connection. The caller has to give it back.
+        """Return a connection. The caller has to give it back with `take_back`.
 
         Raises:
             StoreBusyError: too many callers wait, or no connection came free in time.
-            What `connect` raises.
+            Any error that `connect` raises.
         """
         if self._slots.locked():
             await self._wait()
@@ -139,5 +139,5 @@ class ConnectionPool(Generic[C]):
                 await connection.close(timeout=self.limits.close_s_max)
             except (OSError, TimeoutError):
                 connection.terminate()
-        for _ in range(self.limits.connections):  # so that closing twice is harmless
+        for _ in range(self.limits.connections):  # otherwise a second `close` would wait forever
             self._slots.release()

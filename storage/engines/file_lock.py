@@ -13,10 +13,10 @@ from storage.errors import StoreLockedError
 
 
 class FileLock:
-    """An exclusive lock. The operating system releases it when the process ends, however it ends."""
+    """An exclusive lock. The operating system releases it when the process ends, even if the process crashes."""
 
     def __init__(self, database: Path) -> None:
-        real = database.resolve()  # the same file has the same lock under every symbolic link
+        real = database.resolve()  # all symbolic links to one file share one lock
         self._path = real.with_name(real.name + ".lock")
         self._descriptor: int | None = None
 

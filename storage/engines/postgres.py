@@ -1,7 +1,7 @@
-"""The store that processes share: any number of them on one PostgreSQL database, through asyncpg.
+"""The store on one PostgreSQL database, which any number of processes may share. The driver is asyncpg.
 
 A program runs on one connection, as one transaction. The setting `pools` names sets of boards that get connections of
-their own. Each set has a `PostgresStore`, and all other boards share one more.
+their own. Each set has a `PostgresStore`, and all other boards share one more `PostgresStore`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
-POOL_CHOICES_MAX = 100_000  # board ids whose connection pool is remembered
+POOL_CHOICES_MAX = 100_000  # how many board ids the cache of chosen stores holds
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresLimits:
-    """The store's bounds; each is a setting of the same name."""
+    """The bounds of the store. Each field is a setting of the same name."""
 
     writer_connections: int
     reader_connections: int
@@ -75,7 +75,7 @@ class PostgresStore:
     ):
         self._connections, self._attempts, self._others = connections, attempts, others
         self.dialect: Dialect = POSTGRES
-        self.damaged = asyncio.Event()  # never set: a server's own log says what is wrong with its files
+        self.damaged = asyncio.Event()  # never set: a server reports damage to its files in its own log
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = report_statements_to(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections
@@ -89,7 +89,7 @@ class PostgresStore:
         rng: random.Random | None = None,
         observer: StoreObserver | None = None,
     ) -> PostgresStore:
-        """Create the connection pools and reach the server once.
+        """Create the connection pools, and check the server over one connection.
 
         Raises:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
@@ -107,7 +107,7 @@ class PostgresStore:
             await attempts.run(store._connections.writers, _check_server)
         except BaseException as error:
             await store.close()
-            if isinstance(error, ValueError):  # from the driver's URL parser, which quotes what it read
+            if isinstance(error, ValueError):  # from the driver's URL parser; its message quotes the URL, so hide it
                 raise StoreUnsupportedError("the address of the store cannot be parsed") from None
             refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
@@ -168,7 +168,8 @@ class PostgresStore:
     async def write_query(self, query: Built) -> Rows:
         """Run one statement as a transaction: see `Store.write_query`.
 
-        This saves two round trips. After a lost race the caller has to read again, so the statement is not run again.
+        This saves two round trips (BEGIN and COMMIT). The statement is not run again after a lost race, because the
+        caller first has to read what changed.
         """
         rows = await self._attempts.run(
             self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, query)
@@ -202,7 +203,7 @@ class PostgresStore:
         return position
 
     async def has_replayed(self, position: str) -> bool | None:
-        """Return whether this server, a replica, has replayed a position; None if it is no replica."""
+        """Return whether this server has replayed the log up to a position. Return None if it is not a replica."""
         replayed: bool | None = await self._attempts.run(
             self._connections.heavy,
             lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),
@@ -218,7 +219,7 @@ class PostgresStore:
         return StoreSize(store_bytes, None)
 
     async def close(self) -> None:
-        """Let attempts that have begun finish, then close every connection: see `Store.close`."""
+        """Wait for the attempts that have begun, then close every connection: see `Store.close`."""
         await self._attempts.close()
         for connections in (self._connections, *(store._connections for _, store in self._others)):
             for pool in connections:

@@ -1,6 +1,7 @@
 """Opens a session with a PostgreSQL server, and runs one built query in it.
 
-The most important rule: every session bounds each wait: for a statement, a lock, an idle transaction, a silent network.
+The most important rule: a session bounds every wait, whether for a statement, a lock, an idle transaction or a network
+that does not answer.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class SessionLimits:
 
 @lru_cache(maxsize=4096)
 def _answers_rows(sql: str) -> bool:
-    # The text always comes from the query builder, so its keywords are where the builder puts them.
+    # The query builder makes every text, so keywords are always in upper case and at these places.
     return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
 
 
@@ -50,9 +51,10 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
     async def run_query(self, query: Built, *, timeout_s: float | None = None) -> Rows:
         """Run a query and return its rows.
 
-        A write without RETURNING gives one row: the number of rows that it touched. A DDL statement gives -1.
+        For a write without RETURNING, return one row that holds the number of rows written. For a DDL statement, that
+        number is -1.
 
-        After `timeout_s` the driver asks the server to stop. None means the session's own timeout.
+        After `timeout_s` the driver asks the server to cancel the query. None stands for the session's own timeout.
         """
         if _answers_rows(query.sql):
             rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
@@ -82,7 +84,7 @@ class Connector:
         self._urls = hosts_of(url)
         self._limits = limits
         self._first = 0
-        # Only one of several hosts takes writes. If the URL has the attribute, the driver reads it from there.
+        # Only one of several hosts accepts writes. If the URL contains the attribute, the driver uses the URL's value.
         self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
         if "target_session_attrs=" in url:
             self._attributes = {}
@@ -130,32 +132,32 @@ class Connector:
 
 
 def _session_settings(limits: SessionLimits) -> str:
-    # SET instead of start-up parameters: a connection pooler in between refuses parameters that it doesn't know.
+    # Use SET and not start-up parameters: a connection pooler between here and the server refuses unknown parameters.
     settings: dict[str, Any] = {
         "application_name": f"'{APPLICATION_NAME}'",
         "statement_timeout": round(limits.statement_timeout_s * 1000),
         "lock_timeout": round(limits.lock_timeout_s * 1000),
         # A process that stops or loses the network inside a transaction must not keep its locks.
         "idle_in_transaction_session_timeout": round(limits.statement_timeout_s * 1000),
-        "client_min_messages": "warning",  # the server reports an unsafe COMMIT by a warning only
+        "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
         "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
-        "jit": "off",  # compiling costs more time than any statement here gains by it
-        # Every join here looks up keys that an index has. With missing or fresh statistics the planner takes a table
-        # for small and reads all of it to join a few thousand rows.
+        "jit": "off",  # compiling a statement takes longer than it saves
+        # Every join here looks up keys in an index. If statistics are missing, or lack the newest rows, the planner
+        # assumes that a table is small. It would then read the whole table to join a few thousand rows.
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
     }
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
     if not limits.whole_tables:
-        # The server keeps the plan that it made while a table was small, until it has counted the rows again. Until
-        # then each read of a growing board would read the whole table, which takes milliseconds.
+        # While a table is small, the server plans to read all of it, and keeps this plan until it has counted the rows
+        # again. Meanwhile each read of a growing board would read the whole table, which takes milliseconds.
         settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
 
 def _keep_alive(connection: PostgresConnection) -> None:
-    # The driver has no option for keep-alive. Without it an idle connection never learns that its peer is gone.
+    # The driver has no option for keep-alive. Without keep-alive, an idle connection never notices a lost server.
     transport = connection._transport
     found = transport.get_extra_info("socket")
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
@@ -165,7 +167,7 @@ def _keep_alive(connection: PostgresConnection) -> None:
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
         ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        # Without this the kernel repeats unanswered packets for a quarter of an hour before it gives the peer up.
+        # Without this, the kernel repeats unanswered packets for 15 minutes before it ends the connection.
         ("TCP_USER_TIMEOUT", 1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S * KEEPALIVE_PROBES)),
     ):
         if hasattr(socket, name):

@@ -1,4 +1,10 @@
-"""What a PostgreSQL server, or the way to it, can refuse, sorted by what helps: lost, raced, late, or nothing."""
+"""Sorts the errors of a PostgreSQL server, and of the connection to it, into classes.
+
+- Lost: the connection is useless, and another connection may help.
+- Raced: another transaction interfered, and the same transaction may succeed now.
+- Late: the server did not answer in time.
+- All others: to run the transaction again does not help.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +12,53 @@ import asyncpg
 
 from storage.errors import StoreAwayError, StoreBusyError, StoreFullError, UnknownBoardError
 
-# All that the driver raises. TimeoutError is an OSError.
+# All errors that the driver raises. TimeoutError is an OSError.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 _LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
-    asyncpg.InternalClientError,  # the protocol is out of step, or no host takes writes
+    asyncpg.InternalClientError,  # driver and server disagree about the protocol, or no host accepts writes
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.ReadOnlySQLTransactionError,  # the host became a standby under the connection
+    asyncpg.ReadOnlySQLTransactionError,  # the host became a standby after the connection was opened
 )
 
 
 _RACED = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
-    # Two transactions created the same thing at once: a post id, a board, a table of the schema.
+    # Two transactions created the same thing at the same time: a post id, a board, or a table of the schema.
     asyncpg.UniqueViolationError,
     asyncpg.DuplicateTableError,
     asyncpg.DuplicateColumnError,
     asyncpg.DuplicateObjectError,
-    asyncpg.InvalidCachedStatementError,  # the table changed its shape
+    asyncpg.InvalidCachedStatementError,  # the columns of the table changed
 )
 
 
-# Another transaction or the load delays the server. Posts that wait with this one would be delayed too.
+# Another transaction, or the load, delays the server. It would also delay the posts that wait together with this one.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 
 def is_lost(error: BaseException) -> bool:
     """Return whether the connection is useless after this error."""
-    if isinstance(error, asyncpg.InterfaceError):  # also raised for a refused argument, then it is a ValueError too
+    if isinstance(error, asyncpg.InterfaceError):  # if the driver refuses an argument, the error is also a ValueError
         return not isinstance(error, ValueError)
     return isinstance(error, _LOST)
 
 
 def is_raced(error: BaseException) -> bool:
-    """Return whether another transaction came between, so that the same transaction may succeed now."""
+    """Return whether another transaction interfered, so that the same transaction may succeed now."""
     return isinstance(error, _RACED)
 
 
 def is_failed_check(error: BaseException) -> bool:
-    """Return whether the check of a single statement failed: `Chained.require_changes` divides by zero then."""
+    """Return whether the check in a single statement failed: `Chained.require_changes` then divides by zero."""
     return isinstance(error, asyncpg.DivisionByZeroError)
 
 

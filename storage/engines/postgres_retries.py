@@ -1,6 +1,7 @@
 """Runs an attempt on a lent connection, and runs it again after a lost race or connection, within bounds.
 
-The most important rule: nothing here repeats a COMMIT whose answer was lost. That transaction may have happened.
+The most important rule: nothing here repeats a COMMIT whose answer was lost. The server may have committed the
+transaction.
 
     attempt ── success ──> its result
        │
@@ -10,7 +11,7 @@ The most important rule: nothing here repeats a COMMIT whose answer was lost. Th
        ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> the error of the store that describes it
 
-`is_lost`, `is_raced` and their neighbours sort the driver's errors into these classes.
+The functions of `postgres_errors`, such as `is_lost` and `is_raced`, sort the driver's errors into these classes.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
 log = structlog.get_logger(__name__)
 
 
-# The wait for a synchronous standby must not end by a timeout of the server. The server would confirm the COMMIT, and
-# only warn that the standby may not have it.
+# A statement timeout must not end the server's wait for a synchronous standby. After such a timeout, the server would
+# confirm the COMMIT, and only warn that the standby may not have the data.
 COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
 NO_TIMEOUT_S = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """The bounds of retrying; each is a setting of the same name."""
+    """The bounds of retrying. Each field is a setting of the same name."""
 
     connect_timeout_s: float
     commit_timeout_s: float
@@ -65,7 +66,8 @@ class RetryLimits:
 class Retrier:
     """Runs attempts on the connections of one database. All connection pools of the database share it.
 
-    It holds their bounds and their source of chance, and it knows which attempts still run when the store is closed.
+    It holds the bounds of retrying and the random numbers for the pauses. It also counts the running attempts, so that
+    `close` can wait for them.
     """
 
     def __init__(self, limits: RetryLimits, *, rng: random.Random, observer: StoreObserver) -> None:
@@ -77,10 +79,10 @@ class Retrier:
         self._background: set[asyncio.Task[None]] = set()
 
     async def run(self, pool: ConnectionPool[PostgresConnection], attempt: Attempt[T]) -> T:
-        """Run an attempt on a connection of `pool`, again if that may help, and return its result.
+        """Run an attempt on a connection of `pool` and return its result. Run it again if that may help.
 
         Raises:
-            StoreBusyError: the store is closed, or the server refused.
+            StoreBusyError: the store is closed, `pool` lends no connection in time, or the server refused.
             StoreAwayError: the server can't be reached or does not answer in time.
             StoreFullError: the server's disk is full.
             UnknownBoardError: the board's table does not exist.
@@ -104,7 +106,7 @@ class Retrier:
                 return await self._once(pool, attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt sees it in the catalog. Two attempts are enough.
+                # If a board was deleted meanwhile, the second attempt sees that in the catalog, so two are enough.
                 tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
                     raise translate_error(error) from error
@@ -117,7 +119,7 @@ class Retrier:
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
-            # The driver asks the server to stop the statement. Until that has happened, the connection is useless.
+            # The driver asks the server to cancel the statement. The connection is useless until the statement ends.
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
@@ -133,7 +135,7 @@ class Retrier:
         """Commit the transaction of a connection.
 
         Raises:
-            StoreBusyError: the server rolled back instead.
+            StoreBusyError: the server rolled the transaction back instead.
             OutcomeUnknownError: see `_confirm_commit`.
         """
         status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
@@ -149,7 +151,7 @@ class Retrier:
         """
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
-            # commit. So the driver must not end either of them.
+            # commit. So the driver needs no timeout, and must not end either of them.
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
             if is_raced(error) or is_failed_check(error):
@@ -157,21 +159,21 @@ class Retrier:
             raise
 
     async def _confirm_commit(self, connection: PostgresConnection, commit: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a statement that commits, and return its answer once the server stands by it.
+        """Run a statement that commits, and return its answer if the commit is certain.
 
         Raises:
-            OutcomeUnknownError: the connection was lost before the answer, no answer came in time, or the server warned
-            that
-                what was committed may be lost.
+            OutcomeUnknownError: the connection was lost before the answer; or no answer came in time; or the server
+                warned that the commit may be lost.
         """
-        # If an operator cancels the wait for a standby, the server still answers COMMIT and sends a warning.
+        # If an operator cancels the server's wait for a standby, the server answers COMMIT and also sends a warning.
         warnings: list[object] = []
 
         def warned(_connection: object, message: object) -> None:
             warnings.append(message)
 
         connection.add_log_listener(warned)
-        # The driver's own timeout would cancel that wait. So a missing answer terminates the connection instead.
+        # The driver's own timeout would cancel the wait for a standby too. So if no answer comes in time, terminate the
+        # connection instead.
         loop = asyncio.get_running_loop()
         expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
         try:
@@ -188,7 +190,8 @@ class Retrier:
         return answer
 
     def _pause_s(self, pauses_before: int) -> float:
-        # Full jitter: transactions that lost the same race don't all return at the same moment.
+        # The pause is random from 0 to its maximum (full jitter), so that transactions that lost the same race do not
+        # all run again at the same moment.
         longest = min(self._limits.store_backoff_s_max, self._limits.store_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
 
@@ -198,7 +201,7 @@ class Retrier:
         task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """Refuse new attempts, and return when those that have begun are done."""
+        """Refuse new attempts, and return when all running attempts have ended."""
         self._closed = True
         await self._idle.wait()
         await asyncio.gather(*self._background)
@@ -208,7 +211,7 @@ async def _roll_back(connection: PostgresConnection) -> None:
     try:
         await connection.execute("ROLLBACK")
     except BaseException as error:
-        connection.terminate()  # the server rolls back a transaction without a client
+        connection.terminate()  # the server rolls a transaction back when its client disconnects
         if not isinstance(error, DRIVER_ERRORS):
             raise
 

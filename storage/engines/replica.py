@@ -3,8 +3,8 @@
     heavy read ──> the primary's log position ──> the replica has replayed it in time? ── yes ──> read on the replica
                                                                                         └─ no ──> read on the primary
 
-The most important rule: a replica that lags, is unreachable or is no replica costs time, never correctness. A snapshot
-holds every write that was acknowledged before the read, wherever it is taken.
+The most important rule: a replica that lags, can't be reached or is no replica makes reads slower, but never wrong. On
+both servers, a snapshot holds every write that was acknowledged before the read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ReplicaFirst:
         self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
 
     def for_board(self, board_id: str) -> ReplicaFirst:
-        """Return the view with a board's connections: see `Store.for_board`."""
+        """Return the view of this store that uses a board's connections: see `Store.for_board`."""
         primary = self._primary.for_board(board_id)
         view = self._views.get(primary)
         if view is None:
@@ -55,7 +55,7 @@ class ReplicaFirst:
         return view
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run a program on the replica if it is heavy, else on the primary: see `Store.read`."""
+        """Run a heavy program on the replica if possible, and every other program on the primary: see `Store.read`."""
         if not heavy:
             return await self._primary.read(program)
         position = await self._primary.read_log_position()
@@ -97,5 +97,5 @@ class ReplicaFirst:
         return await self._primary.size()
 
     async def close(self) -> None:
-        """Close the replica. Whoever opened the primary closes it."""
+        """Close the replica. The primary stays open, and the code that opened it has to close it."""
         await self._replica.close()

@@ -42,14 +42,14 @@ from .store_observer import SilentObserver, StoreObserver, report_statements_to
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-VERSION_MIN = (3, 37, 0)  # STRICT tables, RETURNING, UPDATE … FROM
-FULL_TOLD_AGAIN_S = 60.0
+VERSION_MIN = (3, 37, 0)  # the statements here need STRICT tables, RETURNING and UPDATE … FROM
+FULL_LOGGED_AGAIN_S = 60.0
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteLimits:
-    """The store's bounds; each is a setting of the same name."""
+    """The bounds of the store. Each field is a setting of the same name."""
 
     reader_connections: int
     heavy_reader_connections: int
@@ -63,7 +63,7 @@ class SqliteLimits:
 
 
 class _Connection(aiosqlite.Connection):
-    """A connection whose thread runs a whole function in one hop, instead of one statement."""
+    """A connection that can send a whole function to its thread in one hop, instead of single statements."""
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function on the connection's thread and return its result."""
@@ -123,13 +123,13 @@ class SqliteStore:
         self._path, self._limits, self._lock = path, limits, lock
         self._observer, self._ran = observer, report_statements_to(observer)
         self._writer: _Connection
-        # Last in, first out: the connection that ran last has its pages and statements in its caches.
+        # Last in, first out: the most recently used connection still has pages and statements in its caches.
         self._light: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._heavy: asyncio.Queue[_Connection] = asyncio.LifoQueue()
         self._connections: list[_Connection] = []  # the writer comes first
         self.damaged = asyncio.Event()
         self._closed = self._full = False
-        self._full_told_s = -inf
+        self._full_logged_s = -inf
         self._waiting = 0
         self._writes = 0
         self._idle_checkpoint: asyncio.TimerHandle | None = None
@@ -175,7 +175,8 @@ class SqliteStore:
             (self._heavy, self._limits.heavy_reader_connections),
         ):
             for _ in range(connections):
-                # mode=ro: if an ordinary reader were the last to close, it would checkpoint beside the writer.
+                # The last connection that closes makes a checkpoint, and only the writer may do that. A reader with
+                # mode=ro can't make one.
                 queue.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
@@ -186,17 +187,17 @@ class SqliteStore:
         try:
             await connection
         except BaseException:
-            # The thread reports its end to the event loop. Without this wait the loop could be closed before that.
+            # When the thread ends, it reports that to the event loop. Without this wait, the loop may be closed first.
             await asyncio.to_thread(connection.join)
             raise
-        # Before `prepare`, so that `close` also finds a connection that fails there.
+        # Append the connection before `prepare` runs, so that `close` also closes a connection that `prepare` rejects.
         self._connections.append(connection)
         await connection.run(prepare)
         return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-        if mode != "wal":  # the file system or another opener forbids WAL; SQLite then returns the mode it stays in
+        if mode != "wal":  # the file system or another process prevents WAL; `mode` is the mode that is still in use
             raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
         for pragma in (
             "PRAGMA synchronous=FULL",
@@ -210,7 +211,7 @@ class SqliteStore:
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         for pragma in (
             "PRAGMA query_only=1",
-            # Only the writer checkpoints: two connections that reset a WAL at once can corrupt it.
+            # Only the writer makes checkpoints: two connections that reset a WAL at the same time can corrupt it.
             "PRAGMA wal_autocheckpoint=0",
             f"PRAGMA cache_size={-1024 * self._limits.sqlite_cache_mib}",
             "PRAGMA temp_store=MEMORY",
@@ -218,7 +219,7 @@ class SqliteStore:
             connection.execute(pragma)
 
     def for_board(self, board_id: str) -> SqliteStore:
-        """Return this store: all boards use the same connections, see `Store.for_board`."""
+        """Return this store, because all boards use the same connections: see `Store.for_board`."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -230,7 +231,7 @@ class SqliteStore:
     async def read_query(self, query: Built) -> Rows:
         """Return the rows of one query: see `Store.read_query`.
 
-        A single statement has a snapshot of its own. That saves the steps of BEGIN and COMMIT.
+        A single statement has a snapshot of its own, which saves BEGIN and COMMIT.
         """
         return await self._reading(lambda raw: _execute(raw, query, self._ran), self._light)
 
@@ -262,7 +263,7 @@ class SqliteStore:
                 self._tell_lent(queue)
 
     def _kind(self, queue: asyncio.Queue[_Connection]) -> tuple[str, int]:
-        """Return what the connections of a queue are for, and how many there are."""
+        """Return the kind of the connections in a queue ("heavy" or "read"), and how many connections of it exist."""
         limits = self._limits
         return (
             ("heavy", limits.heavy_reader_connections) if queue is self._heavy else ("read", limits.reader_connections)
@@ -277,7 +278,7 @@ class SqliteStore:
 
     async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
         try:
-            await connection.run(lambda _: None)  # the thread runs functions in order: this one ends when it is idle
+            await connection.run(lambda _: None)  # the thread runs functions in order, so this waits until it is idle
         finally:
             queue.put_nowait(connection)
             self._tell_lent(queue)
@@ -300,11 +301,11 @@ class SqliteStore:
             result = await self._writer.run(lambda raw: _in_transaction(raw, "BEGIN IMMEDIATE", program, self._ran))
         except sqlite3.Error as error:
             if is_full_error(error, self._path):
-                self._tell_full()
+                self._log_full()
                 raise StoreFullError from error
             raise self._translated(error) from error
         else:
-            self._tell_room()
+            self._log_room()
             return result
         finally:
             self._writes -= 1
@@ -315,29 +316,30 @@ class SqliteStore:
             return UnknownBoardError("the leaderboard was deleted meanwhile")
         cause = describe_damage(error)
         if cause is not None:
-            if not self.damaged.is_set():  # log it once: from now on every request may find the damage
+            if not self.damaged.is_set():  # log the damage only once, because every later request may find it again
                 self.damaged.set()
                 detail = "the store refuses writes and the jobs end: stop the service and restore a backup"
                 log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
             return StoreDamagedError()
         return StoreBusyError(f"the store failed: {error}")
 
-    def _tell_full(self) -> None:
-        # Small writes may find room where large ones do not, so the store could change state often. Log it rarely.
+    def _log_full(self) -> None:
+        # Small writes may succeed where large ones find no room, so the store may often change between full and not
+        # full. Log this rarely.
         now_s = monotonic()
-        if not self._full and now_s - self._full_told_s >= FULL_TOLD_AGAIN_S:
-            self._full, self._full_told_s = True, now_s
+        if not self._full and now_s - self._full_logged_s >= FULL_LOGGED_AGAIN_S:
+            self._full, self._full_logged_s = True, now_s
             log.error(
                 "store_full", path=str(self._path.resolve()), detail="the store refuses writes until its disk has room"
             )
 
-    def _tell_room(self) -> None:
+    def _log_room(self) -> None:
         if self._full:
             self._full = False
             log.warning("store_has_room", path=str(self._path.resolve()))
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction: see `Store.write_query`. No one else writes, so no race can be lost."""
+        """Run one statement as a transaction: see `Store.write_query`. There is only one writer, so no race is lost."""
 
         def program() -> Program[Rows]:
             return (yield query)
@@ -349,11 +351,11 @@ class SqliteStore:
             raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
-        # A post has to wait for an automatic checkpoint. Checkpoints between bursts of posts make those rare.
+        # An automatic checkpoint makes a post wait. Checkpoints between bursts of posts make automatic ones rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
         if self._closed:
-            return  # the connection that closes last makes a checkpoint
+            return  # SQLite makes a checkpoint when the last connection closes
         loop = asyncio.get_running_loop()
         self._idle_checkpoint = loop.call_later(self._limits.checkpoint_idle_s, self._start_checkpoint)
 
@@ -368,14 +370,14 @@ class SqliteStore:
             log.warning("checkpoint_failed", detail=str(error))  # nothing is lost: the log only stays long
 
     async def size(self) -> StoreSize:
-        """Return the bytes of the file and its log, and the free space: see `Store.size`."""
+        """Return the size of the file and its log, and the free space on the disk: see `Store.size`."""
         try:
             return await asyncio.to_thread(size_of, self._path)
         except OSError as error:
             raise StoreBusyError(f"the store failed: {error}") from error
 
     async def close(self) -> None:
-        """Close every connection and give the lock back: see `Store.close`.
+        """Close every connection and release the lock: see `Store.close`.
 
         Running programs and accepted writes finish. Reads that wait for a connection are refused.
         """
@@ -391,10 +393,10 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """Return the error with which a start is refused."""
+    """Return the error that `open` raises if the store can't be opened because of `error`."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
-    if cause is not None and cause != NO_DATABASE:  # a wrong path is more likely than damage
+    if cause is not None and cause != NO_DATABASE:  # for `NO_DATABASE`, a wrong path is more likely
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

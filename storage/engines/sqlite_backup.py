@@ -28,7 +28,7 @@ from .file_lock import FileLock
 REPLACED = ".replaced"
 _PARTIAL = ".partial"
 _BESIDE = ("", "-wal", "-shm")
-_CACHE_KIB = 65_536  # for the check of the copy, which reads every index in the index's order
+_CACHE_KIB = 65_536  # the page cache for the check of a copy, which reads every index in the order of its entries
 
 
 def back_up_store(database: Path, into: Path) -> int:
@@ -39,7 +39,7 @@ def back_up_store(database: Path, into: Path) -> int:
     Raises:
         BackupFailedError: there is no store, the file exists, or the copy is damaged.
     """
-    with _told(f"{database} -> {into}"):
+    with _reported(f"{database} -> {into}"):
         if into.exists():
             raise BackupFailedError(f"{into} exists: choose another name")
         partial = _sound_copy(database, into)
@@ -55,7 +55,7 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
         StoreLockedError: a service owns the store.
         BackupFailedError: the backup is damaged, or there is a store and `replace` is false.
     """
-    with _told(f"{backup} -> {database}"):
+    with _reported(f"{backup} -> {database}"):
         database = database.resolve()
         database.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(database)
@@ -83,18 +83,18 @@ def _sound_copy(source: Path, beside: Path) -> Path:
     partial = Path(f"{beside}{_PARTIAL}")
     for end in (*_BESIDE, "-journal"):
         Path(f"{partial}{end}").unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # as private as the store itself
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # private, like the store itself
     reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
     with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
-        reading.backup(writing)  # all pages in one step, so one snapshot, however busy the store is
-        writing.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
+        reading.backup(writing)  # copies all pages in one step, so the copy is one snapshot
+        writing.execute("PRAGMA journal_mode=DELETE")  # makes the copy one file, without a log
         _check(writing, source)
     _sync(partial)
     return partial
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    """Check a copy.
+    """Check that a copy is undamaged, and is a store that this version can open.
 
     Raises:
         BackupFailedError: the copy is damaged, or is not a store that this version can open.
@@ -105,7 +105,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
         raise BackupFailedError(f"{source} is damaged: {found}")
     query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(SQLITE)
     rows = []
-    with suppress(sqlite3.OperationalError):  # no such table
+    with suppress(sqlite3.OperationalError):  # the file has no such table
         rows = copy.execute(query.sql, query.arguments).fetchall()
     if not rows:
         raise BackupFailedError(f"{source} is not a store")
@@ -114,7 +114,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Sync a file, or the names in a folder, so that they survive a power cut."""
+    """Sync a file, or the names of the files in a folder, so that a power cut can't lose them."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -123,8 +123,8 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Turn errors of files and of SQLite into BackupFailedError."""
+def _reported(what: str) -> Iterator[None]:
+    """Turn errors of files and of SQLite into BackupFailedError. Its message begins with `what`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

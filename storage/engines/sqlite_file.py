@@ -1,4 +1,4 @@
-"""Checks the file of a SQLite store before SQLite opens it, and interprets SQLite's errors about the file later.
+"""Checks the file of a SQLite store before SQLite opens it, and later interprets SQLite's errors about the file.
 
 The most important rule: a bad file is refused before anything beside it changes. SQLite deletes a log whose database
 file is empty, and with it the posts in that log.
@@ -22,11 +22,11 @@ from storage.store import StoreSize
 log = structlog.get_logger(__name__)
 
 MODE = 0o600  # SQLite gives the log and its index the same mode as the file
-PROBE_BYTES = 65_536  # more than the index of a new log needs
+PROBE_BYTES = 65_536  # the size of a trial write: more than the index of a new log needs
 NO_DATABASE = "file is not a database"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-_PRIMARY = 0xFF  # the part of an extended code that is the primary one
+_PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 _CHECKS = {"quick": "PRAGMA quick_check(1)", "full": "PRAGMA integrity_check(1)"}
 
 
@@ -68,14 +68,14 @@ def create_file(path: Path) -> None:
     """Create the file if it does not exist, readable by its owner only, and log a warning if the store is empty."""
     real = path.resolve()
     with suppress(FileExistsError):
-        # Closing a descriptor would drop SQLite's locks on the file, but no connection of this process has it open yet.
+        # Closing a descriptor drops SQLite's locks on the file. No connection of this process has opened the file yet.
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     if real.stat().st_size == 0:
         log.warning("store_created", path=str(real))
 
 
 def size_of(path: Path) -> StoreSize:
-    """Return the bytes of the file and its log, and the free space on its disk."""
+    """Return the size of the file and its log, and the free space on the disk."""
     real = path.resolve()
     store_bytes = 0
     for each in (real, real.with_name(real.name + "-wal")):
@@ -99,15 +99,18 @@ def check_content(connection: sqlite3.Connection, check: str, path: Path) -> Non
 
 
 def describe_damage(error: sqlite3.Error) -> str | None:
-    """Return what damage to the file an error of SQLite or its driver reports; None if it reports something else."""
+    """Return a description of the damage to the file that an error reports. Return None if it reports no damage."""
     code = _code_of(error)
-    if code is None:  # the driver's own errors have no code, and they quote what they read
+    if code is None:  # the driver's own errors have no code, and their messages quote stored data
         return "a text is not UTF-8" if str(error).startswith("Could not decode to UTF-8") else None
     return str(error) if code & _PRIMARY in _DAMAGED or code == sqlite3.SQLITE_IOERR_CORRUPTFS else None
 
 
 def is_full_error(error: sqlite3.Error, path: Path) -> bool:
-    """Return whether a write failed because there is no room. Where SQLite is unclear, try a write beside the file."""
+    """Return whether a write failed because there is no room.
+
+    If the error does not say that clearly, try to write another file in the same folder.
+    """
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
         return True
@@ -120,7 +123,7 @@ def _code_of(error: sqlite3.Error) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk, the quota and the process's limit let a file grow past the end of the log."""
+    """Return whether the disk, the quota and the process's limit allow a file that is longer than the log."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:

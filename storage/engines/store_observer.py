@@ -1,7 +1,7 @@
 """The events that a store reports to an observer, such as metrics.
 
-The store calls the observer in the middle of its work. So a call may take a microsecond at most. The values of `kind`
-come from the code and those of `pool` from the settings, so there are few of them.
+The store calls the observer in the middle of its work. So a call may take a microsecond at most. `kind` and `pool` have
+few different values, because the values of `kind` come from the code and those of `pool` from the settings.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def report_statements_to(observer: StoreObserver) -> Callable[[Built, Rows], Non
 
 
 def count_rows(query: Built, rows: Rows) -> int:
-    """Return how many rows a statement returned, or changed if it returns none."""
+    """Return how many rows a statement returned. If it is a write without RETURNING, return how many it changed."""
     if len(rows) == 1 and len(rows[0]) == 1 and not query.sql.startswith(("SELECT", "WITH")):
         count = rows[0][0]
         if isinstance(count, int) and " RETURNING " not in query.sql:

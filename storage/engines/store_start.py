@@ -2,13 +2,14 @@
 
 PostgreSQL numbers transactions separately in each cluster (server). A store that pg_restore has copied to another
 cluster may hold changes, marks and published numbers that are higher than the numbers of the new cluster. They would
-seem to lie in the future. For years the journal would show none of them, and no curve could tell what it counts.
+seem to lie in the future. For years the journal would show none of them, and no curve could tell which changes it
+counts.
 
 So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
 stored numbers stay as they are.
 
-How a restored store is detected: a snapshot only sees what was written by transactions below the snapshot's end. A
-higher stored number therefore comes from another cluster. A store that never moved holds none.
+A snapshot sees only what was written by transactions with numbers below the snapshot's end. So a higher stored number
+comes from another cluster, and shows that the store was restored. A store that never moved holds no such number.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from storage.store import Program, Store
 from .postgres import PostgresStore
 
 log = structlog.get_logger(__name__)
-_BEFORE = "transactions_before"  # the name in `meta` of the constant that is added to this cluster's numbers
+_BEFORE = "transactions_before"  # the name, in `meta`, of the constant that is added to this cluster's numbers
 _POSITION = "position"
 _ONE = 1
 
@@ -78,10 +79,13 @@ def _stored(dialect: Dialect) -> Program[int]:
 
 
 def _raise_offset(plain: Dialect, before: int) -> Program[int]:
-    """Return the constant that has to be added. Store a higher one if the store comes from a cluster with more."""
+    """Return the constant that has to be added to this cluster's transaction numbers.
+
+    If the store comes from a cluster with higher numbers, first store a higher constant.
+    """
     if not (yield from _find_foreign_number(plain, before)):
         return before
-    # One process does this. Others that start at the same time wait here and find it done.
+    # Only one process stores the constant. Others that start at the same time wait for this lock, and then find it.
     yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)
     before = yield from _stored(plain)
     highest = yield from _find_foreign_number(plain, before)
@@ -105,9 +109,9 @@ def _find_foreign_number(plain: Dialect, before: int) -> Program[int]:
 
 
 def _highest() -> list[Term]:
-    """Return terms for the numbers that no future transaction may fall below.
+    """Return terms of a query. No future transaction may get a number below the value of any of these terms.
 
-    For the change log and the journal of leases, that is one more than the highest number.
+    For the change log and the journal of leases, the value is one more than the highest stored number.
     """
 
     def of(table: str, column: Column) -> Term:

@@ -15,10 +15,10 @@ SEMAPHORES = "semaphores"
 
 def create_ingest_tables(dialect: Dialect) -> list[Query]:
     """Return the queries that create the tables and their indexes."""
-    ordered = not dialect.transaction  # without transaction numbers (SQLite), the numbered column has to be the key
+    ordered = not dialect.transaction  # without transaction numbers (SQLite), `number` has to be the primary key
     blocks = (
         create_table(INGEST_BLOCKS)
-        .numbered("number")  # a transaction that began after another had been confirmed gets the greater number
+        .numbered("number")  # if a transaction begins after another one was committed, it gets a greater number
         .column("shard", INTEGER)
         .column("queued_at", INTEGER)
         .column("posts", INTEGER)
@@ -28,11 +28,11 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
     by_shard = create_index("ingest_blocks_shard", INGEST_BLOCKS, col("shard"), col("number"))
     return [
         *([blocks.primary_key("number"), by_shard] if ordered else [blocks.primary_key("shard", "number")]),
-        # One row per shard. The store fixes their number, because it decides which shard an owner's posts go to.
+        # One row per shard. The number of rows never changes, because it decides to which shard an owner's posts go.
         create_table(INGEST_SHARDS)
         .column("shard", INTEGER)
-        .column("applied", INTEGER)  # posts ever taken from the shard
-        .column("busy_us", INTEGER)  # how long workers took for them
+        .column("applied", INTEGER)  # how many posts workers ever took from the shard
+        .column("busy_us", INTEGER)  # how many microseconds workers took for these posts
         .primary_key("shard")
         .clustered(),
         create_table(REJECTED_POSTS)
@@ -45,9 +45,9 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
         create_index("rejected_posts_rejected_at", REJECTED_POSTS, asc(col("rejected_at"))),
         create_table(SEMAPHORES)
         .column("name", TEXT)
-        .column("size", INTEGER)  # how many may hold it at once
-        .column("capacity", INTEGER)  # what the store takes per second, as measured
-        .column("speed", INTEGER)  # what one holder does per second, as measured
+        .column("size", INTEGER)  # how many workers may hold it at the same time
+        .column("capacity", INTEGER)  # how many posts the store applies per second; 0: not measured
+        .column("speed", INTEGER)  # how many posts one holder applies per second; 0: not measured
         .column("sized_at", INTEGER)
         .primary_key("name")
         .clustered(),

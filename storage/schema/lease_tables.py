@@ -1,6 +1,6 @@
 """The tables of pools and leases, as a step of the store's schema.
 
-Like every step (see `steps`), it is never edited once it was released.
+Like every step (see `steps`), this one is never edited after its release.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ LEASE_LOADS = "lease_loads"
 LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
 
-# Transactions that read a pool before it was dropped may still lease its resources. Each of them adds one version.
+# How many transactions may still lease resources of a pool after it was dropped, because they read the pool earlier.
+# Each of them makes a version greater by one.
 VERSIONS_IN_FLIGHT = 1_000
 
 
@@ -52,14 +53,14 @@ def _pools() -> list[Query]:
         .primary_key("client_id")
         .clustered(),
         create_table(LEASE_POOLS)
-        .column("pool_key", INTEGER)  # from a sequence of its own
+        .column("pool_key", INTEGER)  # from a sequence that only pools use
         .column("client_id", TEXT, sortable=True)
         .column("pool_id", TEXT, sortable=True)
         .column("spec", TEXT)
         .column("created_at", INTEGER)
         .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the journal still names it
-        .column("swept", INTEGER)  # resources of a deleted pool are deleted in steps; 1: none is left
-        .column("floor", INTEGER)  # no removed resource, alone or with the pool, had a greater version
+        .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
+        .column("floor", INTEGER)  # a version; no resource that was removed had a greater one
         .primary_key("pool_key"),
         create_index(
             "lease_pools_id",
@@ -83,7 +84,7 @@ def create_resource_tables() -> list[Query]:
         .column("pool_key", INTEGER)
         .column("resource", TEXT)
         .column("region", TEXT)
-        .column("partition", INTEGER)  # within the region: requests for free resources spread over its partitions
+        .column("partition", INTEGER)  # a part of the region: requests for free resources spread over the partitions
         .column("holder", TEXT, null=True)  # the key that has it; if free, the last holder, which may get it again
         .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
         .column("expires_at", INTEGER)  # by the store's clock; 0: free
@@ -105,15 +106,15 @@ def _counts() -> list[Query]:
         .column("share", INTEGER)  # see `leases.region_counts`
         .column("total", INTEGER)
         .column("held", INTEGER)
-        .column("acquired", INTEGER)  # since the pool was made, like `freed` and `refused`
-        .column("freed", INTEGER)
-        .column("refused", INTEGER)
+        .column("acquired", INTEGER)  # leases acquired since the pool was created
+        .column("freed", INTEGER)  # leases released or liberated since the pool was created
+        .column("refused", INTEGER)  # requests refused since the pool was created
         .primary_key("pool_key", "region", "share")
         .clustered(),
         create_table(LEASE_LOADS)
         .column("pool_key", INTEGER)
         .column("region", TEXT)
-        .column("load", TEXT)  # what the balancer measured, for its next round
+        .column("load", TEXT)  # measurements of the rebalancing job, which its next round reads
         .primary_key("pool_key", "region")
         .clustered(),
     ]
@@ -121,7 +122,7 @@ def _counts() -> list[Query]:
 
 def _elsewhere() -> list[Query]:
     return [
-        create_table(LEASE_ELSEWHERE)  # leases in other stores, as those stores' journals report them
+        create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
         .column("pool_key", INTEGER)
         .column("holder", TEXT)
         .column("peer", TEXT)
@@ -130,20 +131,20 @@ def _elsewhere() -> list[Query]:
         .column("version", INTEGER)
         .column("expires_at", INTEGER)
         .column("acquired_at", INTEGER)
-        .column("wanted_until", INTEGER)  # the peer was asked to extend the lease until then
+        .column("wanted_until", INTEGER)  # until when the peer was asked to extend the lease
         .primary_key("pool_key", "holder", "peer")
         .clustered(),
         create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
         create_table(LEASE_PEERS)
         .column("peer", TEXT)
-        .column("position", INTEGER)  # up to which the peer's journal was read
+        .column("position", INTEGER)  # the position up to which the peer's journal was read
         .primary_key("peer")
         .clustered(),
     ]
 
 
 def _journal(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # rows are in the order of the commits, as in the change log
+    ordered = not dialect.transaction  # true if rows are in the order of the commits, as in the change log
     table = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
     table = (
         table.numbered("seq")
@@ -166,7 +167,8 @@ def _journal(dialect: Dialect) -> list[Query]:
 def build_pool_drop() -> Update:
     """Return the update that marks pools as deleted at `now_us`.
 
-    Each floor rises past every version of the pool's resources. So a later pool of the same name never repeats one.
+    It makes the floor of a pool greater than every version of the pool's resources. So a later pool with the same id
+    never uses a version again.
     """
     theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
     greatest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)

@@ -57,7 +57,7 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 
-# This sequence holds the lowest position of the change log from which on nothing was pruned.
+# The value of this sequence is a position in the change log: from there on, nothing was pruned.
 CHANGES_PRUNED = "changes_pruned"
 FAMILIES = "families"
 ARCHIVE_BLOCKS = "archive_blocks"
@@ -120,7 +120,7 @@ def _leases(_dialect: Dialect) -> list[Query]:
         .column("expires_at", INTEGER)  # by the store's clock; 0: released
         .primary_key("pool", "resource")
         .clustered(),
-        # What a curve counts and how it was made; null in rows that are older than this step.
+        # These columns say what a curve counts and how it was made. Null in rows that are older than this step.
         add_column(CURVES, "changes", INTEGER, null=True),
         add_column(CURVES, "rules", TEXT, null=True),
     ]
@@ -133,7 +133,7 @@ def _refresh_requests(_dialect: Dialect) -> list[Query]:
         .column("column_index", INTEGER)
         .column("epoch", INTEGER)
         .column("board_id", TEXT)
-        # Numbers from one sequence:
+        # The next three columns hold numbers from one sequence.
         .column("demanded", INTEGER)  # the newest request
         .column("taken", INTEGER)  # the newest request that a job process works on
         .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
@@ -143,7 +143,8 @@ def _refresh_requests(_dialect: Dialect) -> list[Query]:
         .column("took_us", INTEGER)
         .primary_key("board_key", "column_index")
         .clustered(),
-        # A look for open requests nearly always finds none. The partial index makes it free, however large the table.
+        # A search for open requests nearly always finds none. With the partial index it costs nearly nothing, however
+        # large the table is.
         create_index(
             "refresh_demands_open", REFRESH_REQUESTS, asc(col("demanded")), where=col("demanded").gt(col("taken"))
         ),
@@ -151,15 +152,15 @@ def _refresh_requests(_dialect: Dialect) -> list[Query]:
 
 
 def _changes(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # rows are in the order of the commits
+    ordered = not dialect.transaction  # true if rows are in the order of the commits
     table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
     table = (
         table.numbered("seq")
         .column("board_key", INTEGER)
         .column("owner", TEXT)
         .column("updated_at", INTEGER)
-        .column("previous", TEXT)  # the ranked cells before the change, side by side at fixed places
-        .column("next", TEXT)  # the ranked cells after it
+        .column("previous", TEXT)  # the ranked cells before the change, joined; each cell has a fixed place
+        .column("next", TEXT)  # the ranked cells after the change, joined in the same way
     )
     if ordered:
         by_board = create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
@@ -174,8 +175,8 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
         .column("board_key", INTEGER)
         .column("column_index", INTEGER)
         .column("epoch", INTEGER)
-        .column("curve_version", INTEGER)  # of the curve that the counts belong to
-        .column("version", INTEGER)  # grows with every document
+        .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
+        .column("version", INTEGER)  # grows with every stored document
         .column("document", BLOB)
         .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty
         .primary_key("board_key", "column_index"),
@@ -185,9 +186,9 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
         .column("position", INTEGER)
         .column("seen", TEXT)
         .column("as_of", INTEGER)
-        .column("version", INTEGER)  # of the newest document
+        .column("version", INTEGER)  # the version of the newest document
         .primary_key("mark_key"),
-        # How much of the change log a curve's snapshot saw; null in rows that are older than this step.
+        # How much of the change log a curve's snapshot saw. Null in rows that are older than this step.
         add_column(CURVES, "mark_position", INTEGER, null=True),
         add_column(CURVES, "mark_seen", TEXT, null=True),
     ]
@@ -203,10 +204,10 @@ def _journal(dialect: Dialect) -> list[Query]:
         .column("changes", INTEGER)  # how many changes the row holds
         .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
         .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
-        .column("posts", TEXT, sortable=False)  # what was posted by each change
-        .column("erased", INTEGER, null=True)  # not null: cells of an erased owner, which are still to be counted
+        .column("posts", TEXT, sortable=False)  # for each change, what was posted
+        .column("erased", INTEGER, null=True)  # not null: an owner was erased, and the cells still have to be counted
     )
-    if not ordered:  # the place among the changes of its transaction: published numbers combine position and place
+    if not ordered:  # a change's place within its transaction; published numbers combine position and place
         table = table.column("place", INTEGER)
     now = lit(1) if ordered else oldest_transaction()
     begins = select(coalesce(select(now).from_(BOARDS).limit(1).scalar(), 0)).scalar()
@@ -219,16 +220,16 @@ def _journal(dialect: Dialect) -> list[Query]:
         insert(SEQUENCES).values(name=CHANGES_PRUNED, next=begins).on_conflict("name").overwrite(),
         delete(SEQUENCES).where(
             col("name").eq(lit(CHANGES_PRUNED)), col("next").eq(lit(0))
-        ),  # a new store has no boards
+        ),  # 0 means that the store has no boards, so it is new
         table.primary_key(*(("seq",) if ordered else ("board_key", "position", "seq"))),
         (
             create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
             if ordered
             else create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
         ),
-        # Nearly always empty.
+        # This index is nearly always empty.
         create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
-        # The log has no index by owner: the filters in this table replace it, see `log.owner_index`.
+        # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
         create_table(JOURNAL_BLOCKS)
         .column("first", INTEGER)
         .column("last", INTEGER)
@@ -239,7 +240,7 @@ def _journal(dialect: Dialect) -> list[Query]:
 
 def _owners(_dialect: Dialect) -> list[Query]:
     return [
-        # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
+        # The entries of hidden owners. They are not in the tables of the boards, so no ranking has to filter them out.
         create_table(HIDDEN_ENTRIES)
         .column("board_key", INTEGER)  # 0: the owner is hidden, also on future boards
         .column("owner", TEXT)
@@ -282,7 +283,7 @@ def _families(_dialect: Dialect) -> list[Query]:
         # The shared tables of boards that belong to no family: one table for each list of columns.
         create_table(SHARED_TABLES)
         .column("table_key", INTEGER)  # from the sequence of board keys
-        .column("layout", TEXT)  # the columns that a new board uses
+        .column("layout", TEXT)  # the columns with which the table was created; a new board's columns equal them
         .column("columns", TEXT)  # all columns that the table currently has
         .primary_key("table_key"),
         create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
@@ -303,11 +304,12 @@ def _closing(_dialect: Dialect) -> list[Query]:
     return [
         *[add_column(BOARDS, name, INTEGER, null=True) for name in times],
         add_column(BOARDS, "stage", INTEGER, null=False, default=0),
-        # Which boards are due for a job, and when. A job that looks nearly always finds none.
+        # The boards that are due for a job, by time. A job that searches them nearly always finds none.
         create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
-        # The boards that have rows. The time to count them grows with their number, not with the archived boards.
+        # The boards that have rows. With this index, archived boards do not make it slower to count them.
         create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
-        add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),  # boards that close by then are closed
+        # Boards of the family that close by this time are closed.
+        add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),
         create_table(ARCHIVE_BLOCKS)
         .column("board_key", INTEGER)
         .column("section", INTEGER)
@@ -377,12 +379,12 @@ def migrate(dialect: Dialect) -> Program[str]:
 
 
 def take_number(dialect: Dialect, name: str) -> Program[int]:
-    """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted."""
+    """Return the next number of a sequence. A sequence never returns a number twice, even after deletions."""
     return (yield from take_numbers(dialect, name, 1))
 
 
 def take_numbers(dialect: Dialect, name: str, numbers: int) -> Program[int]:
-    """Take that many numbers from a sequence and return the last of them."""
+    """Take the next `numbers` numbers from a sequence and return the last of them."""
     upsert = (
         insert(SEQUENCES)
         .values(name=param("name"), next=numbers)
