@@ -17,9 +17,9 @@ Use `yield` for a query and `yield from` for a program. No module offers queries
 program or a plain function. Modules that write one statement together pass its parts (`Select`, `Insert`, `Condition`)
 to the module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
 
-A plain `yield` of a program fails immediately, because a store runs only queries. If a program is called without
-`yield from`, nobody runs its generator: the queries are never sent, and nothing reports the mistake at run time. A test
-in `tests/test_tidy.py` finds both mistakes in the source.
+A plain `yield` of a program fails immediately, because a store runs only queries. If a program calls another one with
+neither `yield` nor `yield from`, nobody runs that generator. Its queries are never sent, and nothing reports this at
+run time. A test finds both mistakes in the source.
 
 A program of one query needs no transaction around it: `read_single` and `write_single` in `store` run it without one.
 
@@ -27,12 +27,12 @@ A caller passes a function, not a generator, because a store may run a program s
 once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two
 ways:
 
-- The database detects it: a serialization failure, a deadlock, a duplicate key. The PostgreSQL store rolls back, pauses
+- The database reports a serialization failure, a deadlock or a duplicate key. The PostgreSQL store rolls back, pauses
   for a random time, calls the function again and runs the new generator, at most `store_attempts_max` times in all. It
   does the same after a lost connection. It never repeats a COMMIT whose answer was lost: the caller gets
-  `OutcomeUnknownError`. On SQLite writes run one at a time, so the database never detects a race.
-- The program detects it: a conditional write touched fewer rows than it should, and the program raises `LostRaceError`.
-  The store rolls back and the exception reaches the caller, who reads again and tries again (see `posting.writer`).
+  `OutcomeUnknownError`. On SQLite writes run one at a time, so the database never reports a lost race.
+- A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
+  store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 
 These are the rooms and modules, with the lowest first. A room imports only rooms above it in this list. Rooms in
 brackets never import each other:

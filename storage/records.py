@@ -124,7 +124,7 @@ class Board:
     id: str
     spec: BoardSpec
     created_at_us: int
-    epoch: int  # counts resets: a curve that was fitted in another epoch is void
+    epoch: int  # grows with every reset: a curve that was fitted in another epoch is void
     table_key: int | None = None  # the shared table that holds its rows; None: the board has a table of its own
     rows_key: int = 0  # identifies its rows in a shared table; outside a family, every reset assigns a new key
     family_key: int | None = None  # the family that it belongs to; None: it belongs to no family
@@ -269,7 +269,7 @@ class BoardPost:
 
 @dataclass(slots=True)
 class Post:
-    """One contribution of stats by a job-processor, parsed and resolved against the catalog."""
+    """One contribution of stats by a caller, parsed, and with its boards and columns found in the catalog."""
 
     owner: str
     parts: Sequence[BoardPost]

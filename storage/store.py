@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 Row = Sequence[Any]
 Rows = list[Row]
-# Yields a query and is sent its rows. A write without RETURNING gives one row: the number of rows that it touched.
+# A program yields a query and is sent its rows. After a write without RETURNING, it is sent one row, which holds the
+# number of rows written.
 Program = Generator[Built, Rows, T]
 
 
@@ -36,9 +37,9 @@ class Store(Protocol):
     """Runs programs. There is no other way to the data."""
 
     dialect: Dialect
-    sole_writer: bool  # only this store writes, one program at a time, so no board is deleted while a program runs
+    sole_writer: bool  # only this process writes, one program at a time: no board is deleted while a program writes
     damaged: asyncio.Event  # set once stored data is found to be damaged; the store then refuses to write
-    writes_at_once: int  # write programs that may run at the same time; further ones wait
+    writes_at_once: int  # how many write programs may run at the same time; further ones wait
 
     def for_board(self, board_id: str) -> Store:
         """Return the view of this store that uses a board's connections. Boards with equal connections share a view."""

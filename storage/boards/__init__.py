@@ -6,10 +6,10 @@
 This room creates, changes, finds and deletes boards, and says in which table the rows of a board are. It does not read
 or write single entries: `storage.entries` does.
 
-The most important rule: a process only has a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be old. It
-asks the store before it calls a board unknown. A program that finds its copy of a board outdated raises
-`BoardChangedError`, and the caller reads the board again. Posts lock the row that says whether their boards are open
-(`closed_boards`).
+The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
+The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is
+outdated, it raises `BoardChangedError`, and the caller reads the board again. Posts lock the row that says whether
+their boards are open (`closed_boards`).
 
 This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
 

@@ -29,7 +29,10 @@ class Profiles:
         self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).compile(dialect)
 
     def find_profiles(self, owners: Sequence[str]) -> Program[dict[str, str]]:
-        """Return the profiles of those owners that have one, as JSON text by owner, in one statement."""
+        """Return, by owner, the profiles of these owners as JSON texts. Leave out owners without a profile.
+
+        This takes one statement.
+        """
         rows = yield self._find.bind(owners=owners)
         return {row[0]: row[1] for row in rows}
 

@@ -41,7 +41,7 @@ _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
 class RowColumn(NamedTuple):
-    """A column as it is in the database, in a table of rows."""
+    """A column of a table of rows, with its name and type in the database."""
 
     name: str
     kind: SqlKind

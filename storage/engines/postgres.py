@@ -116,7 +116,7 @@ class PostgresStore:
         return store
 
     def for_board(self, board_id: str) -> PostgresStore:
-        """Return the store with a board's connections: see `Store.for_board`."""
+        """Return the store that uses a board's connections: see `Store.for_board`."""
         chosen = self._chosen.get(board_id)
         if chosen is None:
             if len(self._chosen) >= POOL_CHOICES_MAX:
@@ -151,7 +151,7 @@ class PostgresStore:
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """Run a program in one transaction: see `Store.write`.
 
-        Several write programs may run at once, in this process and in others.
+        Several write programs may run at the same time, in this process and in others.
 
         Raises:
             OutcomeUnknownError: the connection was lost before the server answered COMMIT.
@@ -193,7 +193,7 @@ class PostgresStore:
             program.close()
 
     async def read_log_position(self) -> str:
-        """Return how far the server's log is durable.
+        """Return the position up to which the server's log is durable.
 
         A replica that has replayed this position holds every write that was acknowledged before the call.
         """

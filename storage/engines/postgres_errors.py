@@ -3,7 +3,10 @@
 - Lost: the connection is useless, and another connection may help.
 - Raced: another transaction interfered, and the same transaction may succeed now.
 - Late: the server did not answer in time.
-- All others: to run the transaction again does not help.
+- Failed check: the check of `Chained.require_changes` in a single statement failed.
+- Board deleted: the table of a board does not exist.
+
+`translate_error` turns these and all other errors into errors of the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Backs up a SQLite store to one file while a service uses it, and restores such a file.
 
     back up:  store ──one snapshot──> FILE.partial ──check, sync──> FILE
-    restore:  FILE ──> store.partial ──check, sync──> store; the files before it are renamed to *.replaced
+    restore:  FILE ──> store.partial ──check, sync──> store; files of an earlier store are renamed to *.replaced
 
 The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
 and then renamed. A copy that was interrupted stays as `.partial`, and the next attempt makes it anew.
@@ -32,7 +32,7 @@ _CACHE_KIB = 65_536  # the page cache for the check of a copy, which reads every
 
 
 def back_up_store(database: Path, into: Path) -> int:
-    """Copy one snapshot of a store into a new file and return the file's bytes.
+    """Copy one snapshot of a store into a new file and return the file's size in bytes.
 
     The copy holds everything that was acknowledged before the call. The store's log can't shrink during the call.
 
@@ -53,7 +53,7 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
 
     Raises:
         StoreLockedError: a service owns the store.
-        BackupFailedError: the backup is damaged, or there is a store and `replace` is false.
+        BackupFailedError: the backup is damaged; or there already is a store, and `replace` is false.
     """
     with _reported(f"{backup} -> {database}"):
         database = database.resolve()

@@ -68,7 +68,8 @@ def create_file(path: Path) -> None:
     """Create the file if it does not exist, readable by its owner only, and log a warning if the store is empty."""
     real = path.resolve()
     with suppress(FileExistsError):
-        # Closing a descriptor drops SQLite's locks on the file. No connection of this process has opened the file yet.
+        # Closing a descriptor drops SQLite's locks on the file. This is harmless here, because no connection of this
+        # process has opened the file yet.
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     if real.stat().st_size == 0:
         log.warning("store_created", path=str(real))

@@ -57,7 +57,7 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 
-# The value of this sequence is a position in the change log: from there on, nothing was pruned.
+# This sequence holds a position of the change log: the lowest one from which nothing was pruned.
 CHANGES_PRUNED = "changes_pruned"
 FAMILIES = "families"
 ARCHIVE_BLOCKS = "archive_blocks"
