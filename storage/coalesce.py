@@ -23,7 +23,7 @@ GATHER_TURNS = 2  # turns of the event loop that a batch waits for more question
 class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and answers the questions of a group together.
 
-    `answer` receives the questions of one kind, at most `batch_max`, and returns the answers in their order. At most
+    `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. At most
     `lanes` tasks answer at the same time. Another task starts only if at least as many questions wait as are currently
     being answered. So callers who ask again after each answer spread evenly over the tasks, and the groups are large. A
     few large groups cost less than many small ones.

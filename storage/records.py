@@ -145,7 +145,7 @@ class Board:
 
     @property
     def is_unreached(self) -> bool:
-        """Return whether this is a board of a family that no post has reached yet. The store has no row of it."""
+        """Return whether the board belongs to a family and no post has reached it. The store then has no row of it."""
         return self.key == self.family_key
 
     @cached_property

@@ -39,7 +39,7 @@ def find_or_create_table(dialect: Dialect, columns: Sequence[RowColumn]) -> Prog
 
 
 def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) -> Program[None]:
-    """Add those columns that the table does not have yet. An earlier board may have added some of them."""
+    """Add columns to a shared table, except those that the table has already because an earlier board added them."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
     [[columns]] = yield found.build(dialect, key=table_key)
     names = columns.split(_BETWEEN)

@@ -1,6 +1,7 @@
 """The lock that lets only one process own a SQLite file.
 
-A process that opens the store takes an advisory lock on a file beside it. A second process is refused.
+A process that opens the store takes an advisory lock on a second file in the same folder. Another process that tries to
+open the store is refused.
 """
 
 from __future__ import annotations

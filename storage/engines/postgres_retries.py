@@ -5,7 +5,7 @@ transaction.
 
     attempt ── success ──> its result
        │
-       ├── lost (the connection is useless, or there is none) ── pause ──> again, on another connection
+       ├── lost (the connection is useless, or none could be opened) ── pause ──> again, on another connection
        ├── raced (another transaction changed the same rows) ── pause ──> again, which may succeed
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError

@@ -1,7 +1,7 @@
 """Checks the file of a SQLite store before SQLite opens it, and later interprets SQLite's errors about the file.
 
-The most important rule: a bad file is refused before anything beside it changes. SQLite deletes a log whose database
-file is empty, and with it the posts in that log.
+The most important rule: a bad file is refused before any file in its folder changes. SQLite would delete the log of an
+empty database file, and with the log the posts in it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_file(path: Path, *, create: bool) -> None:
 
     Raises:
         StoreUnsupportedError: there is no store and none may be created, or the file has several names (hard links).
-        StoreDamagedError: the file is empty or missing, but its log is not.
+        StoreDamagedError: the file is empty or missing, but its log holds data.
         OSError: the file can't be inspected.
     """
     real = path.resolve()
