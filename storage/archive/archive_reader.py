@@ -1,9 +1,9 @@
 """Reading archived boards: `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `Ranking`.
 
-They return what the archive holds, and raise `ArchivedError` for everything that only rows could tell.
+They return what the archive holds. A read that needs the removed rows raises `ArchivedError`.
 
-The rule: ranks and totals are those of the moment when the board was archived. An owner who is erased afterwards leaves
-an empty place behind, so nobody else's rank changes.
+The rule: ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the
+owner's place stays empty, so nobody else's rank changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .blocks import (
 )
 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
-_AFTER_ALL = "\U0010ffff"  # greater than every owner
+_AFTER_ALL = "\U0010ffff"  # stands for an unknown owner; sorts after every owner
 
 
 class _BlockStatements:
@@ -80,7 +80,10 @@ def _block_statements(dialect: Dialect) -> _BlockStatements:
 
 
 def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Return number, entries and last key of the last block of a section; None if the section has no block."""
+    """Return the last block of a section: the entries before it, the entries in it, and its last owner or cell.
+
+    The first two are numbers of entries. Return None if the section has no block.
+    """
     rows = yield _block_statements(dialect).last.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
@@ -96,7 +99,7 @@ class ArchivedRanking(Ranking):
     """One ranked column of an archived board."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
-        # Don't call the base class: it compiles statements over a table that no longer exists.
+        # Do not call the constructor of the base class: it compiles statements over a table that no longer exists.
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.for_column(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
@@ -109,9 +112,9 @@ class ArchivedRanking(Ranking):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Return the last block of the tally that begins with this cell or a better one; None if there is none.
+        """Return how many entries stand before the block of the tally that can hold a cell, and the block.
 
-        It holds the cell, if any entry has it. The number is how many entries stand before the block.
+        It is the last block that begins with this cell or a better one. Return None if there is no such block.
         """
         statement = self._reads.first_from if self.padding.high else self._reads.first_up_to
         found = yield from self._block(statement, tally_section(self.index), text=text)
@@ -155,8 +158,8 @@ class ArchivedRanking(Ranking):
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
 
     def _less_than(self, text: str) -> Program[int]:
-        """Return how many entries have a cell that is a smaller text. `text` may be shorter than a cell."""
-        # A cell's number needs its whole width: missing digits count as zeros, and ":" as more than every number.
+        """Return how many entries have a cell that sorts before `text`. `text` may be shorter than a cell."""
+        # `count_better` needs a cell of full width, so missing digits become zeros. ":" sorts after every cell.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
             return (yield from self._total())
@@ -170,7 +173,8 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """See `Ranking`.
 
-        If equal values have an order, the owner's place among them is stored. Otherwise it is known for the top only.
+        If the earliest of equal values is better, the archive stores each owner's place among the entries with the same
+        cell. Otherwise the place is known only for owners in the archived top; the second number is 0 for all others.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -189,11 +193,15 @@ class ArchivedRanking(Ranking):
         return places[owners.index(owner)] if places and owner in owners else 0
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. The owner is known for the top only."""
+        """See `Ranking`. Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown."""
         return (yield from self.find_row_after_skip(rank - 1))
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. Rows can only be skipped from the top: with `below`, raises ArchivedError."""
+        """See `Ranking`. Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown.
+
+        Raises:
+            ArchivedError: `below` is given, but an archive can only skip rows from the top.
+        """
         if below is not None:
             raise ArchivedError
         if skip_rows >= (yield from self._total()):
@@ -210,7 +218,7 @@ class ArchivedRanking(Ranking):
         return (yield from self.find_row_after_skip(total - 1)) if total else None
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. The owner of the better cell is unknown: `_AFTER_ALL` is returned instead."""
+        """See `Ranking`. `_AFTER_ALL` replaces the owner of the better cell, who is unknown."""
         key = self.padding.key_of_cell(cell)
         found = yield from self._tally_of(cell)
         better = None if found is None else found[1].next_better_key(key)
@@ -250,7 +258,10 @@ class ArchivedRanking(Ranking):
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
-        """Return the whole top, and the index of the row with this cell and owner, or else of the first one after."""
+        """Return all rows of the archived top, and the index in them of the row with this cell and owner.
+
+        If there is no such row, the index is that of the first row after this place.
+        """
         top, key = (yield from self._whole_top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
             if self._is_at(entry, cell, owner):
@@ -262,10 +273,10 @@ class ArchivedRanking(Ranking):
         return entry.owner == owner and entry.cells[self.index] == cell
 
     def _check_end(self, top_rows: int) -> Program[None]:
-        """Check that the top has all rows of the ranking.
+        """Check that the archived top holds all rows of the ranking.
 
         Raises:
-            ArchivedError: the ranking has more rows than the archive kept in order.
+            ArchivedError: the ranking had more rows than the archive keeps in its top.
         """
         if top_rows < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {top_rows} rows by this column")
@@ -291,7 +302,7 @@ class ArchivedEntries(Entries):
         return (yield from self._kept([owner for owner in owners if owner not in unseen]))
 
     def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Return the entries of those of these owners who are currently hidden."""
+        """Return the entries of the given owners who are currently hidden."""
         unseen = yield from _hidden_of(self.dialect, owners)
         return (yield from self._kept([owner for owner in owners if owner in unseen]))
 
@@ -310,10 +321,10 @@ class ArchivedEntries(Entries):
         return {entry.owner: entry for entry in found}
 
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Erase an owner from the archive. The places of all others stay. Return the entry; None if there was none.
+        """Erase an owner from the archive, and return the owner's entry, or None if there was none.
 
-        Do nothing and return None unless `happened` is `ERASED`: hidden owners are looked up whenever the archive is
-        read. The change log gets no record of it.
+        The ranks of all other owners stay the same, and the change log gets no record. Unless `happened` is `ERASED`,
+        do nothing and return None: a hidden owner stays in the archive, because its readers look up hidden owners.
         """
         if happened is not ChangeKind.ERASED:
             return None
@@ -336,7 +347,7 @@ class ArchivedEntries(Entries):
         return entry
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
-        """Replace the owner of a row in the top of a column by `NOBODY`."""
+        """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
         reads, key, section = _block_statements(self.dialect), self.board.key, top_section(index)
         for number, document in (yield reads.held.bind(board_key=key, section=section)):
             rows = decode_rows(document)
@@ -353,12 +364,12 @@ def _hidden_of(dialect: Dialect, owners: Sequence[str]) -> Program[set[str]]:
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:
-    """Return an entry of `NOBODY` that stands in the same place of a column's top."""
+    """Return an entry of `NOBODY` with the same cell in the column `index`, and None in all other columns."""
     return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 
 def list_archives_of_owner(dialect: Dialect, owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
-    """Return the keys of boards, after a key, whose archives may hold an owner; ordered, at most `limit`."""
+    """Return the keys of boards whose archives may hold an owner: the first `limit` keys above `after_key`."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
     found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("board_key"))).limit(limit).build(dialect, owner=owner, after_key=after_key)
@@ -368,7 +379,7 @@ def list_archives_of_owner(dialect: Dialect, owner: str, *, after_key: int, limi
 def _widened(document: bytes, columns: int) -> list[Entry]:
     """Decode the rows of a block, with a cell for every column of the board.
 
-    A family's boards get new columns even if they are archived. The cells of those are None.
+    An archived board of a family still gets the family's new columns. The cells in those columns are None.
     """
     entries = decode_rows(document).entries
     for entry in entries:

@@ -1,12 +1,15 @@
 """Writing a closed board's archive in steps, and removing its rows once the archive is complete.
 
-    begin ──> read ──> encoded ──> store ──> advanced ──> … ──> finish: archived, rows removed, in one transaction
-                ^__________________________________|
-    order of the parts: tally, top and curve of each ranked column, then the owners
+    begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> note_progress ──> … ──> finish
+                            ^__________________________________________________│
 
-The rule: an archive shows one state of its board. Posts can't change a closed board, but an owner may still be erased.
-So each step is stored only if the board's count of changes is the same as when the archive was begun. If it is not, the
-archive is begun anew. Another process can continue an archive: the blocks in the store say where.
+The parts are written in this order: tally, top and curve of each ranked column, then the owners. `finish` marks the
+board as archived and removes its rows, in one transaction.
+
+The rule: an archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be
+erased. So each step is stored only if the board's count of changes is the same as when the archive was begun. If it is
+not, the archive is begun anew. Another process can continue an archive, because the stored blocks show how far it is
+written.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ from .blocks import (
 )
 from .board_closing import ClosingStage
 
-TIED_MAX = 1_000_000  # cells with several owners for which it is remembered how many of their owners were read
+# Cells with ties, per column, whose counts of read rows are remembered. If there are more, all counts are dropped, and
+# each is taken from the board again when it is needed.
+TIED_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class _SectionKind(IntEnum):
 
 
 class _Part(NamedTuple):
-    """A section of an archive that is to be written."""
+    """A section that the archive of a board has to have."""
 
     kind: _SectionKind
     column_index: int
@@ -70,18 +75,18 @@ class _Part(NamedTuple):
 
 
 class ArchiveProgress(NamedTuple):
-    """How far an archive was written."""
+    """How far an archive is written."""
 
-    part_index: int = 0
-    number: int = 0  # entries of that part which are written
-    last: str = ""  # the last owner, or cell, of them
+    part_index: int = 0  # the part that is being written
+    number: int = 0  # entries of this part that are written
+    last: str = ""  # the owner of the last written entry, or its cell if the part is a tally
 
 
 class PartContent(NamedTuple):
     """What one step read for one part, before it is encoded."""
 
     part: _Part
-    number: int
+    number: int  # entries of the part that come before
     content: TallyBlock | Rows | Curve | bytes
     cells: Sequence[str] = ()  # the cells of a tally, one per key
 
@@ -99,9 +104,9 @@ class ArchiveBlock(NamedTuple):
 
 @dataclass(slots=True)
 class ArchiveWriter:
-    """One archive that is being written. Call `begin_or_resume` first, also to continue what another process began.
+    """Writes one archive. Call `begin_or_resume` first, even if another process has begun the archive.
 
-    Its programs run in transactions of the caller, who encodes in between, in another thread.
+    The caller runs each program in a transaction. Between two transactions it calls `encode_blocks` in another thread.
     """
 
     dialect: Dialect
@@ -109,7 +114,7 @@ class ArchiveWriter:
     limits: ArchiveLimits
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     changes: int = 0  # the board's count of changes when the archive was begun
-    _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # by column index: cells and their owners read
+    _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # by column index and cell: rows that were read
 
     @property
     def board(self) -> Board:
@@ -125,7 +130,7 @@ class ArchiveWriter:
         return [*parts, _Part(_SectionKind.OWNERS, 0, OWNERS)]
 
     def begin_or_resume(self) -> Program[None]:
-        """Find where to continue, by the blocks in the store. Begin anew if the board has changed since then."""
+        """Find from the stored blocks where to continue. If the board has changed in the meantime, begin anew."""
         key = self.board.key
         self.changes = yield from self._changes_now()
         head = yield from find_last_block(self.dialect, key, HEAD)
@@ -147,10 +152,10 @@ class ArchiveWriter:
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
-        """Read what comes next, at most about `archive_step_rows` rows of one snapshot.
+        """Read the next rows from one snapshot, at most about `archive_step_rows`.
 
-        Return what was read, the place after it, and the ties that were counted so far. Nothing is remembered: once the
-        blocks are stored, pass the place and the ties to `note_progress`.
+        Return what was read, the progress after it, and the ties counted so far. The writer itself stays as it is: once
+        the blocks are stored, pass the progress and the ties to `note_progress`.
         """
         parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
         tied = self._tied
@@ -200,37 +205,41 @@ class ArchiveWriter:
             return None, 0, tied
         entries = [decode_entry(row) for row in rows]
         places: dict[int, list[int]] = {}
-        met = dict(tied)
+        tied_after = dict(tied)
         for index, ranking in self.entries.rankings.items():
             if ranking.timed:
-                met[index], places[index] = yield from self._ties_before(index, entries, tied.get(index, {}))
-        return PartContent(part, place.number, Rows(entries, places)), len(rows), met
+                tied_after[index], places[index] = yield from self._ties_before(index, entries, tied.get(index, {}))
+        return PartContent(part, place.number, Rows(entries, places)), len(rows), tied_after
 
     def _ties_before(
-        self, index: int, entries: list[Entry], met: dict[str, int]
+        self, index: int, entries: list[Entry], rows_read: dict[str, int]
     ) -> Program[tuple[dict[str, int], list[int]]]:
         """Count, for each of these rows, the rows with the same cell that rank before it.
 
-        `met` holds the counts of earlier rows, by cell. Return the counts up to now, and the list for these rows.
+        `rows_read` says, by cell, how many rows with the cell were read before these. Return these numbers with the
+        given rows added, and a list with the count of each given row.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         statement = _counted_cells(self.dialect, self.entries.layout, index)
         rows = yield statement.bind(cells=cells, **scope_of(self.board))
         several = {row[0] for row in rows if row[1] > 1}
-        met = dict(met) if len(met) < TIED_MAX else {}
+        rows_read = dict(rows_read) if len(rows_read) < TIED_MAX else {}
         places = []
         for entry in entries:
             cell, before = entry.cells[index], 0
             if isinstance(cell, str) and cell in several:
-                if cell not in met:
-                    _, met[cell] = yield from self.entries.rankings[index].count_tied(cell, entry.owner)
-                before = met[cell]
-                met[cell] += 1
+                if cell not in rows_read:
+                    _, rows_read[cell] = yield from self.entries.rankings[index].count_tied(cell, entry.owner)
+                before = rows_read[cell]
+                rows_read[cell] += 1
             places.append(before)
-        return met, places
+        return rows_read, places
 
     def read_whole_board(self) -> Program[tuple[int, list[PartContent]] | None]:
-        """Return the board's count of changes and all its parts, of one snapshot; None if they take several steps."""
+        """Return the board's count of changes and all parts of its archive, read from one snapshot.
+
+        Return None if one step cannot read them all.
+        """
         changes = yield from self._changes_now()
         found, place, _ = yield from self.read_step()
         return (changes, found) if self.is_complete(place) else None
@@ -238,7 +247,7 @@ class ArchiveWriter:
     def store_whole_archive(
         self, changes: int, blocks: Sequence[ArchiveBlock], *, now_us: int
     ) -> Program[Board | None]:
-        """Store the whole archive of a small board in one transaction, and `finish` it."""
+        """Store the whole archive of a small board and finish it, in one transaction. See `finish`."""
         self.changes = changes
         yield self._clear()
         for block in blocks:
@@ -265,14 +274,11 @@ class ArchiveWriter:
         return _insert(self.dialect).bind(board_key=self.board.key, **block._asdict())
 
     def note_progress(self, place: ArchiveProgress, tied: dict[int, dict[str, int]]) -> None:
-        """Note that everything up to this place is stored.
-
-        `progress` and `tied` are those that `read_step` returned.
-        """
+        """Note that everything up to `place` is stored. `place` and `tied` are what `read_step` returned."""
         self.progress, self._tied = place, tied
 
     def is_complete(self, place: ArchiveProgress) -> bool:
-        """Return whether nothing comes after this place."""
+        """Return whether `place` is the end of the last part."""
         return place.part_index >= len(self._parts())
 
     def finish(self, now_us: int) -> Program[Board | None]:
@@ -281,9 +287,10 @@ class ArchiveWriter:
         Return None, and do nothing, if the board has changed since the archive was begun.
 
         Raises:
-            UnknownBoardError: it was deleted.
+            UnknownBoardError: the board was deleted.
         """
-        board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)  # an erasure locks this row too
+        # An erasure locks the same row, so none can run before this transaction ends.
+        board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
         archived = replace(board, archived_us=now_us)
@@ -300,8 +307,8 @@ class ArchiveWriter:
 def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
     """Return the last curve of a closed board's column.
 
-    It is the stored curve, encoded; or an exact one of all values, if the column has so few entries that every rank is
-    counted. None if there should be a stored one and there is none.
+    This is the stored curve, encoded. If the column has so few entries that every rank is counted, it is an exact curve
+    through all values instead. Return None if the column needs a stored curve and has none.
     """
     board = entries.board
     totals = yield from find_totals(dialect, [board.key])
@@ -312,7 +319,7 @@ def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> P
 
 
 def build_exact_curve(entries: Entries, column_index: int) -> Program[Curve]:
-    """Return the exact curve of a closed board's column with few entries. Every value is a knot."""
+    """Return the exact curve of a column with few entries on a closed board. Every value is a knot."""
     board = entries.board
     ranking = entries.rankings[column_index]
     rows = yield from ranking.tally_cells(1 + board.spec.predictor.exact_top)

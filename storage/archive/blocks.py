@@ -6,8 +6,8 @@
     top of a column    its best rows, in order
     curve of a column  the last curve that was fitted
 
-A block of rows stores its columns one after the other. The rule: a block is small, so that reading one row of it
-decodes only few others. The first byte of a block names its format.
+A block of rows stores its columns one after the other. The rule: blocks are small, because reading one row decodes its
+whole block. The first byte of a block names its format.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 
 from storage.records import Entry
 
-HEAD, OWNERS = -2, -1  # the sections of which a board has one each
-_KINDS = 4  # numbers of sections that are reserved for each ranked column
+HEAD, OWNERS = -2, -1  # the numbers of the two sections that belong to no column
+_KINDS = 4  # section numbers that are reserved for each ranked column
 
 _FORM = b"1"
 _LEVEL = 6
@@ -47,8 +47,8 @@ def curve_section(column_index: int) -> int:
 class Rows(NamedTuple):
     """A block of rows.
 
-    `ties_before` holds, by column index, for each row how many rows with the same cell rank before it. It has only the
-    columns for which that is stored.
+    `ties_before` has a list for each column index whose ties are stored. The list says for each row how many rows with
+    the same cell rank before it.
     """
 
     entries: list[Entry]
@@ -92,7 +92,7 @@ class TallyBlock(NamedTuple):
         return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
 
     def key_at(self, place: int) -> int:
-        """Return the key of the entry before which `place` other entries of the block stand."""
+        """Return the key of the entry at `place`, which is the number of entries of the block that stand before it."""
         counted = list(accumulate(self.ties))
         return self.keys[bisect_left(counted, place + 1)]
 
@@ -103,7 +103,7 @@ class TallyBlock(NamedTuple):
 
 
 def encode_tally(tally: TallyBlock) -> bytes:
-    """Encode a block of a tally. Its numbers are written as text, because keys may be wider than 64 bits."""
+    """Encode a block of a tally. Numbers are written as text, because keys may be wider than 64 bits."""
     steps = [tally.keys[0], *[after - before for before, after in pairwise(tally.keys)]]
     ties = [] if all(count == 1 for count in tally.ties) else tally.ties
     return _packed((",".join(map(str, steps)), ",".join(map(str, ties))))

@@ -1,12 +1,12 @@
-"""Closing boards: they take no more posts, get their final curves, and are archived when their rows need not stay.
+"""Closing boards: they take no more posts, get their final curves, and are archived once their rows may be removed.
 
     open ── closes_at ──> shut: no post is taken ──> frozen: final curves are stored ── keep ──> archived
 
 `archive_writer` takes the last step.
 
-The rule: each step is one short transaction that finds out for itself what is left to do. So a job may be late, be
-killed anywhere, or run twice. `due_at` only says when the job looks at a board next: looking at a wrong time does no
-harm.
+The rule: each step is one short transaction, which first reads what is left to do. Therefore a job may be late, be
+killed at any point, or run twice without harm. `due_at` only says when the job checks a board next; a check at a wrong
+time does no harm.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from storage.store import Program
 class ClosingStage(IntEnum):
     """How far the closing of a board has come."""
 
-    OPEN = 0  # the next step is to shut it
-    SHUT = 1  # the next step is to fit its final curves
-    FROZEN = 2  # the next step is to archive it, if its rows are not kept for ever
+    OPEN = 0  # the next step shuts the board
+    SHUT = 1  # the next step fits the board's final curves
+    FROZEN = 2  # the next step archives the board, unless its rows are kept for ever
     ARCHIVED = 3
 
 
 def list_due_boards(
     dialect: Dialect, stage: ClosingStage, *, now_us: int, limit: int
 ) -> Program[list[tuple[int, Board]]]:
-    """Return the due boards at a stage, each with the time since when it is due, the earliest first."""
+    """Return the boards at a stage that are due, each with its due time, the earliest first."""
     rows = yield _due(dialect).bind(stage=int(stage), now_us=now_us, limit=limit)
     return [(row[0], decode_board(row[1:])) for row in rows]
 
@@ -50,14 +50,15 @@ def _due(dialect: Dialect) -> Statement:
 
 
 def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut those of these boards whose closing time has come, and return them. They take no more posts.
+    """Shut the given boards whose closing time has come, and return them. They take no more posts.
 
-    Boards on which every rank is counted anyway need no final curve, and are frozen at once.
+    Boards with so few entries that every rank is counted need no final curve. They are frozen in this transaction too.
     """
     closed: list[Board] = []
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # Waits for the posts that hold a lock on the family's row. Later transactions see what those posts wrote.
+        # This update waits for the transactions with posts that hold a lock on the family's row. Later transactions see
+        # what those posts wrote.
         yield (
             update(FAMILIES)
             .set(closed_through=now_us)
@@ -86,13 +87,16 @@ def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Bo
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
-    """Return the ranked columns of a closed board that need a final curve. On the others every rank is counted."""
+    """Return the indexes of the ranked columns of a closed board that need a final curve.
+
+    The other ranked columns have so few entries that every rank is counted.
+    """
     exact_top = board.spec.predictor.exact_top
     return [index for index in board.sorted_indexes if totals.get(index, 0) > exact_top]
 
 
 def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
-    """Mark shut boards as frozen: their final curves are stored. They are due again when their rows may be archived."""
+    """Mark shut boards, whose final curves are stored, as frozen. They are due again when they may be archived."""
     families: dict[int, Family | None] = {}
     for board in boards:
         due_us = yield from _archive_us(dialect, board, families)
@@ -105,7 +109,7 @@ def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
 
 
 def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
-    """Return those of these frozen boards whose rows are to be archived now. Set the others due for that time."""
+    """Return the given frozen boards that are to be archived now. Make each other board due at its time to archive."""
     families: dict[int, Family | None] = {}
     found = []
     for board in boards:
@@ -118,7 +122,7 @@ def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_u
 
 
 def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job looks at a closed board next; None: not until something about it is changed."""
+    """Set when the closing job checks a closed board next. None: only after another change sets a due time."""
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))
@@ -130,9 +134,10 @@ def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Progra
 
 
 def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
-    """Return when the rows of a closed board are to be archived; None: never. `families` caches families.
+    """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
-    The row that says so is locked. A transaction that changes it comes after this one, and sets the board due again.
+    The time is stored with the family, or with a board outside a family. This function locks that row. So a transaction
+    that changes the time runs after this one, and makes the board due again.
     """
     if board.family_key is None:
         season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season
@@ -146,7 +151,10 @@ def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | Non
 
 
 def _keeps_until_us(family: Family, board: Board) -> int | None:
-    """Return when as many later periods have closed as keep their rows; None: never."""
+    """Return when a family stops keeping a board's rows; None: never.
+
+    The family keeps the rows of a number of closed periods. The time is when that many later periods have closed.
+    """
     named = parse_board_id(board.id)
     count = dict(family.spec.keep).get(named.period.kind) if named is not None else None
     last = advance_period(named.period, count) if named is not None and count is not None else None

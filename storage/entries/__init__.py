@@ -3,16 +3,16 @@
 This room may import `log`, `boards`, `schema` and the rooms below them. `posting` decides what a post writes; this room
 offers the programs for it.
 
-The most important rule: whoever changes a row also changes the totals of its board and the change log, in the same
-transaction. Ranks, curves and the journal are computed from these.
+The most important rule: a transaction that changes a row also changes the totals of its board and the change log.
+Ranks, curves and the journal are computed from these.
 
-An owner's row on a board is in one of two tables, the board's or that of hidden owners (`hidden_owners`):
+An owner's row on a board is either in the board's table or in the table of hidden rows (see `hidden_owners`):
 
     shown ──begin──> changing ──end──> hidden        shown:    new rows go to the board
     hidden ──begin──> changing ──end──> shown        hidden:   new rows go to the table of hidden rows
                                                      changing: nobody inserts a row of this owner
 
-Statements are compiled once for all boards of one table and one spec, and bound on each call. The classes named
+Statements are compiled once for all boards with the same table and spec, and bound on each call. The classes named
 `…Statements` hold them; `Entries`, `Ranking` and `NeighbourReads` bind them to one board.
 
 A reader begins with `entries.Entries`, then `rankings.Ranking`. `exact_ranks` explains how a rank is counted from a

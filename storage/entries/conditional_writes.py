@@ -1,7 +1,8 @@
-"""The conditional writes of a transaction with posts, and the locking reads before them: many rows per statement.
+"""Lock the rows that a transaction with posts needs, and write each only if it is unchanged: many rows per statement.
 
-A row is identified by its board's key in the table and its owner; in a board's own table, by its owner alone. One
-statement serves all boards that share a table, so the cost of a transaction does not grow with their number.
+In a shared table, a row is identified by its board's key in that table and its owner. In a board's own table, the owner
+identifies it. One statement covers all boards that share a table, so the cost of a transaction does not grow with their
+number.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RowId = tuple[int, str]  # the board's key in the table, and the owner
 
 
 class RowWrites:
-    """Programs that lock and write the rows of one table; its statements are compiled once."""
+    """Programs that lock and write the rows of one table. Their statements are compiled once."""
 
     def __init__(self, dialect: Dialect, layout: Layout) -> None:
         self._dialect, self._layout = dialect, layout
@@ -71,7 +72,7 @@ class RowWrites:
         )
 
     def lock_rows(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
-        """Read those of the wanted rows that exist, and lock them until the transaction ends."""
+        """Read the wanted rows that exist, and lock them until the transaction ends."""
         if self._layout.shared:
             found = yield self._hold.bind(rows=sorted(wanted))
             return [(key, Entry(owner, version, cells)) for key, owner, version, *cells in found]
@@ -80,7 +81,7 @@ class RowWrites:
         return [(key, Entry(owner, version, cells)) for owner, version, *cells in found]
 
     def insert_rows(self, entries: Iterable[tuple[int, Entry]]) -> Program[int]:
-        """Insert those rows that are still absent; return how many were inserted."""
+        """Insert the rows that the table does not have yet; return how many were inserted."""
         made: list[tuple[Any, ...]]
         if self._layout.shared:
             made = [(key, entry.owner, entry.updated_at_us, *entry.cells) for key, entry in entries]
@@ -92,10 +93,10 @@ class RowWrites:
         return int(inserted[0][0])
 
     def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
-        """Write these columns of those entries whose version is still the expected one; return how many were written.
+        """Write some columns of the entries whose stored version is still the expected one.
 
-        Only changed columns are named, because an unchanged indexed column in SET makes the update at least twice as
-        expensive.
+        Return how many were written. `indexes` should name only columns that changed: an unchanged indexed column in
+        SET makes the update at least twice as expensive.
         """
         statement = self._updates.get(indexes)
         if statement is None:
@@ -139,5 +140,5 @@ def _owner(row: tuple[Any, ...]) -> Any:
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
 def shared_writes(dialect: Dialect, layout: Layout) -> RowWrites:
-    """Return the programs of a table that boards share, compiled once."""
+    """Return the programs for a table that boards share. Their statements are compiled once."""
     return RowWrites(dialect, layout)

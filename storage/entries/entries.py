@@ -1,6 +1,6 @@
 """The statements for one board's rows by owner: reads, conditional writes, erasure, totals.
 
-They are compiled once for all boards of one table and one spec, and bound on each call.
+They are compiled once for all boards with the same table and spec, and bound on each call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from storage.store import Program
 from .conditional_writes import RowWrites, shared_writes
 from .rankings import Ranking, decode_entry
 
-_ENTRY_ROW = -10  # marks a row of an entry; no column has this index
+_ENTRY_ROW = -10  # marks a result row with an entry, which is not a total; no column has this index
 
 
 class _EntryStatements:
@@ -80,7 +80,7 @@ def _shared_statements(dialect: Dialect, layout: Layout) -> _EntryStatements:
 
 
 class Pattern:
-    """What boards of one table and one spec have in common. That is nearly everything, so opening a board is cheap."""
+    """The statements and rules that all boards with the same table and spec share. So opening one more is cheap."""
 
     def __init__(self, dialect: Dialect, board: Board) -> None:
         self.spec, self.dialect = board.spec, dialect
@@ -105,16 +105,16 @@ class Entries:
 
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        """Return the rankings by column index. They are made on first use, because posts need none."""
+        """Return the rankings by column index. They are created on first use, because posts need none."""
         return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Read the entries of those owners that have one, in one statement."""
+        """Read the entries of owners by owner, in one statement. Owners without an entry are left out."""
         rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Read the entries of owners and the totals of the board by column index, in one statement."""
+        """Read the entries of owners, by owner, and the board's totals, by column index, in one statement."""
         rows = yield self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
         entries: dict[str, Entry] = {}
         stored: list[tuple[int, int]] = []
@@ -137,7 +137,7 @@ class Entries:
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Remove an owner's row and log the reason `happened`; return the entry, or None if there was no row.
 
-        `place`: how many changes this transaction has logged before.
+        `place`: how many changes this transaction has already logged.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -158,9 +158,9 @@ class Entries:
         return entry
 
     def restore_entry(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
-        """Insert the row of an owner who is shown again, log that and adjust the totals.
+        """Insert the row of an owner who is shown again, log the change and adjust the totals.
 
-        `place`: how many changes this transaction has logged before.
+        `place`: how many changes this transaction has already logged.
 
         Raises:
             LostRaceError: the owner has a row already.
@@ -183,11 +183,11 @@ class Entries:
 
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries on those boards, all in shared tables, that have one, by board key.
+    """Return the owner's entries by board key; boards without an entry of the owner are left out.
 
-    The cost is one statement per table.
+    All boards have to be in shared tables. The cost is one statement per table.
     """
-    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # the board key of each rows key
+    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # by table and rows key: the board key
     for entries in boards:
         tables[entries._sql][entries.board.rows_key] = entries.board.key
     found: dict[int, Entry] = {}
@@ -198,9 +198,9 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
-    """Return those of the boards, all in shared tables, that have an entry of the owner.
+    """Return the boards on which the owner has an entry, and lock these entries until the transaction ends.
 
-    The entries are locked until the transaction ends. The cost is one statement per table.
+    All boards have to be in shared tables. The cost is one statement per table.
     """
     tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
@@ -213,10 +213,10 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
 
 
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Program[None]:
-    """Add to the totals. It belongs in the transaction that changes the rows.
+    """Add to the totals of boards. Call this in the transaction that changes the rows.
 
-    `changes`: what to add, by board key and column index. `spread`: any number; it chooses the share of a total that is
-    added to, so that transactions do not wait for each other's row.
+    `changes`: what to add, by board key and column index. `spread`: any number; it chooses which share of a total is
+    changed. Transactions that choose different shares do not wait for each other.
     """
     share = spread % count_shares(dialect)
     rows = [
@@ -240,7 +240,10 @@ def _add_totals(dialect: Dialect) -> Statement:
 
 
 def read_live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
-    """Return the epochs of those boards that still exist, by key; `held` locks them until the transaction ends."""
+    """Return the epochs of the boards that still exist, by board key.
+
+    `held`: whether to lock the rows of these boards in the catalog until the transaction ends.
+    """
     rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
@@ -253,10 +256,10 @@ def _live_epochs(dialect: Dialect, held: bool) -> Statement:
 
 
 def lock_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
-    """Return the keys of boards' rows in shared tables, by board key, and lock them until the transaction ends.
+    """Return by board key the key of each board's rows in its shared table, and lock it until the transaction ends.
 
-    A board in a table of its own needs no lock: once its table is dropped, a write to it fails. A board that leaves a
-    shared table, or is emptied there, leaves its rows behind, and what is written to these rows is lost.
+    A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
+    these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
     """
     rows = yield _held_rows_keys(dialect).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}

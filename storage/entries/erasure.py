@@ -3,8 +3,8 @@
 `rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells once every
 fit and every live count has counted them. A bundle is locked while it is rewritten.
 
-The most important rule: rename an owner's bundles from the oldest up. A job that counts by the log then finds each name
-in one unbroken piece of a history.
+The most important rule: rename an owner's bundles from the oldest to the newest. In the log, all changes under the
+token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class ErasureStatements:
         same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
         renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts", _ALIAS), erased=1)
         self._rename = renamed.from_rows(_ALIAS, param("rows"), **row).where(*same).compile(dialect)
-        said: dict[str, Term | str | int] = {"board_key": 0, "updated_at": param("now_us"), "changes": 1, "cells": ""}
-        said |= {"owners": owners_text([""]), "posts": encode_records([None])}
-        said |= {"place": param("place")} if dialect.transaction else {}
-        self._say = insert(CHANGE_LOG).values(**said).returning(col("seq")).compile(dialect)
+        event: dict[str, Term | str | int] = {"board_key": 0, "updated_at": param("now_us"), "changes": 1, "cells": ""}
+        event |= {"owners": owners_text([""]), "posts": encode_records([None])}
+        event |= {"place": param("place")} if dialect.transaction else {}
+        self._log_event = insert(CHANGE_LOG).values(**event).returning(col("seq")).compile(dialect)
         horizon = log.horizon_now.scalar()
         folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
         fits = select(min_(col("mark_position"))).from_(CURVES)
@@ -76,15 +76,18 @@ class ErasureStatements:
         self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(*same).compile(dialect)
 
     def log_erasure(self, *, now_us: int, place: int = 0) -> Program[int]:
-        """Log that an owner is erased, without the name, after `place` other changes; return the bundle's `seq`."""
+        """Log that an owner is erased, without the owner's name, and return the `seq` of the bundle.
+
+        `place`: how many changes this transaction has already logged.
+        """
         given = {"now_us": now_us} | ({"place": place} if self._dialect.transaction else {})
-        rows = yield self._say.bind(**given)
+        rows = yield self._log_event.bind(**given)
         return int(rows[0][0])
 
     def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
-        """Return the stretches past a position that may hold the owner's changes, and the position to go on from.
+        """Return ranges of positions above `past` that may hold the owner's changes, the oldest first.
 
-        Oldest stretches come first; None as the position: there are no more.
+        Also return the position to pass as `past` in the next call; None: there are no further ranges.
         """
         index = owner_blocks(self._dialect)
         page = yield from index.list_blocks_above(past)
@@ -104,10 +107,11 @@ class ErasureStatements:
         rows_max: int,
         past: int = 0,
     ) -> Program[int | None]:
-        """Take name and posts out of the owner's oldest bundles in a stretch; return the `seq` to go on from, or None.
+        """Replace the name by the token, and remove the posts, in the owner's oldest bundles in `stretch`.
 
-        One call rewrites bundles of about `rows_max` changes whose `seq` is above `past`. `until` holds the last `seq`
-        for each board key; `otherwise` is that for all other boards. `token` tells one erasure from others.
+        Return the `seq` to pass as `past` in the next call; None: no bundle is left. One call rewrites bundles whose
+        `seq` is above `past`, with about `rows_max` changes in all. `until` says by board key the last `seq` that is
+        rewritten; `otherwise` says it for all other boards. Each erasure has a `token` of its own.
         """
         last = max(otherwise, *until.values()) if until else otherwise
         sought = {"first": stretch.first, "last": stretch.last, "owner": owner_mark(owner)}
@@ -128,10 +132,10 @@ class ErasureStatements:
         return (yield self._held.bind(first=stretch.first, last=stretch.last, seqs=seqs))
 
     def blank_cells(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Take the cells out of nameless changes that every fit and live count has passed; return how many bundles.
+        """Remove the cells of nameless changes that every fit and every live count has counted.
 
-        One call rewrites bundles of about `rows_max` changes. Changes since `before_us` are kept, because a fit that is
-        not stored yet may not have counted them.
+        Return how many bundles were rewritten. One call rewrites bundles with about `rows_max` changes in all. Changes
+        logged at `before_us` or later keep their cells, because a fit that is not stored yet may not have counted them.
         """
         erased = yield self._erased.bind(before_us=before_us, limit=rows_max)
         if not erased:
@@ -143,14 +147,14 @@ class ErasureStatements:
 
 
 def _without(owner: str, nameless: str, owners: str, posts: str) -> tuple[str, str]:
-    names, said = owners_of(owners), decode_records(posts)
-    kept = [None if name == owner else one for name, one in zip(names, said, strict=True)]
+    names, records = owners_of(owners), decode_records(posts)
+    kept = [None if name == owner else record for name, record in zip(names, records, strict=True)]
     return owners_text([nameless if name == owner else name for name in names]), encode_records(kept)
 
 
 def _blanked(cells: str, posts: str) -> str:
-    told = zip(pieces_of(cells), decode_records(posts), strict=True)
-    return cells_text(["" if posted is None else piece for piece, posted in told])
+    changes = zip(pieces_of(cells), decode_records(posts), strict=True)
+    return cells_text(["" if record is None else piece for piece, record in changes])
 
 
 @lru_cache

@@ -1,15 +1,15 @@
-"""Exact ranks anywhere: a knot's count from the curve, the changes since from the log, and one short count in a gap.
+"""Exact ranks anywhere: a knot's count from the curve, the changes logged since then, and a short count in one gap.
 
     better than a cell = the knot's count (as of the curve's mark)
                        + changes past the mark: (next at the knot or better) - (previous at the knot or better)
                        + entries strictly between the knot and the cell
 
-If the next knot is nearer, the count goes from below: the entries better than that knot, minus those from the cell on
-that stand before it.
+If the knot below the cell is nearer, the count starts there: the entries better than that knot, minus those of them
+that are not better than the cell.
 
 The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
-knot's count, there is no result. That happens with a mark that is older than the log, that is newer (after a restore,
-or on a replica), or that is so far back that a full count costs no more.
+knot's count, there is no result. This happens if the mark is older than the log, or newer than it (after a restore, or
+on a replica). It also happens if so many changes follow the mark that a full count costs no more.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from storage.store import Program, Rows
 
 _COUNT_ROW = -10  # marks the row with the count; no column has this index
 _PIECE = "m"
-_BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after every digit, "" before
+_BETTER_THAN_ANY = {True: ":", False: ""}  # key: whether high values win; ":" sorts after every digit, "" before
 
 
 class AnchorCurve(Protocol):
-    """The part of a curve that counting needs."""
+    """The methods of a curve that exact counts need."""
 
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """See `KnotRanks.find_anchor_above`."""
@@ -70,18 +70,18 @@ class AnchorCurve(Protocol):
 
 
 class CountStart(NamedTuple):
-    """What counts in one column start from: a curve and the mark in the log that its counts are as of."""
+    """What a count in one column starts from."""
 
     curve: AnchorCurve
-    mark: LogMark
-    changes_max: int  # changes past the mark; if there are more, they are not summed up
+    mark: LogMark  # the changes that the counts of the curve include
+    changes_max: int  # most changes after the mark that are summed up; if there are more, there is no result
 
 
 class GapCount(NamedTuple):
     """How many entries are better than a cell, in one snapshot with the totals of the board."""
 
     better_count: int
-    ties_before: int  # entries with the cell that stand before the owner in question
+    ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]
     from_anchor: bool  # whether the count started at a knot; otherwise at the top
 
@@ -97,7 +97,7 @@ class _GapCountQuery:
     from_below: bool
 
     def parse_count(self, rows: Rows) -> GapCount | None:
-        """Parse the count; None if the log cannot confirm it."""
+        """Return the count from the rows of the query; None if the log cannot confirm it."""
         stored: list[tuple[int, int]] = []
         found: GapCount | None = None
         for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
@@ -122,15 +122,15 @@ class GapCounts:
         self._high = board.spec.columns[index].best is Best.HIGH
 
     def count_better(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, from the knot that is probably nearer, and those tied before `owner`.
+        """Count the entries better than a cell, and the entries with this cell that stand before `owner`.
 
-        Return None if the log cannot confirm the count of the knot.
+        The count starts at the knot that is probably nearer. Return None if the log cannot confirm the knot's count.
         """
         asked = self._query(start, cell, owner)
         return asked.parse_count((yield asked.query))
 
     def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries that are better than a knot or tied with it; None if the log cannot confirm its count."""
+        """Count the entries that are better than a knot or tied with it; None if the log cannot confirm this count."""
         asked = self._bound(anchor, start, None, "", from_below=False)
         return asked.parse_count((yield asked.query))
 
@@ -182,7 +182,7 @@ def _compiled(dialect: Dialect, layout: Layout, index: int, place: CellSpan, *, 
         between = (own.lt(anchor), own.gt(cell)) if high else (own.gt(anchor), own.lt(cell))
         entered, left = (place.at_least(name, anchor) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
-    # Without the order, PostgreSQL may read the log from its start, hoping to find the limited number of rows early.
+    # Without ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     piece = col("value", _PIECE)
     past = select(*place.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
     past = past.where(of_board, log.after_mark(), place.holds_column(piece))
@@ -204,7 +204,7 @@ _shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_compiled)
 
 
 def _seen(dialect: Dialect) -> Term:
-    """Count those of the mark's later transactions that are in this snapshot."""
+    """Return the term that counts how many of the mark's positions `seen` the log holds in this snapshot."""
     log = change_log(dialect)
     if not dialect.transaction:
         return lit(0)

@@ -1,15 +1,19 @@
-"""Entries of hidden owners. Posts still merge into them, but they have a table of their own, so no ranking holds them.
+"""Entries of hidden owners. They are in a separate table, the hidden table, so no ranking holds them.
 
-    shown ──> changing ──> all who saw it shown have ended ──> hidden: new rows go here, others are moved here
-    hidden ──> changing ──> all who saw it hidden have ended ──> shown: new rows go to boards, others are moved there
+Posts still merge into them.
 
-The most important rule: an owner's row on a board is in one of the two tables. A post looks in the board's table first
-and here second. So it finds a row that is moved meanwhile, or it loses the race.
+    shown ──> changing ── transactions that read "shown" have ended ──> hidden: all rows go to the hidden table
+    hidden ──> changing ── transactions that read "hidden" have ended ──> shown: all rows go to the boards' tables
 
-While an owner is changing, nobody inserts a new row of this owner, so two posts never insert one in each table. An
-inserting transaction takes its id before it checks; the process that hides an owner can therefore wait for it.
+The most important rule: an owner's row on a board is either in the board's table or in the hidden table. A post reads
+the board's table first and the hidden table second. If the row is moved between the two reads, the post either finds it
+or loses the race.
 
-A change that exceeds its time is undone by the owner's next post. The process that then ends the change gets
+While an owner is changing, no transaction inserts a new row of this owner. Otherwise two posts could insert one row in
+each table. An inserting transaction takes its id before it checks; the process that hides an owner can therefore wait
+for it.
+
+If a change exceeds its time, the owner's next post undoes it. The process that then tries to end the change gets
 `LostRaceError`.
 """
 
@@ -45,10 +49,12 @@ from storage.store import Program
 
 from .entries import Entries
 
-HIDDEN_KEY = 0  # the board key of a row that says that the owner is hidden; no board has it
-CHANGING_KEY = -1  # the board key of a row that says: being hidden or shown, until `updated_at` at the latest
-_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the cells of a CHANGING row
-_ASKED_SINGLY = 20  # for more owners, ask first whether anybody is hidden: looking up 1,000 owners takes 1 ms
+# Two kinds of rows only mark an owner. No board has their board keys.
+HIDDEN_KEY = 0  # the owner is hidden
+CHANGING_KEY = -1  # the owner is being hidden or shown, until `updated_at` at the latest
+_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in the column `cells` of its CHANGING_KEY row
+# For more owners than this, first ask whether anybody is hidden, because looking up 1,000 owners takes 1 ms.
+_ASKED_SINGLY = 20
 _KEY = ("board_key", "owner")
 _BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
 _ALIAS = "v"
@@ -69,10 +75,10 @@ class HiddenEntry(NamedTuple):
 
 
 class HiddenFound(NamedTuple):
-    """What the table holds on some owners."""
+    """What the hidden table holds about some owners."""
 
     hidden_owners: set[str]
-    changing: dict[str, int]  # owners who are being hidden or shown, and until when
+    changing: dict[str, int]  # by owner who is being hidden or shown: the time when this ends at the latest
     entries: list[HiddenEntry]
 
 
@@ -113,7 +119,7 @@ class HiddenStatements:
         self._now = select(this_transaction()).compile(dialect)
 
     def find_hidden(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[HiddenFound]:
-        """Read what the table holds on these owners, on these boards."""
+        """Read the marks of these owners, and their hidden entries on these boards."""
         if len(owners) > _ASKED_SINGLY and not (yield self._anybody.bind()):
             return _NOTHING
         rows = yield self._find.bind(keys=[CHANGING_KEY, HIDDEN_KEY, *board_keys], owners=owners)
@@ -124,7 +130,7 @@ class HiddenStatements:
         return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
 
     def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
-        """Do what `find_hidden` does, for a writer: also undo changes that have exceeded their time.
+        """Do what `find_hidden` does, and also undo changes that have exceeded their time. Only writers call this.
 
         Raises:
             LostRaceError: another transaction ended such a change.
@@ -140,14 +146,14 @@ class HiddenStatements:
         return found
 
     def insert_rows(self, rows: Iterable[HiddenEntry]) -> Program[int]:
-        """Insert those rows that are absent; return how many were inserted."""
+        """Insert the rows that the hidden table does not have yet; return how many were inserted."""
         inserted = yield self._insert.bind(
             rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
         )
         return int(inserted[0][0])
 
     def update_rows(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Program[int]:
-        """Write those rows whose version is still the expected one; return how many were written."""
+        """Write the rows whose stored version is still the expected one; return how many were written."""
         written = yield self._update.bind(
             rows=[
                 (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
@@ -157,9 +163,10 @@ class HiddenStatements:
         return int(written[0][0])
 
     def begin_change(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
-        """Begin to hide or show an owner: until `until_us` at the latest, nobody inserts new rows of this owner.
+        """Begin to hide or show an owner. Until the change ends, no transaction inserts new rows of this owner.
 
-        Return False if the owner is to be hidden and already is.
+        The change may last until `until_us`. Return False, and begin nothing, if the owner is to be hidden and already
+        is.
         """
         if hide and owner in (yield from self.find_hidden([], [owner])).hidden_owners:
             return False
@@ -168,7 +175,9 @@ class HiddenStatements:
         return True
 
     def end_change(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
-        """End a change: new rows go here (`hide_owner`) or to their boards; None: wherever they went before.
+        """End a change. From now on, new rows go to the hidden table (`hide`) or to the boards (not `hide`).
+
+        If `hide` is None, new rows go where they went before the change.
 
         Raises:
             LostRaceError: another transaction has ended the change.
@@ -185,21 +194,22 @@ class HiddenStatements:
             yield self._take.bind(owner=owner, key=key)
 
     def take_transaction_id(self) -> Program[int]:
-        """Give this transaction its id and return it; from now on `have_earlier_ended` waits for this transaction.
+        """Return the id of this transaction. If it had none yet, it gets one, so that `have_earlier_ended` includes it.
 
-        A transaction after `begin_change` calls this to get the id to wait for before `end_change`.
+        The process that hides an owner calls this in a transaction after `begin_change`. Before `end_change`, it waits
+        until all transactions up to this id have ended.
         """
         rows = yield self._now.bind()
         return int(rows[0][0])
 
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
-        """Tell whether every transaction that may have missed the `begin_change` has ended."""
+        """Return whether all transactions up to this id have ended: those that may not have seen `begin_change`."""
         if not self._dialect.transaction:
             return True
         return (yield from change_log(self._dialect).find_horizon()) > transaction
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-        """Move the owner's rows from these boards to the hidden ones."""
+        """Move the owner's rows from these boards to the hidden table."""
         moved: list[HiddenEntry] = []
         for entries in boards:
             entry = yield from entries.remove_entry(owner, ChangeKind.HIDDEN, now_us=now_us, place=len(moved))
@@ -211,7 +221,7 @@ class HiddenStatements:
                 raise LostRaceError(f"{owner!r} has a hidden row already")
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-        """Move the owner's rows back to these boards."""
+        """Move the owner's rows from the hidden table back to these boards."""
         place = 0
         for entries in boards:
             rows = yield self._take.bind(owner=owner, key=entries.board.key)

@@ -1,6 +1,7 @@
-"""Read the rows on both sides of many places in one or two statements, so that many requests cost the store few steps.
+"""Read the rows on both sides of many places in one or two statements, so that many requests need few statements.
 
-A place is a cell and an owner. It need not be taken; if it is, its row is the first of `after`.
+A place is a cell and an owner. There need not be a row with both; if there is one, it is the first of
+`Neighbours.after`.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ class Neighbours:
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the rows from the place on
     ties_before: int  # rows with the place's cell that stand before its owner
-    edge_ties: int = 0  # if the first two of `before` share a cell: rows with it that stand before the first
+    edge_ties: int = 0  # rows before `before[0]` with its cell; counted only if the first two of `before` share it
 
 
 class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, in one snapshot with the totals of its board."""
 
     near: Neighbours
-    totals: dict[int, int]  # of the ranked column and of changes, and the board's state if one is stored
+    totals: dict[int, int]  # for the ranked column, for CHANGES, and for STATE if one is stored
 
 
 class _NeighbourStatements:
@@ -86,7 +87,7 @@ class _NeighbourStatements:
 
     @cached_property
     def of_owners(self) -> Statement:
-        """Return the statement for the rows around owners' rows, with totals of the board."""
+        """Return the statement for the rows around owners' rows, with the board's totals."""
         asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
         cell, owner = col(self._name, _OWN), col("owner", _OWN)
         return (
@@ -127,7 +128,10 @@ class _NeighbourStatements:
         return tied.where(self._owner.lt(owner)).scalar()
 
     def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the rest of the place's tie run and what lies beyond; an ordered, limited read merges both."""
+        """Select the rows with the place's cell on one side of it, and the rows with a better or a worse cell.
+
+        The caller orders and limits the result, which merges both parts.
+        """
         rows_of = select(*self._row).from_(self._table).where(*self._layout.scope())
         return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
 
@@ -157,7 +161,7 @@ class NeighbourReads:
     def read_around_owners(
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
-        """Read the rows around those owners that have a value in the column, by their position in `owners`."""
+        """Read the rows around each owner that has a value in the column, by the owner's index in `owners`."""
         found = yield self._sql.of_owners.bind(
             owners=list(enumerate(owners)),
             better_rows=better_rows,
@@ -176,7 +180,10 @@ class NeighbourReads:
         return near
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties`: from the place's own tie run where possible, otherwise from one count for all places."""
+        """Fill in `edge_ties`. If the edge has the same cell as the place, it follows from `ties_before`.
+
+        One statement counts the ties of all other edges.
+        """
         index = self._index
         to_count: list[Neighbours] = []
         for cell, near in places:
@@ -200,7 +207,7 @@ def _neighbours(row: Row) -> Neighbours:
 
 
 def _rows(nested: Any) -> list[list[Any]]:
-    # Within a packed row, some versions of SQLite return an array and others its text.
+    # For an array within a packed row, some versions of SQLite return the array itself, and others its JSON text.
     return nested if isinstance(nested, list) else _decode(nested)
 
 

@@ -1,6 +1,6 @@
-"""The ranking statements of one sorted column, compiled once and bound on each call.
+"""The ranking statements of one ranked column, compiled once and bound on each call.
 
-The most important rule: `better` means nearer to rank 1, on boards where high values win and where low values win.
+The most important rule: `better` means nearer to rank 1, whether high or low values win.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from storage.store import Program, Rows
 from .exact_ranks import CountStart, GapCount, GapCounts
 from .neighbours import NeighbourReads, Neighbours
 
-ANCHORS_MAX = 8  # knots tried for one row, each better than the one before
+ANCHORS_MAX = 8  # most knots that a search for one row tries, each better than the one before
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A cell that some row holds, how many rows with that cell stand before the row, and how many there are in all."""
+    """The cell of one row, with its ties."""
 
     cell: str
-    ties_before: int
-    ties: int
+    ties_before: int  # rows with this cell that stand before the row
+    ties: int  # all rows with this cell, the row itself included
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
@@ -82,7 +82,8 @@ class _RankingStatements:
         self.tallied_below = compiled(tallied.where(worse(cell)))
         rows_of = select(*self._row).from_(self._table).where(*scope)
         self.first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
-        # The keyset is split into the rest of a tie run and what is worse: comparing row values tests every row again.
+        # The rows after a place are read in two parts: the rest of those with its cell, and those with a worse cell. A
+        # comparison of row values would test every row again.
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
         self.rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
@@ -90,7 +91,8 @@ class _RankingStatements:
         self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Two counts divide the tie run between them. One count of the whole run and a filtered one would read it twice.
+        # Each of the two counts reads its own part of the tied rows. A count of all of them and a filtered count would
+        # read them twice.
         found = "s"
         tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
         tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
@@ -136,14 +138,14 @@ class Ranking:
         return int(rows[0][0])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, and those tied with it before `owner`, with one short statement.
+        """Count the entries better than a cell, and those with this cell before `owner`, with one short statement.
 
-        Return None if the log cannot confirm the count of the knot.
+        Return None if the log cannot confirm the count of the knot where this starts.
         """
         return self.gaps.count_better(start, cell, owner=owner)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the `rank`-th row; None past the end.
+        """Return the cell and owner of the `rank`-th row; None if the ranking has fewer rows.
 
         The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
         have to run in one snapshot.
@@ -152,7 +154,7 @@ class Ranking:
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot (None: the top), and how many rows to skip below it."""
+        """Return the cell of a knot before the row (None: the top), and how many rows to skip below this cell."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -165,7 +167,7 @@ class Ranking:
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
                 return self.padding.cell_of_key(anchor.key), skip_rows
-            sought = max(1, sought + skip_rows)  # so many entries have come that the row is before the knot
+            sought = max(1, sought + skip_rows)  # entries came since the curve was fitted: the row is before the knot
         return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -174,7 +176,7 @@ class Ranking:
         return int(rows[0][0]), int(rows[0][1])
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or below a cell, and return the next row's cell and owner; None past the end."""
+        """Skip rows from the top, or below a cell, and return the next row's cell and owner; None if there is none."""
         if below is None:
             rows = yield self._sql.landing_from_top.bind(offset=skip_rows, **self._scope)
         else:
@@ -182,7 +184,7 @@ class Ranking:
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
-        """Do what `find_row_after_skip` does and count the ties, in one statement: a walk asks a thousand times."""
+        """Do what `find_row_after_skip` does and count the ties, in one statement. Sampling calls it very often."""
         if below is None:
             rows = yield self._sql.sample_from_top.bind(offset=skip_rows, **self._scope)
         else:
@@ -195,7 +197,10 @@ class Ranking:
         return _sample(rows)
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
-        """Return (cell, entries with it) of `limit` distinct cells, best first, from the top or below a cell."""
+        """Return pairs (cell, number of entries with it) of `limit` distinct cells, best first.
+
+        Begin at the top, or below the cell `below`.
+        """
         if below is None:
             return (yield self._sql.tallied_from_top.bind(limit=limit, **self._scope))
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
@@ -206,24 +211,25 @@ class Ranking:
         return (rows[0][0], rows[0][1]) if rows else None
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        """Return the best rows, best first."""
+        """Return the `limit` best rows, best first."""
         rows = yield self._sql.first_rows.bind(limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the rows after a cell and owner in the order, best first. No row need have that cell and owner."""
+        """Return the next `limit` rows after a cell and owner, best first. No row need have that cell and owner."""
         rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the rows before a cell and owner in the order, best first."""
+        """Return the `limit` rows directly before a cell and owner, best first."""
         rows = yield self._sql.rows_before.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [decode_entry(row) for row in reversed(rows)]
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the next row that ranks better than an owner's; None if the owner is first.
 
-        Where equal values share a rank, that row has a strictly better cell. Otherwise it precedes the owner's row.
+        Where equal values share a rank, that row has a strictly better cell. Otherwise it stands directly before the
+        owner's row.
         """
         if self.timed:
             before = yield from self.read_rows_before(cell, owner, 1)
@@ -233,7 +239,7 @@ class Ranking:
         return (str(found[0][0]), found[0][1]) if found else None
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Read the rows before a cell and owner, the rows from it on, and the ties needed to count ranks."""
+        """Read the rows before the place of a cell and owner, the rows from there on, and the ties that ranks need."""
         return (
             yield from self.neighbours.read_around_place(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
         )

@@ -27,26 +27,26 @@ from .entries import Entries, add_totals
 from .hidden_owners import HiddenEntry, hidden_statements
 
 PAGE_ROWS = 5_000
-CLOCK_SKEW_US_MAX = 600_000_000  # a generous bound of how far the clocks of processes may differ
+CLOCK_SKEW_US_MAX = 600_000_000  # upper bound of the difference between the clocks of two processes
 _SEEN = (ChangeKind.APPLIED, ChangeKind.SHOWN)
 _UNSEEN = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 
 @dataclass(slots=True)
 class RebuildCounts:
-    """What a rebuild did."""
+    """Counts of what a rebuild did."""
 
     rows: int = 0  # rows of the journal that were read
-    replayed: int = 0  # of them, those that the board's rows are made from
-    rejected: int = 0  # of them, those that would leave the range of a column
-    duplicates: int = 0  # of them, those whose post id came before
+    replayed: int = 0  # rows of the journal that the board's rows are made from
+    rejected: int = 0  # rows of the journal whose result would leave the range of a column
+    duplicates: int = 0  # rows of the journal whose post id was merged before
     entries: int = 0  # entries that the board has now
     hidden_entries: int = 0  # entries of hidden owners, which the board does not show
-    entries_before: int = 0
+    entries_before: int = 0  # entries that the board had before the rebuild
 
 
 class OwnerRow(NamedTuple):
-    """The last state of an owner in the journal; `cells` None: erased."""
+    """The last state of an owner in the journal. `cells` is None if the owner was erased."""
 
     order: int
     updated_at_us: int
@@ -62,7 +62,7 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
 
     Raises:
         UnknownBoardError: there is no such board.
-        JournalIncompleteError: the journal starts too late.
+        JournalIncompleteError: the journal may lack the first posts to the board.
         NothingReplayedError: the journal has no post to the board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
@@ -136,7 +136,10 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
-    """Return a message: nothing was posted to the board, and where the posts to earlier boards of its name begin."""
+    """Return the message that the journal has no post to the board.
+
+    If the journal has changes of earlier boards with this id, the message names the number at which they begin.
+    """
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)
     rows = yield from log.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
@@ -146,7 +149,7 @@ def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
 def store_owner_rows(
     entries: Entries, owners: Mapping[str, OwnerRow], changes: int, done: RebuildCounts
 ) -> Program[None]:
-    """Insert the rows of an empty board with their totals. `changes`: how many changes the board has had."""
+    """Insert rows into an empty board and add their totals. `changes`: how many changes the board has had."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.pattern.sorted_indexes, 0)}
     for page in _pages(owners):
         seen = [
@@ -169,7 +172,7 @@ def store_owner_rows(
 
 
 def _pages(owners: Mapping[str, OwnerRow]) -> Iterator[list[tuple[str, OwnerRow]]]:
-    # In the order of the table, the database fills its pages instead of splitting them.
+    # If rows come in the order of the table's key, the database fills pages one after the other and splits none.
     ordered = sorted(owners.items())
     for start in range(0, len(ordered), PAGE_ROWS):
         yield ordered[start : start + PAGE_ROWS]
