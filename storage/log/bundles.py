@@ -1,14 +1,15 @@
 r"""Bundles: the changes of one board in one transaction, as one row of the log.
 
-A row per change made posting 10 % slower (benchmarks/change_log_cost.py).
+With one row per change instead, posting was 10 % slower (benchmarks/change_log_cost.py). These columns hold the
+changes:
 
-    cells  "  100  250,  007    "     a piece per change: the ranked cells before and after; SQL takes the pieces apart
-    owners "\\nada\\nbob\\n"            between newlines, so that SQL finds an owner
-    posts  JSON, what was posted      see `log_record`
+    cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after it
+    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can search for one
+    posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
 
-The rule: each of the three holds one item per change, in the order in which the changes happened. Both halves of a
-piece are equally long. A piece is empty if the change leaves the cells as they are, or if its owner was erased long
-ago.
+The rule: each of the three columns holds one item per change, in the order in which the changes happened. Commas
+separate the pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the change
+leaves the cells as they are, or if its owner was erased long ago.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from .log_record import RecordFields, encode_records
 
-PLACES = 1 << 20  # changes that one transaction may log: a request is one, and posts to at most a million boards
+PLACES = 1 << 20  # most changes that one transaction may log; a request posts to at most a million boards
 NAMELESS = "\x1f"  # begins the text that replaces an erased owner; no owner contains a control character
 _OWNER_END = "\n"
 _PIECE_END = ","
@@ -29,7 +30,7 @@ class LoggedChange(NamedTuple):
     """What one post, or an erasure, changed on one board."""
 
     position: int
-    number: int  # grows over the changes of an owner on a board
+    number: int  # larger for each later change of an owner on a board
     board_key: int
     owner: str
     previous: str  # see `RankedCells`
@@ -61,9 +62,9 @@ class BundleDraft:
     board_key: int
     changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
 
-    def add_change(self, owner: str, previous: str, following: str, said: RecordFields) -> None:
+    def add_change(self, owner: str, previous: str, following: str, record: RecordFields) -> None:
         """Add one change."""
-        self.changes.append((owner, previous + following, said))
+        self.changes.append((owner, previous + following, record))
 
     def encode_row(self, at_us: int) -> tuple[int, int, int, str, str, str]:
         """Return the columns of the bundle's row: board, time, number of changes, owners, cells, posts."""

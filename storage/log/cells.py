@@ -2,15 +2,15 @@
 
 A cell holds digits only, so its order as text is also the order of its integer. It is the scaled value plus the
 column's offset (0 unless `min` is negative), padded to the width of the column's range. On boards where the earliest of
-equal values is better, 16 more digits hold the time reached in microseconds. On `high` columns, whose better end is the
-larger text, that time is inverted.
+equal values is better, 16 more digits hold the time when the value was reached, in microseconds. On `high` columns,
+where a larger text is better, that time is inverted.
 
-    value 250, range 0 to 9999     "0250"
-    … with the time reached        "0250" + 16 digits
+    value 250, range 0 to 9999         "0250"
+    the same, where time breaks ties   "0250" + 16 digits
 
 The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
-compare one of them with a knot. An absent cell is worse than every cell. A column that was added later is absent before
-and after an older change, so it cancels out.
+compare one of them with a knot. An absent cell is worse than every cell. If a column was added after a change, its cell
+is absent both before and after that change, so the change does not affect counts in this column.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that is greater than every cell of a smaller value, but than no cell of this or a larger one.
+        """Return a text that sorts after every cell of a smaller value, but not after a cell of this or a larger one.
 
         It may be shorter than a cell.
         """
@@ -80,12 +80,12 @@ class Padding:
         return int(cell[: self.width]) - self.offset
 
     def reached_us(self, cell: str) -> int:
-        """Return the time reached, in microseconds, of a timed cell."""
+        """Return when the value of a timed cell was reached, in microseconds."""
         time = int(cell[self.width :])
         return TIME_LIMIT_US - time if self.high else time
 
     def key_of_cell(self, cell: str) -> int:
-        """Return the cell as a curve's key: an integer; smaller is better."""
+        """Return the key of a cell on a curve. A key is an integer; a smaller one is better."""
         return -int(cell) if self.high else int(cell)
 
     def cell_of_key(self, key: int) -> str:
@@ -94,7 +94,7 @@ class Padding:
         return str(-key if self.high else key).zfill(digits)
 
 
-_WORSE_THAN_ANY = {True: " ", False: "~"}  # by whether high is best: less and greater than every digit
+_WORSE_THAN_ANY = {True: " ", False: "~"}  # key: whether high values win; " " sorts before every digit, "~" after
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,14 @@ class CellSpan:
 
     start: int  # index of its first character, 0-based
     width: int  # characters
-    absent: str  # stands there if the row has no value
+    absent: str  # the text in this place if the row has no value
     high: bool
 
     def cells_before_and_after(self, piece: Term) -> tuple[Aliased, Aliased]:
-        """Return the terms `previous` and `next`: the cells around a logged change that is `holds_column`."""
+        """Return the terms `previous` and `next`: the column's cells before and after a logged change.
+
+        The change has to fulfil `holds_column`.
+        """
         before = part_of(piece, self.start + 1, self.width)
         after = part_of(piece, plus(whole_part(length(piece), 2), self.start + 1), self.width)
         return before.as_("previous"), after.as_("next")
@@ -117,16 +120,16 @@ class CellSpan:
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that `previous` or `next`, as `name` says, is this cell or better."""
+        """Return the condition that the term called `name`, `previous` or `next`, is this cell or better."""
         return col(name).ge(cell) if self.high else col(name).le(cell)
 
     def better(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that `previous` or `next`, as `name` says, is strictly better than this cell."""
+        """Return the condition that the term called `name`, `previous` or `next`, is strictly better than this cell."""
         return col(name).gt(cell) if self.high else col(name).lt(cell)
 
 
 class RankedCells:
-    """The ranked cells of one board's rows, side by side in one text: composes it and takes it apart."""
+    """Joins the ranked cells of a row of one board into one text, and extracts single cells from it."""
 
     def __init__(self, board: Board) -> None:
         self._places: dict[int, CellSpan] = {}
@@ -143,12 +146,12 @@ class RankedCells:
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
 
     def find_span(self, column_index: int) -> CellSpan:
-        """Return where a column's cell stands. Texts from before the column was added end earlier."""
+        """Return where a column's cell stands. A text from before the column was added ends before this place."""
         return self._places[column_index]
 
     def join_cells(self, cells: Sequence[Cell]) -> str:
         """Return the ranked cells of a row, side by side."""
-        if self._only is not None:  # most boards have one
+        if self._only is not None:  # most boards have one ranked column
             return cells[self._only[0]] or self._only[1]  # type: ignore[return-value]
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
 

@@ -1,17 +1,17 @@
 """The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
 
-A reader that follows the log keeps a `LogMark`: exactly the changes that one snapshot saw.
+A reader that follows the log keeps a `LogMark`, which covers exactly the changes in one snapshot.
 
-    mark_now ──> mark ── changes_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
+    take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
 
-The rule: a reader counts by marks, never by "everything after the last number that I saw". A row gets its numbers
-before its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark is the
-oldest transaction that was still running, and those of the later ones that had ended. SQLite has one writer at a time,
-so a mark is just the number of a row.
+The rule: a reader counts by marks, and never simply continues after the last number that it saw. A row gets its numbers
+before its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark names
+the oldest transaction that was still running, and the later transactions that had already ended. SQLite has one writer
+at a time, so a mark is just the number of a row.
 
-Each order has its own use. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one
-has the smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before
-another one and still change the owner after it.
+There are two orders. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one has the
+smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before another
+one and still change the owner after it.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from storage.store import Program
 from .bundles import Bundle, BundleDraft
 from .log_record import RecordFields
 
-SEEN_MAX = 10_000  # transactions after the oldest one still running; some hundred start in a second
+SEEN_MAX = 10_000  # most ended transactions that a mark lists; some hundred transactions start in a second
 
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """How far a reader has come: all changes at a lower position, and those at the positions `seen` after it."""
+    """How far a reader has come: the mark covers all changes below `position`, and those at the positions `seen`."""
 
     position: int
-    seen: tuple[int, ...] = ()  # ascending
+    seen: tuple[int, ...] = ()  # positions above `position`, ascending
 
     def covers(self, position: int) -> bool:
-        """Return whether the mark counts the changes at a position."""
+        """Return whether the mark covers the changes at a position."""
         return position < self.position or position in self.seen
 
 
@@ -131,7 +131,10 @@ class ChangeLog:
     def _pages(
         self, dialect: Dialect, order: tuple[Ordering, ...], between: tuple[Condition, ...]
     ) -> tuple[Statement, Statement]:
-        """Compile two statements over the rows that fulfil `between`: their numbers of changes, and their bundles."""
+        """Compile two statements over the rows that fulfil `between`.
+
+        The first reads the number of changes of each row; the second reads the bundles.
+        """
 
         def compiled(*columns: Column) -> Statement:
             found = select(*columns).from_(CHANGE_LOG).where(*between).order_by(*order)
@@ -140,12 +143,12 @@ class ChangeLog:
         return compiled(col("changes")), compiled(*self.bundle_columns())
 
     def after_mark(self) -> Condition:
-        """Return the condition that a mark does not count a row. Bind it with `mark_parameters` of the mark."""
+        """Return the condition that a mark does not cover a row. `mark_parameters` returns its parameters."""
         past = self.position.ge(param("mark_position"))
         return past if self._in_order else all_of(past, not_(self.position.in_(param("mark_seen"))))
 
     def mark_parameters(self, mark: LogMark) -> dict[str, object]:
-        """Return a mark as the parameters of `after_mark`."""
+        """Return the parameters of `after_mark` for a mark."""
         return {"mark_position": mark.position} | ({} if self._in_order else {"mark_seen": mark.seen})
 
     def bundle_columns(self) -> tuple[Column, ...]:
@@ -153,13 +156,14 @@ class ChangeLog:
         return (self.position, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
-        """Log changes in the transaction that makes them, on each board in this order.
+        """Log changes in the transaction that makes them. The changes of each board keep their order.
 
-        The transaction has to hold the locks of the changed rows already. `place`: how many changes it logged before.
+        The transaction has to hold the locks of the changed rows already. `place`: how many changes it has already
+        logged.
         """
         drafts: dict[int, BundleDraft] = {}
-        for board_key, owner, previous, following, said in changes:
-            drafts.setdefault(board_key, BundleDraft(board_key)).add_change(owner, previous, following, said)
+        for board_key, owner, previous, following, record in changes:
+            drafts.setdefault(board_key, BundleDraft(board_key)).add_change(owner, previous, following, record)
         yield from self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Program[None]:
@@ -176,14 +180,14 @@ class ChangeLog:
         return int(rows[0][0])
 
     def take_mark(self) -> Program[LogMark]:
-        """Return the mark of what this snapshot sees. This works on a standby too.
+        """Return the mark that covers exactly the changes in this snapshot. This works on a standby too.
 
         Raises:
             ChangesUnorderedError: a transaction has been running for too long: more than `SEEN_MAX` later ones
                 have logged changes.
         """
         rows = yield self._mark.bind()
-        position, *seen = sorted(row[0] for row in rows)  # the oldest running one is below all that are seen
+        position, *seen = sorted(row[0] for row in rows)  # the oldest running transaction has the lowest position
         if len(seen) > SEEN_MAX:
             raise ChangesUnorderedError
         return LogMark(position, tuple(seen))
@@ -197,11 +201,11 @@ class ChangeLog:
         past: tuple[int, int] = (0, 0),
         boards: Collection[int] | None = None,
     ) -> Program[list[Bundle]]:
-        """Return the bundles that `until` counts and `done` does not, ordered by (position, seq).
+        """Return the bundles that `until` covers and `done` does not, ordered by (position, seq).
 
         `past`: only bundles after this (position, seq), for the next page. `boards`: only bundles of boards with these
-        keys; the keys are searched for every row that is read, so pass few. The bundles are whole, and together hold
-        `limit` changes or a few more. If they hold fewer, there are no more.
+        keys; each row that is read is compared with them, so pass few keys. The result consists of whole bundles, which
+        together hold `limit` changes or a few more. If they hold fewer, there are no further bundles.
         """
         bound = self._between_parameters(done, until, past)
         sizes_of, page_of = self._sizes, self._between
@@ -214,7 +218,7 @@ class ChangeLog:
         return [Bundle(*row) for row in rows]
 
     def has_changes_between(self, done: LogMark, until: LogMark) -> Program[bool]:
-        """Return whether `until` counts any change that `done` does not."""
+        """Return whether `until` covers any change that `done` does not."""
         rows = yield self._any_between.bind(**self._between_parameters(done, until, (0, 0)))
         return bool(rows)
 
@@ -223,7 +227,10 @@ class ChangeLog:
         return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def find_pruned_position(self) -> Program[int]:
-        """Return the lowest position at which nothing was pruned. A reader with a mark below it has missed changes."""
+        """Return the position below which all bundles were pruned; 0 if none was.
+
+        A reader whose mark is below this position has missed changes.
+        """
         rows = yield self._pruned.bind()
         return int(rows[0][0]) if rows else 0
 
@@ -244,7 +251,7 @@ class ChangeLog:
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max + 1)]
         first, last = head[0][0], head[-1][0]
         young = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), None)
-        # A transaction may have more changes than a step: it is removed as a whole, unless it is the last one.
+        # A transaction with more than `rows_max` changes is removed as a whole, unless it is the last one in the log.
         every = len(head) == len(rows) <= rows_max
         boundary = last if last > first or every else last + 1
         boundary = min(boundary, (yield from self.find_horizon()))
@@ -258,9 +265,9 @@ class ChangeLog:
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many rows, from the first on, hold that many changes; all of them if they hold fewer.
+    """Return how many of the first rows together hold at least `changes` changes; all rows if they hold fewer.
 
-    `sizes`: a row per bundle, whose only value is its number of changes.
+    `sizes`: a row per bundle, whose only value is the bundle's number of changes.
     """
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
@@ -272,5 +279,5 @@ def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
 
 @lru_cache
 def change_log(dialect: Dialect) -> ChangeLog:
-    """Return the programs, with statements that are compiled once for a dialect."""
+    """Return the programs for a dialect. Their statements are compiled once."""
     return ChangeLog(dialect)

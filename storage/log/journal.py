@@ -1,13 +1,13 @@
-"""The journal: the change log as callers read it. Each change has a number, and no change appears below a read number.
+"""The journal: the change log as callers read it. After a reader has read a number, no change appears below it.
 
     logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
 
-The rule: a change is published only when every transaction before its own has ended. Its number combines the position
-of its bundle with a place: within the transaction on PostgreSQL, within the bundle on SQLite, where one transaction
-commits after the other. So numbers have gaps.
+The rule: a change is published only when every transaction before its own has ended. Then it has a number, which
+combines the position of its bundle and a place. On PostgreSQL this is the place within the transaction. On SQLite,
+where one transaction commits after the other, it is the place within the bundle. So numbers have gaps.
 
-`RowReader` decodes the cells that a change left in its board. Columns that were added later are absent in earlier
-changes.
+`RowReader` decodes the cells of an entry after a change. An earlier change has no cells for columns that were added
+later.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from .change_log import NewChange, change_log, count_rows_holding
 from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
 from .owner_index import PositionRange, may_hold, owner_blocks
 
-_LAST_BUNDLES = 100  # of a deleted board: its deletion is among that many last bundles
+_LAST_BUNDLES = 100  # the newest bundles of a deleted board, among which its deletion is searched for
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these happen later than the version of their row says
+_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these keep the version of the row, so it is not their time
 
 
 class JournalRow(NamedTuple):
@@ -57,13 +57,13 @@ class JournalRow(NamedTuple):
 
     number: int
     board_key: int
-    owner: str | None  # None: erased, or the change is of the whole board
+    owner: str | None  # None: the owner was erased, or the change affects the whole board
     at_us: int  # when the change was accepted
     previous: str  # see `RankedCells`
     next: str
     record: ChangeRecord | None  # None: the owner was erased
-    order: int  # grows over the changes of an owner on a board
-    logged_us: int  # when its transaction was logged: the time of a post that came without one
+    order: int  # larger for each later change of an owner on a board
+    logged_us: int  # when its transaction logged it; this is the time of a post that names none
 
 
 class Journal:
@@ -93,7 +93,7 @@ class Journal:
         self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
         last = bundles.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
-        # The deletion of a board is the only change of its bundle, and the text holds the board's id unescaped.
+        # A search for text finds a deletion: it is the only change of its bundle, which has the board's id unescaped.
         ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
         ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
         self._deleted = ends.packed().compile(dialect)
@@ -108,8 +108,8 @@ class Journal:
     ) -> Program[list[JournalRow]]:
         """Return published changes after a number, in the order of their numbers.
 
-        `find_boards`: only changes of boards with these keys. `held`: also changes that are not published yet; only
-        right for boards that no other transaction can change before this one ends.
+        `boards`: only changes of boards with these keys. `held`: also changes that are not published yet. Pass it only
+        with boards that no other transaction can change before this one ends.
         """
         rows = yield from self.read_bundles(after, limit=limit, boards=boards, held=held)
         return list(islice(changes_past(rows, after), limit))
@@ -117,7 +117,7 @@ class Journal:
     def read_bundles(
         self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
     ) -> Program[list[Row]]:
-        """Return the bundles of `read_changes` as stored rows, for `changes_past`.
+        """Return the bundles that hold the changes of `read_changes`, as stored rows for `changes_past`.
 
         They may hold more changes than `limit`.
         """
@@ -128,16 +128,16 @@ class Journal:
         sizes = yield sized.bind(**bound, limit=limit)
         if not sizes:
             return []
-        # Some changes of the first bundle may be below the number, so one more bundle is read.
+        # Some changes of the first bundle may not be after the number `after`, so one more bundle is read.
         return (yield read.bind(**bound, limit=count_rows_holding([*sizes[1:]], limit) + 1))
 
     def read_changes_of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
     ) -> Program[tuple[list[JournalRow], int | None]]:
-        """Return an owner's published changes below a number, newest first, and a number below which there may be more.
+        """Return an owner's published changes below a number, newest first, and the number to pass as `before` next.
 
-        That number is None if there are no more. There may be more even if fewer than `limit` are returned: one call
-        looks at no more than `blocks_max` blocks of the journal.
+        The second is None if there are no further changes. One call searches at most `blocks_max` blocks of the
+        journal. Therefore it may return fewer than `limit` changes even if there are more.
         """
         index = owner_blocks(self._dialect)
         covered = yield from index.find_covered_position()
@@ -181,7 +181,7 @@ class Journal:
         return found[:limit]
 
     def find_last_published(self) -> Program[int]:
-        """Return the number up to which everything is published. No change has to have this number."""
+        """Return the number up to which everything is published. There need not be a change with this number."""
         horizon = yield from self._log.find_horizon()
         return self._last_below(horizon)
 
@@ -206,22 +206,25 @@ class Journal:
             if key in found:
                 continue
             rows = yield self._last_of_board.bind(board_key=key, limit=_LAST_BUNDLES)
-            for said in (posted for row in rows for posted in decode_records(row[-1]) if posted is not None):
-                if said.kind is ChangeKind.DELETED:
-                    found[key] = _deleted_board(key, said)
+            for record in (each for row in rows for each in decode_records(row[-1]) if each is not None):
+                if record.kind is ChangeKind.DELETED:
+                    found[key] = _deleted_board(key, record)
         return found
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
-        """Return the boards with an id that were deleted at or after a number, by key. It reads all later bundles."""
+        """Return by key the boards with an id whose deletion has the number `since` or a later one.
+
+        This reads all bundles from that number on.
+        """
         named = f'"{board_id}"'
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
-        said = [
-            (board_key, posted) for board_key, posts in rows for posted in decode_records(posts) if posted is not None
+        records = [
+            (board_key, record) for board_key, posts in rows for record in decode_records(posts) if record is not None
         ]
         return {
-            board_key: _deleted_board(board_key, posted)
-            for board_key, posted in said
-            if posted.kind is ChangeKind.DELETED and posted.board_id == board_id
+            board_key: _deleted_board(board_key, record)
+            for board_key, record in records
+            if record.kind is ChangeKind.DELETED and record.board_id == board_id
         }
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
@@ -237,31 +240,31 @@ class Journal:
             yield from self._log.append_changes(events, now_us=now_us, place=start)
 
 
-def _deleted_board(board_key: int, said: ChangeRecord) -> Board:
-    return Board(board_key, said.board_id or "", msgspec.convert(said.spec, BoardSpec), 0, 0)
+def _deleted_board(board_key: int, record: ChangeRecord) -> Board:
+    return Board(board_key, record.board_id or "", msgspec.convert(record.spec, BoardSpec), 0, 0)
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:
     """Yield the changes of a bundle from `Journal.read_bundles`, in the order in which they happened."""
     position, place, seq, board_key, at_us, owners, pieces, posts = row
     first, order = position * PLACES + place, seq * PLACES
-    told = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
-    for index, (owner, piece, posted) in enumerate(told):
+    changes = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
+    for index, (owner, piece, record) in enumerate(changes):
         named = None if owner.startswith(NAMELESS) else owner or None
         half, changed_us = len(piece) >> 1, at_us
-        if posted is not None and posted.version is not None and posted.kind not in _MOVED:
-            changed_us = posted.version
+        if record is not None and record.version is not None and record.kind not in _MOVED:
+            changed_us = record.version
         cells = piece[:half], piece[half:]
-        yield JournalRow(first + index, board_key, named, changed_us, *cells, posted, order + index, at_us)
+        yield JournalRow(first + index, board_key, named, changed_us, *cells, record, order + index, at_us)
 
 
 def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
-    """Yield the changes of bundles that have a larger number, in the order in which they happened."""
+    """Yield the changes in these bundles whose number is above `after`, in the order of their numbers."""
     return (each for row in rows for each in changes_of(row) if each.number > after)
 
 
 def board_key_of(row: Row) -> int:
-    """Return the key of the board of a bundle from `Journal.read_bundles`."""
+    """Return the board key of a bundle from `Journal.read_bundles`."""
     return int(row[3])
 
 
@@ -272,7 +275,7 @@ def position_of(number: int) -> int:
 
 @lru_cache
 def journal(dialect: Dialect) -> Journal:
-    """Return the programs, with statements that are compiled once for a dialect."""
+    """Return the programs for a dialect. Their statements are compiled once."""
     return Journal(dialect)
 
 
@@ -288,7 +291,7 @@ class RowReader:
         self._columns = len(board.spec.columns)
 
     def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
-        """Return the entry's cells after a change. Don't call it for a row that changed none, see `NO_CHANGE`."""
+        """Return the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""
         if posted.kind in _WHOLE:
             return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
         cells: list[Cell] = [None] * self._columns

@@ -1,7 +1,8 @@
-"""The record of one change in the log: what was posted, or what else happened, besides the ranked cells.
+"""The record of one change in the log: what was posted, or which other event it was. Ranked cells are stored beside it.
 
-The rule: a record is a JSON array that ends after its last field with a value, because every post pays for every byte.
-Columns are stored as their index in the board's spec, which never changes: columns are only added, at the end.
+The rule: a record is a JSON array that ends after its last field with a value, because each byte makes every post more
+expensive. A column is stored as its index in the board's spec. This index never changes, because new columns are only
+added at the end.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from storage.records import ColumnChange
 
 from .cells import Cell
 
-RecordedError = tuple[str, str, str | None]  # the kind of error, its sentence, and a pointer into the post
+RecordedError = tuple[str, str, str | None]  # the kind of error, its message, and a JSON pointer into the post
 RecordFields = tuple[Any, ...]  # the first fields of `ChangeRecord`, up to the last that has a value
 
 
 class ChangeKind(StrEnum):
-    """What kind of change a record describes. The log stores the letter."""
+    """The kind of change that a record describes. The log stores the letter."""
 
     APPLIED = "p"
     UNCHANGED = "u"  # a post that changed no value
     REJECTED = "n"  # a queued post that was rejected when it was applied
-    UNSEEN = "d"  # applied to a hidden entry: the record holds all cells, the ranked ones too
+    UNSEEN = "d"  # a post that was applied to a hidden entry; the record holds all cells, the ranked ones too
     ERASED = "e"
     HIDDEN = "h"
     SHOWN = "s"
@@ -44,8 +45,8 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     changes: list[ColumnChange] = []
     post_id: str | None = None
     at_us: int | None = None  # the time that the post names; None: it arrived without one
-    cells: list[Cell] = []  # of the row afterwards: of the columns that are not ranked, or of all if it is hidden
-    version: int | None = None  # of the row afterwards; None: the time of its bundle
+    cells: list[Cell] = []  # of the row after the change: its unranked cells, or all cells if the row is hidden
+    version: int | None = None  # of the row after the change; None: it is the time of the bundle
     board_id: str | None = None
     spec: Any = None  # the spec of a deleted board, as JSON types
     error: RecordedError | None = None  # why the post was rejected
@@ -70,7 +71,7 @@ def record_of_post(
 
 
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
-    """Return the record of a change that is no post. If an entry remains, give its cells and its version."""
+    """Return the record of a change other than a post. If an entry remains, pass its cells and its version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
 
 
@@ -82,15 +83,15 @@ def record_of_deletion(board_id: str, spec: object) -> RecordFields:
 def record_of_rejection(
     changes: Sequence[ColumnChange], post_id: str | None, at_us: int | None, error: RecordedError
 ) -> RecordFields:
-    """Return the record of a post that was accepted and then not applied."""
+    """Return the record of a post that was accepted first, and rejected when it was to be applied."""
     return ChangeKind.REJECTED, changes, post_id, at_us, (), None, None, None, error
 
 
-def encode_records(said: Sequence[RecordFields | ChangeRecord | None]) -> str:
-    """Encode the records of a bundle for the column `posts`; None replaces that of an erased owner."""
-    return _encode(said).decode()
+def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str:
+    """Encode the records of a bundle for the column `posts`. None replaces the record of an erased owner."""
+    return _encode(records).decode()
 
 
 def decode_records(text: str) -> list[ChangeRecord | None]:
-    """Decode the column `posts`: return a record per change, None if its owner was erased."""
+    """Decode the column `posts`: return a record for each change, or None if its owner was erased."""
     return _decode(text)

@@ -1,6 +1,6 @@
 """How a post changes a row: the merge rules of columns, applied to stored cells.
 
-This module is pure: it does no I/O. It only returns the cells that a post really changes.
+This module does no I/O. It only returns the cells that a post really changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Merger:
         self._paddings = [
             Padding.for_column(board.spec, column) if column.sorted else None for column in board.spec.columns
         ]
-        self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one
+        self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
@@ -39,9 +39,10 @@ class Merger:
         return padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
 
     def merge_changes(self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int) -> dict[int, Cell]:
-        """Return the cells that a post changes, by column index. `cells` (None: there is no row yet) stays as it is.
+        """Return the cells that a post changes, by column index.
 
-        `at_us`: when the post's values were reached.
+        `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
+        were reached.
 
         Raises:
             ValueOutOfRangeError: a result leaves its column's range.
@@ -56,7 +57,7 @@ class Merger:
             before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
-                continue  # an equal value never changes the time it was reached
+                continue  # an equal value keeps the time when it was first reached
             if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
                 del changed[index]  # a merge and a `set` of one post cancelled out
                 continue

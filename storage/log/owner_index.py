@@ -2,10 +2,11 @@
 
     changes ── a job, once there are enough ──> block: first and last position, Bloom filter of its owners
 
-The rule: a block is made once, and covers only whole transactions that have ended. So a filter never misses an owner.
+The rule: a block covers only whole transactions that have ended, and never changes after it is made. So a filter never
+misses an owner.
 
-The filters replace an index by owner, whose pages every post would touch at random. A filter costs about 2 us and
-2 bytes per change, and a job writes it later, in order.
+The filters replace a database index by owner: every post would write to random pages of such an index. A filter costs
+about 2 us and 2 bytes per change, and a job writes it later, one block after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .bundles import owners_of
 from .change_log import change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
-_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes an owner, one block in 400 is searched in vain
+_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks without the owner is searched in vain
 _PROBES = 4
 _BYTES_HASHED = 8
 _PAGE = 32  # blocks that are read at a time
@@ -37,7 +38,7 @@ class PositionRange(NamedTuple):
 
 
 class OwnerBlock(NamedTuple):
-    """A stretch of the log, and the Bloom filter of the owners in it."""
+    """A range of positions of the log, and the Bloom filter of the owners whose changes are there."""
 
     positions: PositionRange
     filter: bytes
@@ -53,7 +54,7 @@ def filter_of(owners: Iterable[str]) -> bytes:
 
 
 def may_hold(bits: bytes, owner: str) -> bool:
-    """Return whether a filter may have been made of this owner; False is certain."""
+    """Return whether this owner may be in a filter. False is certain; True may be wrong."""
     return all(bits[bit >> 3] >> (bit & 7) & 1 for bit in _bits(owner))
 
 
@@ -87,7 +88,7 @@ class OwnerBlocks:
         self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).compile(dialect)
 
     def find_covered_position(self) -> Program[int]:
-        """Return the last position that is covered by a block; 0 if there are none."""
+        """Return the last position that a block covers; 0 if there are no blocks."""
         rows = yield self._covered.bind()
         return int(rows[0][0] or 0)
 
@@ -113,11 +114,11 @@ class OwnerBlocks:
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin below a position, newest first; an empty one if there are no more."""
+        """Return a page of blocks that begin below a position, newest first. It is empty if there are no more."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin above a position, oldest first; an empty one if there are no more."""
+        """Return a page of blocks that begin above a position, oldest first. It is empty if there are no more."""
         return _blocks((yield self._up.bind(at=position)))
 
 
@@ -127,5 +128,5 @@ def _blocks(rows: Rows) -> list[OwnerBlock]:
 
 @lru_cache
 def owner_blocks(dialect: Dialect) -> OwnerBlocks:
-    """Return the programs, with statements that are compiled once for a dialect."""
+    """Return the programs for a dialect. Their statements are compiled once."""
     return OwnerBlocks(dialect)

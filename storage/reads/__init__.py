@@ -3,11 +3,12 @@
 Many requests read the same board at the same time, so their reads are coalesced: one statement answers all requests for
 the same board. One owner on many boards also takes few statements: one for each table that the boards share.
 
-`point_reads` holds both. `open_boards` keeps the compiled statements and the merge rules of the boards in use; posting,
-refreshing and every other reader of rows take them from there.
+`point_reads` holds both kinds of reads. `open_boards` keeps the compiled statements and the merge rules of the boards
+in use; posting, refreshing and every other reader of rows take them from there.
 
-The most important rule: an answer always belongs to the board that the caller knew. A board that was deleted, emptied
-or widened since then is reported (`UnknownBoardError`, `BoardChangedError`), never read by the wrong statements.
+The most important rule: a result always belongs to the version of the board that the caller passed. If the board was
+deleted, emptied or widened since then, the read raises `UnknownBoardError` or `BoardChangedError`. It never uses
+statements that do not fit the stored rows.
 
 This room may import `entries`, `archive` and the rooms below them. A reader begins with `point_reads.PointReads`.
 """

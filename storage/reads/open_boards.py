@@ -1,6 +1,7 @@
 """The compiled statements and merge rules of the boards that this process uses.
 
-Boards with the same table and the same spec share them. Their number is bounded: the least recently used are dropped.
+Boards with the same table and spec share statements and rules. The number of open boards is bounded: the least recently
+used board is dropped.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 `read_owner_on_boards` reads one owner on many boards with few statements: one for all totals, one for each table that
 boards share, and one for each other board.
 
-The most important rule: entries and totals come from one snapshot, as the boards are now. If a board is no longer what
-the caller knew, the call raises an error instead of returning an entry.
+The most important rule: entries and totals come from one snapshot of the current boards. If a board is no longer the
+version that the caller passed, the call raises an error instead of returning an entry.
 """
 
 from __future__ import annotations
@@ -93,10 +93,11 @@ class PointReads:
         return [found.get(number) for number in range(len(asked))]
 
     async def _check(self, board: Board, totals: dict[int, int]) -> None:
-        """Check that the board still exists and is what the caller knew.
+        """Check that the board still exists and is the version that the caller passed.
 
-        A board outside a family whose rows are in a shared table may have been deleted or emptied if it has no totals:
-        only the catalog can tell. If a board with a table of its own was deleted, the read before has failed already.
+        If a board outside a family has its rows in a shared table and has no totals, it may have been deleted or
+        emptied. Only the stored catalog shows this, so it is read too. If a board with a table of its own was deleted,
+        the earlier read has already failed.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -113,7 +114,7 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
 
     Raises:
         UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is not what the caller knew.
+        BoardChangedError: a board is no longer the version that the caller passed.
     """
     totals = yield from read_totals(dialect, [entries.board for entries in boards])
     found: dict[int, Entry] = {}
@@ -137,7 +138,7 @@ def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, 
 
     Raises:
         UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is not what the caller knew.
+        BoardChangedError: a board is no longer the version that the caller passed.
     """
     totals = yield from find_totals(dialect, list({board.key for board in boards}))
     silent = []
@@ -164,7 +165,8 @@ class _Around(NamedTuple):
 
 
 def _shape(board: Board) -> tuple[int, int]:
-    # A board that was read before a column was added has shorter rows, so it is not coalesced with the new one.
+    # A request may hold the version of a board from before a column was added. That version has shorter rows, so its
+    # requests are not coalesced with those for the new version.
     return board.key, state_of(board)
 
 
