@@ -10,10 +10,12 @@ Inside a transaction: lock and read the rows ──> look up post ids ──> fi
 
 This room may import `reads`, `entries`, `log`, `boards` and the rooms below them.
 
-The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. Its id is
-stored in the transaction of its effect, so sending the same post again settles an unknown outcome.
+The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. The id is
+stored in the transaction that applies the post. So a caller that does not know an outcome sends the same post again and
+gets it.
 
 A reader begins with `writer.Writer.submit`, then `transaction.PostTransaction.apply_posts`, which applies the posts.
-`waiting_posts` decides which requests share a transaction. `admission` estimates how long a post would wait, by which
-the writer refuses posts, and how many transactions pay at once. `replay` merges the posts of the journal again.
+`waiting_posts` decides which requests share a transaction. `admission` estimates how long a post would wait, so that
+the writer can refuse it, and decides how many transactions may run in parallel. `replay` merges the posts of the
+journal again.
 """

@@ -1,34 +1,41 @@
-"""Decide how many posts a writer admits: how long a new post would wait, and how many groups may be in flight.
+"""How a writer limits its work: how long a new post would wait, and how many groups of posts may be in flight.
 
 `DrainRate` measures how fast the queue of posts drains, and so how long a post that comes now would wait. It measures
-only while the taken groups leave posts behind. Before that the store takes all posts, and nobody knows how many more it
-could take. So no post is refused on a guess.
+only while posts stay in the queue after a group was taken. As long as every group empties the queue, nobody knows how
+many more posts the store could take. Then no post is refused.
 
 `WriteLimit` says how many groups of posts may be in flight. It follows the gradient of the posts committed per second:
 
-    climb    a window with one group more (or fewer), compared with the window before:
-             more is kept if it commits UP_RATIO times as much, fewer is kept if it commits hardly less
-    rest     after moves that did not pay, some windows without one; a change of the store's speed ends it
-    trouble  a transaction that failed, or took many times what is usual for its posts, halves the limit, at most once
-             per round of groups; then it climbs again
+    climb    Change the limit by one group for a window, and compare the window's rate with the one before. Keep one
+             group more if the rate is above UP_RATIO times the earlier rate. Keep one group fewer if it is above
+             DOWN_RATIO times the earlier rate.
+    rest     After changes that did not pay, leave the limit as it is for some windows. If the speed of the store
+             changes, the rest ends.
+    trouble  If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
+             most once per round of groups. Then climb again.
 
-The limit is from 1 to `groups_max` and moves only while posts wait for their turn: with fewer posts than the store
-could take, its speed cannot be seen. Both classes are pure; the time comes in as an argument.
+The limit is between 1 and `groups_max`. The class tries to change it only while posts wait in the queue, because
+without waiting posts nobody can see how fast the store could be. Both classes do no I/O and get the time as an
+argument.
 
-The limit was simulated against the best fixed limit. Some stores gained from groups in parallel and some suffered from
-them; statements took twice as long, or cores were half as fast. This algorithm keeps 0.94 of the best limit's rate on
-average and 0.69 at worst. Additive increase with halving at trouble keeps 0.82 and 0.30, because a store that suffers
-without failing never stops it. A gradient of transaction times against a moving best keeps 0.92 and 0.42, because under
-steady load the best becomes the usual.
+The algorithm was compared with the best fixed limit in simulations. Groups in parallel made some stores faster and
+others slower. In some simulations, statements took twice as long or cores were half as fast. This algorithm reaches
+0.94 of the best limit's rate on average, and 0.69 at worst. Two other algorithms reach less:
+
+    0.82 and 0.30  additive increase with halving at trouble; a store that becomes slow without failing never stops it
+    0.92 and 0.42  a gradient of transaction times against the best recent one; under steady load, the best recent time
+                   becomes the usual time
 """
 
 from __future__ import annotations
 
 import math
 
-HALF_LIFE_S = 2.0  # of a measurement: 4 s after a store halves its speed, the rate is right to within a quarter
-COMMITS_MIN = 2  # with fewer commits the rate is chance
-POSTS_MIN = 1e-9  # smallest count of posts in a division: counts fade towards 0
+# The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the rate is wrong by at most
+# a quarter.
+HALF_LIFE_S = 2.0
+COMMITS_MIN = 2  # with fewer commits the rate would be random
+POSTS_MIN = 1e-9  # smallest divisor where the weighted number of posts is close to 0
 
 
 class DrainRate:
@@ -37,11 +44,11 @@ class DrainRate:
     def __init__(self) -> None:
         self._posts, self._seconds, self._commits = 0.0, 0.0, 0
         self._began_s = 0.0
-        self._counted_to_s: float | None = None  # None: no posts are left behind
+        self._counted_to_s: float | None = None  # None: nothing is measured, as the last group left no posts behind
 
     @property
     def known(self) -> bool:
-        """Tell whether there is a measurement to estimate a wait from."""
+        """Return whether there is a measurement to estimate a wait from."""
         return self._counted_to_s is not None
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
@@ -57,7 +64,7 @@ class DrainRate:
         if self._counted_to_s is None:
             return
         kept, seconds = _decayed(now_s - self._counted_to_s)
-        # Posts fade as fast as the time that they took. Otherwise slow groups would seem fast.
+        # Weight the posts like the time that they took. Otherwise slow groups would seem fast.
         share = seconds / (now_s - self._counted_to_s) if now_s > self._counted_to_s else 1.0
         self._posts = self._posts * kept + posts * share
         self._seconds = self._seconds * kept + seconds
@@ -68,41 +75,46 @@ class DrainRate:
         """Return the estimated seconds until `posts` posts are answered; 0 if nothing is known."""
         if self._counted_to_s is None:
             return 0.0
-        if self._commits < COMMITS_MIN:  # only the time without an answer is certain
+        if self._commits < COMMITS_MIN:  # the only certain time is the one that passed without an answer
             return now_s - self._began_s
         kept, seconds = _decayed(now_s - self._counted_to_s)
         return posts * (self._seconds * kept + seconds) / max(self._posts * kept, POSTS_MIN)
 
 
 def _decayed(seconds: float) -> tuple[float, float]:
-    """Return the share of older measurements that is left after `seconds`, and the faded length of that time itself."""
+    """Return the weight that older measurements keep after `seconds`, and the weighted length of that time."""
     kept = 0.5 ** (seconds / HALF_LIFE_S)
     return kept, (1 - kept) * HALF_LIFE_S / math.log(2)
 
 
 WINDOW_S_MIN = 0.15
-WINDOW_ROUNDS = 4  # groups per group that may be in flight; with 2, every tenth move was noise
+# A window has at least this many rounds. A round is as many groups as may be in flight. With 2 rounds, noise caused
+# every tenth change of the limit.
+WINDOW_ROUNDS = 4
 WINDOW_GROUPS_MIN = 4
 UP_RATIO = 1.10
-DOWN_RATIO = 0.97  # close to 1, and below it: noise then leads to fewer groups
-SHIFT_RATIO = 0.15  # change between windows at one limit that shows a changed store, so that earlier results are void
+DOWN_RATIO = 0.97  # slightly below 1, so that noise leads to fewer groups
+# If the rate changes by more than this share while the limit stays, the store has changed. Earlier results are void.
+SHIFT_RATIO = 0.15
 REST_WINDOWS_MAX = 4
-OVERLONG_RATIO = 8.0  # times the usual: transactions that block each other can keep a window open for seconds
-OVERHEAD_POSTS = 50  # the fixed cost of a transaction, in posts
+# A transaction that takes this many times the usual time is trouble. Transactions that block each other could keep a
+# window open for seconds.
+OVERLONG_RATIO = 8.0
+OVERHEAD_POSTS = 50  # the fixed cost of a transaction equals the cost of this many posts
 USUAL_S_MIN = 1e-5  # per post; no store is that fast, and a usual time of 0 could never grow by a ratio
 USUAL_SHARE = 0.05  # weight of the newest transaction in the usual time
 
 
 class WriteLimit:
-    """The limit of groups in flight, and the window that it is learned from."""
+    """Finds the limit of groups in flight by measuring one window of groups after the other."""
 
     def __init__(self, *, groups_max: int) -> None:
         self._groups_max = groups_max
         self._limit = 1
-        self._base: float | None = None  # posts per second in the window before the move
+        self._base: float | None = None  # posts per second in the window before
         self._move = 0  # the change of the limit that the current window tries
         self._next_move = 1
-        self._misses = 0
+        self._misses = 0  # changes of the limit in a row that did not pay
         self._rest_windows = 0
         self._saturated = True
         self._usual_s: float | None = None  # per post
@@ -114,7 +126,7 @@ class WriteLimit:
         return self._limit
 
     def record_commit(self, posts: int, *, seconds: float, now_s: float, waiting: bool) -> None:
-        """Record that a group was committed after `seconds`. `waiting`: posts wait for their turn."""
+        """Record that a group was committed after `seconds`. `waiting`: whether posts are in the queue."""
         if self._overlong(posts, seconds):
             self.record_failure(now_s=now_s)
             return
@@ -133,7 +145,7 @@ class WriteLimit:
     def record_failure(self, *, now_s: float) -> None:
         """Record that a group failed: halve the limit, at most once per round of groups."""
         if not self._is_of_window(now_s):
-            return  # it was in flight before the last halving
+            return  # the group began before this window
         before = self._limit
         self._limit = max(1, before // 2)
         self._base, self._move, self._next_move, self._misses, self._rest_windows = None, 0, 1, 0, 0
@@ -143,12 +155,14 @@ class WriteLimit:
         took_s = seconds / (posts + OVERHEAD_POSTS)
         usual_s = max(USUAL_S_MIN, took_s if self._usual_s is None else self._usual_s)
         longest_s = usual_s * OVERLONG_RATIO
-        # If a store stays slower, its times become usual. After some rounds of trouble the limit climbs again.
+        # If a store stays slower, the usual time grows until its transactions are no longer trouble. Then the limit
+        # climbs again.
         self._usual_s = usual_s + (min(took_s, longest_s) - usual_s) * USUAL_SHARE
         return took_s > longest_s
 
     def _begin_window(self, *, in_flight: int) -> None:
-        self._skipped = in_flight  # groups from before the window, which begins when the last of them ends
+        # These groups began before the window. The window begins when the last of them ends.
+        self._skipped = in_flight
         self._began_s, self._groups, self._posts = 0.0, 0, 0
         self._saturated = True
 
@@ -160,7 +174,8 @@ class WriteLimit:
         return False
 
     def _learn(self, posts_per_s: float) -> None:
-        # A move is judged even if it leaves no posts waiting: callers that are answered sooner post again sooner.
+        # A change of the limit is judged even if the queue became empty: the sooner callers get their outcomes, the
+        # sooner they post again.
         if not self._saturated and not self._move:
             self._base = None
             return

@@ -1,8 +1,8 @@
-"""Remember post ids and their outcomes in the transaction of their effect, so a retry settles an unknown outcome.
+"""Remember post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
 
-Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no client's data in the clear. An id belongs to
-an epoch of its board: emptying a board begins a new epoch and so voids its ids without a write to any. Void ids are
-pruned by age like all others.
+Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no data of clients in plain text. An id is valid
+in one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without a write to
+them. Void ids are pruned by age like all others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class RememberedPost:
 
 @dataclass(frozen=True, slots=True)
 class RememberedFamilyPost:
-    """A post id that a family has seen, for all boards that the post reached. A retry may reach other boards."""
+    """A post id that a family has seen, with the outcomes on all boards that the post reached.
+
+    A retry may reach other boards.
+    """
 
     fingerprint: str
     parts: list[PartOutcome]  # each names its board
@@ -89,9 +92,9 @@ class PostIds:
     def find_known(
         self, board_key: int, epoch: int, hashes: Collection[str]
     ) -> Program[tuple[int, dict[str, RememberedPost]]]:
-        """Return the board's epoch, and those of the hashes that the board has seen in it.
+        """Return the board's epoch, and by hash the posts that the board has seen in this epoch.
 
-        `epoch` is the probable one; if it is right, this takes one round trip.
+        `epoch`: the epoch that the caller expects. If it is right, this takes one round trip.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -111,7 +114,7 @@ class PostIds:
         return live, known
 
     def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedFamilyPost]]:
-        """Return those of the hashes that a family has seen."""
+        """Return by hash the posts that a family has seen."""
         found = yield self._find_in_family.bind(asked=[(family_key, post_hash) for post_hash in hashes])
         return {
             post_hash: RememberedFamilyPost(fingerprint, _decode_parts(outcome))
@@ -121,14 +124,14 @@ class PostIds:
     def remember_posts_in_family(
         self, rows: Iterable[tuple[int, str, str, Sequence[PartOutcome]]], now_us: int
     ) -> Program[None]:
-        """Insert rows (family key, hash, fingerprint, outcomes)."""
+        """Store post ids of families, given as rows (family key, hash, fingerprint, outcomes)."""
         yield self._remember.bind(
             rows=[
                 (
                     family_key,
                     post_hash,
                     fingerprint,
-                    msgspec.json.encode([_said(part) for part in parts]).decode(),
+                    msgspec.json.encode([_part_fields(part) for part in parts]).decode(),
                     now_us,
                 )
                 for family_key, post_hash, fingerprint, parts in rows
@@ -136,7 +139,7 @@ class PostIds:
         )
 
     def remember_posts(self, rows: Iterable[tuple[int, int, str, str, PartOutcome]], now_us: int) -> Program[None]:
-        """Insert rows (board key, epoch, hash, fingerprint, outcome)."""
+        """Store post ids of boards, given as rows (board key, epoch, hash, fingerprint, outcome)."""
         yield self._remember.bind(
             rows=[
                 (
@@ -153,16 +156,16 @@ class PostIds:
     def prune_ids(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Delete ids older than `before_us`, about `rows_max` at a time; return how many it deleted."""
         horizon = yield self._horizon.bind(before_us=before_us, rows_max=rows_max)
-        # The ids of one transaction share one time, so a step ends after the whole transaction that it is in.
+        # All ids of a transaction have the same time. The step deletes all ids of the last time that it reaches.
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])
 
 
 def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
-    """Tell for each post whether it was applied before, on any of its boards or in its family.
+    """Return for each post whether it was applied before, on any of its boards or in its family.
 
-    The result is a `PostIdConflictError` if another post with the same id was applied.
+    If a different post with the same id was applied, return a `PostIdConflictError` for the post instead.
 
     Raises:
         UnknownBoardError: a board was deleted.
@@ -185,7 +188,7 @@ def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool 
 
 
 def _remembering(post: Post) -> list[int]:
-    """Return the keys that a post's id is stored under: its family's, or its boards'."""
+    """Return the keys under which a post's id is stored: the key of its family, or else those of its boards."""
     return [part.board.key for part in post.parts] if post.family is None else [post.family.key]
 
 
@@ -198,9 +201,9 @@ def _repeats(post: Post, fingerprints: Mapping[int, Mapping[str, str]]) -> bool 
     return PostIdConflictError(pointer="/post_id") if any(found) else False
 
 
-def _said(part: PartOutcome) -> tuple[object, ...]:
-    said = (part.board_key, part.updated_at_us, part.stats)
-    return (*said, part.status) if part.status is PostStatus.UNCHANGED else said  # APPLIED is the default
+def _part_fields(part: PartOutcome) -> tuple[object, ...]:
+    fields = (part.board_key, part.updated_at_us, part.stats)
+    return (*fields, part.status) if part.status is PostStatus.UNCHANGED else fields  # APPLIED is the default
 
 
 def _decode_parts(outcome: str) -> list[PartOutcome]:
@@ -211,8 +214,8 @@ def _decode_parts(outcome: str) -> list[PartOutcome]:
 
 
 def _known() -> Select:
-    # The join is by key and hash of each row in question. With the key given only once, statistics from before a burst
-    # of posts make the planner read all rows of the key and filter them.
+    # Join by the key and the hash of each wanted row. If the key were a single condition, the planner could read all
+    # rows of the key and filter them, because its statistics are from before a burst of posts.
     same = (col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v")))
     return (
         select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))

@@ -1,14 +1,15 @@
-"""Rebuild a board from the posts in the journal since a number, whichever board of its name took them.
+"""Rebuild a board from the posts in the journal since a number, including posts to deleted boards with the same id.
 
-    find the earlier boards of that name ──> empty the board ──> merge their posts and its own, in order ──> store rows
+    empty the board ──> find the deleted boards with its id ──> merge their posts and its own, in order ──> store rows
 
 `entries.rebuild` copies the row that each owner's last post left. A board that was deleted and created again began
 empty, so its rows lack what the earlier board held. Here every post is merged again.
 
-The most important rule: each post counts once. The board begins a new epoch, which voids its post ids, and remembers
-the ids of the merged posts. Of two posts with one id, the second is left out, and a retry is a duplicate.
+The most important rule: each post counts once. The board begins a new epoch, which makes its post ids void, and
+remembers the ids of the merged posts. Of two posts with the same id, the second is left out, and a retry is a
+duplicate.
 
-Resets and deletions after the number are ignored: a caller who gives an older number wants the posts before them.
+Resets and deletions after the number are ignored: a caller who gives a number before them wants the posts before them.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from .post_ids import PostIds
 # Computes the fingerprint of a post from its owner, board, changes and `at`. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, Board, Sequence[ColumnChange], int | None], str]
 
-WAITING_MAX = 100_000  # changes held back, because an earlier change may follow on a later page
+WAITING_MAX = 100_000  # most changes that are held back, because a change made before them may be on a later page
 _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
 @dataclass(slots=True)
 class _OwnerState:
-    """An owner's row after the posts merged so far; `cells` None: erased."""
+    """An owner's row after the posts merged so far. `cells` is None if the owner was erased."""
 
     order: int
     updated_at_us: int
@@ -79,7 +80,7 @@ def replay_board(
     boards = {board.key: board, **(yield from log.find_deleted_boards(board_id, since=since))}
     entries, in_order = Entries(dialect, board), _ChangeSorter()
     replay = _Replay(entries, boards, fingerprint_of, done)
-    waiting_max = WAITING_MAX if dialect.transaction else 0  # elsewhere the journal is in the order of commits
+    waiting_max = WAITING_MAX if dialect.transaction else 0  # on SQLite the journal is in the order of commits
     after: int | None = since - 1
     while after is not None:
         rows = yield from log.read_changes(after, limit=PAGE_ROWS, boards=list(boards), held=True)
@@ -109,7 +110,7 @@ class _ChangeSorter:
         self._waiting: list[tuple[int, JournalRow]] = []
 
     def sort_changes(self, rows: Iterable[JournalRow], *, keep: int) -> list[JournalRow]:
-        """Add some changes and return the first ones, all but `keep`."""
+        """Add changes. Remove and return, in order, all changes but the last `keep`."""
         for row in rows:
             heappush(self._waiting, (row.order, row))
         return [heappop(self._waiting)[1] for _ in range(len(self._waiting) - keep)]
@@ -129,7 +130,10 @@ class _Replay:
     def merge(
         self, rows: Iterable[JournalRow], known: set[str], post_ids: PostIds
     ) -> list[tuple[int, int, str, str, PartOutcome]]:
-        """Merge changes, except posts whose id is `known`; return the ids for `PostIds.remember_posts`."""
+        """Merge changes, except posts whose id has a hash in `known`.
+
+        Return the ids of the merged posts, as rows for `PostIds.remember_posts`, and add their hashes to `known`.
+        """
         fresh: list[tuple[int, int, str, str, PartOutcome]] = []
         for row in rows:
             if row.owner is None or row.record is None:
@@ -203,7 +207,7 @@ def _column_map(earlier: Board, board: Board) -> list[int | None]:
 
 
 def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> Program[set[str]]:
-    """Return the hashes of those posts in `rows` that were merged before."""
+    """Return the hashes of the post ids in `rows` that were merged before."""
     named = (row.record.post_id for row in rows if row.record is not None)
     hashes = {post_ids.hash_post_id(post_id) for post_id in named if post_id is not None}
     if not hashes:
@@ -213,7 +217,7 @@ def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> P
 
 
 def _owner_rows(dialect: Dialect, owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
-    """Return the rows of the owners, each marked if its owner is currently hidden."""
+    """Return the rows of the owners; each says whether its owner is currently hidden."""
     names, hidden_owners = list(owners), set[str]()
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements(dialect).find_hidden([], names[start : start + PAGE_ROWS])

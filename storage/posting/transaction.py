@@ -1,10 +1,11 @@
-"""Apply one group of posts in one transaction: read the rows, merge in memory in order, write if nothing has changed.
+"""Apply one group of posts in one transaction: read the rows, merge in memory in order, write if no row has changed.
 
-A post is all or nothing over its boards. A row whose version is no longer the one that was read means a lost race. Then
-the program raises `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
+A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part. If
+a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`, the
+transaction is rolled back, and the writer runs the whole group again.
 
-`PostTransaction` runs the program. `BoardState` and `TransactionRow` only hold state: what the group knows of a board,
-and its rows as the group will leave them. `TableChanges` writes all changed rows of one table.
+`PostTransaction` runs the program. `BoardState` and `TransactionRow` only hold state: what the group knows about a
+board, and the rows as the group will leave them. `TableChanges` writes all changed rows of one table.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class TransactionResult:
 
     outcomes: list[list[PartOutcome]]
     rows_written: dict[int, int]  # by board key
-    logged: int  # changes that the transaction has logged
+    logged: int  # number of changes that the transaction has logged
 
 
 class PostTransaction:
@@ -59,8 +60,8 @@ class PostTransaction:
         check_boards: bool,
         logged: bool = True,  # False: nothing is logged, for measurements
     ) -> None:
-        # In the order of keys: rows are locked and inserted by board and owner, so that groups of several processes
-        # never deadlock. The table of totals, which every group of a board changes, comes last.
+        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The table
+        # of totals, which every group of a board changes, comes last.
         by_key = sorted(boards, key=lambda board: board[0].board.key)
         self._boards = {
             entries.board.key: BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
@@ -68,13 +69,16 @@ class PostTransaction:
         self._post_ids = post_ids
         self._now_us = now_us
         self._logged = logged
-        self._hidden: set[str] = set()  # hidden owners: no ranking holds their new rows
-        self._hides = False  # whether some row of the group is hidden
-        self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)  # by board key and post hash
-        self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)  # fingerprint and outcome
-        self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)  # by family key and post hash
+        self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
+        self._hides = False  # whether any owner or row of the group is hidden
+        # Earlier posts, by board key and post hash; then those of this group, with fingerprint and outcome.
+        self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
+        self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)
+        # Posts to families, by family key and post hash; then the rows to store for those of this group.
+        self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
-        self._check_boards = check_boards  # False: assume that all boards exist; the store reports one that does not
+        # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
+        self._check_boards = check_boards
 
     @property
     def _dialect(self) -> Dialect:
@@ -94,7 +98,7 @@ class PostTransaction:
         return TransactionResult(outcomes, rows_written, logged)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Find the hidden rows of the owners, after the rows on boards; `hidden_owners` explains the order."""
+        """Find the hidden rows of the owners. The rows on boards have to be read before; `hidden_owners` says why."""
         keys = [key for key, state in self._boards.items() if state.exists]
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
@@ -145,7 +149,7 @@ class PostTransaction:
         if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
             # A transaction without a locked row has no id yet, so a process that hides an owner would not wait for it.
             yield from hidden_statements(self._dialect).take_transaction_id()
-        # After the rows are locked: a concurrent transaction with the same post has ended.
+        # Look up post ids after the rows are locked: now every other transaction with the same post has ended.
         for family_key, asked in of_families.items():
             self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
         for key, asked in hashes.items():
@@ -156,19 +160,19 @@ class PostTransaction:
         yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
-        """Read where the rows of boards in shared tables currently are.
+        """Read the current keys of boards' rows in shared tables, and lock them.
 
         Boards of families are left out: their rows stay in their table as long as it exists.
         """
-        alone = [key for key, state in self._boards.items() if state.entries.board.has_movable_rows]
-        if alone:
-            found = yield from lock_rows_keys(self._dialect, alone)
-            for key in alone:
+        movable = [key for key, state in self._boards.items() if state.entries.board.has_movable_rows]
+        if movable:
+            found = yield from lock_rows_keys(self._dialect, movable)
+            for key in movable:
                 self._boards[key].exists = key in found
                 self._boards[key].rows_key = found.get(key, 0)
 
     def _find_shut(self) -> Program[None]:
-        """Read which boards take posts, and of what time."""
+        """Read which boards still take posts, and which times these posts may have."""
         may_close = [state.entries.board for state in self._boards.values() if state.entries.board.may_close]
         if may_close:
             found = yield from hold_closures(self._dialect, may_close, now_us=self._now_us)
@@ -194,7 +198,7 @@ class PostTransaction:
         return self._apply_to_all(post, at_us)
 
     def _apply_in_family(self, post: Post, family: Family, at_us: int) -> list[PartOutcome]:
-        """Apply a post to boards of a family. The family remembers it once: a retry may reach other boards."""
+        """Apply a post to boards of a family. The family remembers the post, because a retry may reach other boards."""
         seen = self._in_families[family.key]
         if post.post_hash is not None and (known := seen.get(post.post_hash)) is not None:
             if known.fingerprint == post.fingerprint:
@@ -294,8 +298,8 @@ class PostTransaction:
     def _log(self, state: BoardState, row: TransactionRow, post: Post, part: BoardPost, status: PostStatus) -> None:
         entry, ranked = row.entry, state.entries.ranked_cells
         if status is PostStatus.UNCHANGED:
-            said = record_of_post(ChangeKind.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
-            state.begin_draft().add_change(entry.owner, "", "", said)
+            record = record_of_post(ChangeKind.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
+            state.begin_draft().add_change(entry.owner, "", "", record)
             return
         happened, after, cells = ChangeKind.APPLIED, ranked.none, entry.cells
         if row.is_hidden:
@@ -304,8 +308,8 @@ class PostTransaction:
             after, cells = ranked.join_cells(cells), [cells[index] for index in ranked.others] if ranked.others else []
         before = after if row.ranked is None else row.ranked
         version = None if entry.updated_at_us == self._now_us else entry.updated_at_us
-        said = record_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
-        state.begin_draft().add_change(entry.owner, before, after, said)
+        record = record_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
+        state.begin_draft().add_change(entry.owner, before, after, record)
         row.ranked = after
 
     def _write(self) -> Program[dict[int, int]]:
@@ -327,7 +331,7 @@ class PostTransaction:
                 sorted(self._fresh_in_families, key=_family_and_hash), self._now_us
             )
         if changed := [state.log for state in self._boards.values() if state.log is not None]:
-            # After all other writes by owner, so that an owner's changes are numbered in the order of their commits.
+            # Log after all writes to owners' rows, so that an owner's changes are numbered in the order of commits.
             yield from change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
         if totals:
             yield from add_totals(self._dialect, totals, spread=self._now_us)
@@ -356,32 +360,32 @@ class TransactionRow:
     expected: int | None  # the version that was read; None: absent
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     first_values: tuple[int, ...] = ()  # ranked columns that had no value before
-    ranked: str | None = None  # its ranked cells as the log has them; None: not computed yet
+    ranked: str | None = None  # its ranked cells in the form of the log, see `RankedCells`; None: not computed yet
     is_hidden: bool = False  # its owner is hidden, so no ranking holds it
 
 
 @dataclass(slots=True)
 class BoardState:
-    """What a group of posts knows of one board while it is applied."""
+    """What a group of posts knows about one board while it is applied."""
 
     entries: Entries
     merger: Merger
-    rows_key: int  # the board's key in its table of rows, as stored
+    rows_key: int  # the board's key in its table of rows
     exists: bool = True
     closure: Closure | None = None  # set for a board that may close
-    epoch: int = 0  # as stored; set only if post ids are looked up
+    epoch: int = 0  # the stored epoch; set only if post ids are looked up
     rows: dict[str, TransactionRow] = field(default_factory=dict)
     log: BundleDraft | None = None  # None: nothing to log
 
     def begin_draft(self) -> BundleDraft:
-        """Return the draft of the board's log; begin it if there is none."""
+        """Return the board's draft of a bundle; create it if there is none."""
         if self.log is None:
             self.log = BundleDraft(self.entries.board.key)
         return self.log
 
     @property
     def table_key(self) -> int:
-        """Return the key that tables are ordered by."""
+        """Return the key by which the writer orders tables."""
         board = self.entries.board
         return board.key if board.table_key is None else board.table_key
 
@@ -391,6 +395,7 @@ class TableChanges:
     """The changed rows of one table."""
 
     new: list[tuple[int, Entry]] = field(default_factory=list)  # (the board's key in the table, entry)
+    # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
     updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def add_board(self, state: BoardState, totals: dict[int, dict[int, int]]) -> None:
@@ -416,7 +421,7 @@ class TableChanges:
             totals[state.entries.board.key] = more
 
     def write_rows(self, writes: RowWrites) -> Program[None]:
-        """Write every row, or raise `LostRaceError`."""
+        """Write every row; raise `LostRaceError` if one was changed meanwhile."""
         for indexes, changed in self.updates.items():
             _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
         if self.new:

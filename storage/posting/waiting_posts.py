@@ -1,15 +1,15 @@
-"""Requests with posts that wait for a writer: their queue, the task that empties it, and the timer of their wait.
+"""Requests with posts that wait for a writer: their queue, the task that empties it, and the timer that ends waits.
 
-    append ──> waiting ──take_group──> in flight ──ended──> removed
-                  └── withdraw: the caller left or waited too long
+    append_request ──> waiting ── take_group ──> in flight ── release_group ──> removed
+                          └── withdraw_request: the caller left or waited too long
 
 The most important rule: an owner's posts are never in two groups at once, and no request overtakes another with the
 same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each other's
 rows or lose races to each other.
 
-`RequestIntake` is the task: it applies everything that was accepted before `close` returns. `WaitTimer` is one timer
-for all requests. They wait equally long, so the first one expires first, and only the head of the queue has to be
-checked. A timer per request costs a small request a fiftieth of its time.
+`RequestIntake` is the task. Before its `close` returns, it applies all accepted posts. `WaitTimer` is one timer for all
+requests. All may wait equally long, so the oldest expires first, and only the head of the queue has to be checked. A
+timer for each request would take 2 % of the time of a small request.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Generic, TypeVar
 
 from storage.records import PartOutcome, Post
 
-STEPPED_OVER_MAX = 1_000  # most requests with owners in flight that `take_group` steps over
+STEPPED_OVER_MAX = 1_000  # most requests that `take_group` passes over, because their owners are in flight
 
 # Turns of the event loop before a group is taken. Each turn reads every socket with a post, so callers that were just
-# answered and post again join the group. This is no delay: an idle loop turns at once.
+# answered and post again join the group. An idle loop makes its turns immediately.
 GATHER_TURNS = 4
 
 W = TypeVar("W")
@@ -37,12 +37,12 @@ class WaitingRequest:
     """The posts of one waiting request, and the future of its caller."""
 
     posts: Sequence[Post]
-    parts: int  # the posts, each counted once per board: the work of a transaction
+    parts: int  # number of posts, each counted once per board; it measures the work of a transaction
     done: asyncio.Future[list[list[PartOutcome]]]
     owners: set[str] = field(default_factory=set)  # filled when first needed
 
     def fail(self, error: Exception) -> None:
-        """Give the caller an error, if it still waits."""
+        """Give the caller an error if it still waits."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -51,7 +51,7 @@ class RequestQueue:
     """The waiting requests in order of arrival, and the groups in flight."""
 
     def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
-        """`enough`: a group with that many posts takes no further request, so that some are left for other groups."""
+        """`enough`: once a group has this many posts, it takes no further request, so other groups get some too."""
         self._group_posts_max, self._grouping = group_posts_max, grouping
         self._enough = group_posts_max if enough is None else enough
         self._requests: deque[WaitingRequest] = deque()
@@ -81,9 +81,9 @@ class RequestQueue:
         return True
 
     def take_group(self) -> list[WaitingRequest]:
-        """Take whole requests up to the limit of a group, or one larger request.
+        """Take whole requests up to the limit of a group, or one request that is larger than the limit.
 
-        Return an empty list if all of them have owners that are in flight.
+        Return an empty list if every request has an owner in flight.
         """
         busy = self._busy_owners()
         group: list[WaitingRequest] = []
@@ -144,7 +144,7 @@ class RequestIntake(ABC, Generic[W]):
 
     @property
     def alive(self) -> bool:
-        """Tell whether the task runs."""
+        """Return whether the task is running."""
         return self._task is not None and not self._task.done()
 
     async def close(self) -> None:
@@ -157,48 +157,48 @@ class RequestIntake(ABC, Generic[W]):
 
     @abstractmethod
     async def _run(self) -> None:
-        """Take requests until `_closing` is set and none waits; `_wake` is set when either changes."""
+        """Take requests until `_closing` is set and no request waits. `_wake` is set when either may have changed."""
 
     @abstractmethod
     def _expire(self, waiting: W) -> None:
-        """Tell one request that it waited too long."""
+        """Fail one request because it waited too long."""
 
 
 class WaitTimer(Generic[W]):
-    """Call `expire` with every item whose future is not done `wait_s` after it was added."""
+    """Calls `expire` with every item whose future is not done `wait_s` seconds after the item was added."""
 
     def __init__(self, wait_s: float, expire: Callable[[W], None]) -> None:
         self._wait_s, self._expire = wait_s, expire
-        self._line: deque[tuple[float, asyncio.Future[Any], W]] = deque()
+        self._items: deque[tuple[float, asyncio.Future[Any], W]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._items)
 
     def add_waiting(self, waiting: W, done: asyncio.Future[Any]) -> None:
-        """Begin the wait of an item, now."""
-        self._drop_done()  # so the queue holds only items that came after the oldest one that still waits
+        """Add an item. Its wait begins now."""
+        self._drop_done()  # so the queue stays short: it begins with the oldest item that still waits
         loop = done.get_loop()
-        self._line.append((loop.time() + self._wait_s, done, waiting))
+        self._items.append((loop.time() + self._wait_s, done, waiting))
         if self._timer is None:
-            self._timer = loop.call_later(self._wait_s, self._look, loop)
+            self._timer = loop.call_later(self._wait_s, self._expire_due, loop)
 
     def _drop_done(self) -> None:
-        line = self._line
-        while line and line[0][1].done():
-            line.popleft()
+        items = self._items
+        while items and items[0][1].done():
+            items.popleft()
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire_due(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         self._drop_done()
-        while self._line and self._line[0][0] <= loop.time():
-            self._expire(self._line.popleft()[2])
+        while self._items and self._items[0][0] <= loop.time():
+            self._expire(self._items.popleft()[2])
             self._drop_done()
-        if self._line:
-            self._timer = loop.call_at(self._line[0][0], self._look, loop)
+        if self._items:
+            self._timer = loop.call_at(self._items[0][0], self._expire_due, loop)
 
     def close(self) -> None:
-        """Stop: no further item expires."""
+        """Drop all items and stop the timer, so that no item expires any more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._line.clear()
+        self._items.clear()

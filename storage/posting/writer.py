@@ -7,17 +7,17 @@ Posts are grouped without a timer: those that wait when a commit ends form the n
                │                          └── LostRaceError: pause (jittered), read again
                └── QueueFullError, OverloadedError
 
-The writer refuses posts on arrival if those before them would take longer than posts may wait. So it answers accepted
-posts in time, however many are sent. `WriteLimit` decides how many groups are in flight; on a store that runs one
-write at a time it is 1.
+The writer refuses posts on arrival if the posts before them would take too long. So it answers accepted posts in time,
+even if callers send more than the store can take. `WriteLimit` decides how many groups are in flight. If the store runs
+one write at a time, one group is.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its
 requests are run again one by one, so that one bad request does not fail its neighbours.
 
-`Writers` keeps one writer for each connection pool, so that a pool that stands still delays only the posts to its own
-boards. The posts of one request go through one writer: that of their boards' connection pool, or the common one if the
-boards belong to several.
+`Writers` keeps one writer for each connection pool, so that a blocked pool delays only the posts to its own boards. The
+posts of one request go through one writer. This is the writer of their boards' connection pool, or the common writer if
+the boards belong to several pools.
 """
 
 from __future__ import annotations
@@ -70,15 +70,16 @@ class WriterLimits:
     change_log: bool  # False: posts are not logged
 
 
-# That many posts, each counted once per board, are worth a transaction: its fixed cost is small beside theirs. Larger
-# batches would leave the store idle while they are answered and read. Large groups also often have an owner in common,
-# and such groups cannot be in flight together.
+# With this many posts, each counted once per board, the fixed cost of a transaction is small beside the cost of the
+# posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next. Large
+# groups also often have an owner in common, and such groups cannot be in flight together.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. If another batch waits, the store gets that one first, and the
-# answers wait at most this long for it to begin.
+# Answering a batch takes the event loop milliseconds. If another batch waits, it goes to the store before the answers
+# go out. The answers wait at most this long until the store begins with it.
 ANSWER_DELAY_S_MAX = 0.002
-# The posts before a new post may take this share of `post_wait_s_max`. Then even a store that becomes half as fast
-# answers in time. With a share of 1, nearly every post is committed just after its caller was told `WaitTooLongError`.
+# A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then even
+# a store that becomes half as fast answers in time. Under overload with a share of 1, nearly every post would be
+# committed just after its caller got `WaitTooLongError`.
 ADMITTED_WAIT_RATIO = 0.5
 
 
@@ -105,7 +106,7 @@ class WriterObserver(Protocol):
 
 
 class Writer(RequestIntake[WaitingRequest]):
-    """Group posts and apply them through the store."""
+    """Forms groups of posts, and applies each group in one transaction of the store."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class Writer(RequestIntake[WaitingRequest]):
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if self._drain.known and waiting:  # if nobody waits, the post is accepted and the rate is measured anew
+        if self._drain.known and waiting:  # if no post waits, the new ones are accepted and the rate is measured anew
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
@@ -187,7 +188,7 @@ class Writer(RequestIntake[WaitingRequest]):
         waiting.fail(WaitTooLongError())
 
     def _withdraw(self, waiting: WaitingRequest) -> bool:
-        # Posts that were already taken from the queue are applied all the same, and nobody gets their outcome.
+        # Posts that were already taken from the queue are still applied, and nobody gets their outcome.
         withdrawn = self._queue.withdraw_request(waiting)
         if withdrawn:
             self._observer.queue_depth(self._queue.parts)
@@ -234,7 +235,7 @@ class Writer(RequestIntake[WaitingRequest]):
             _answer(group, result)
 
     async def _next_begins(self) -> None:
-        # Return also if no further group may begin, or if none begins in time.
+        # Wait until the next group begins, until no further group can begin, or for the longest delay of an answer.
         if self._begun is None:
             self._begun = asyncio.Event()
         with contextlib.suppress(TimeoutError):
@@ -250,7 +251,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
-        # Return the result for callers that have no answer yet. `unknown`: an earlier run may have applied the posts.
+        # Return the result if callers still wait for it; None if all have an answer or an error. `unknown`: an earlier
+        # run may have applied the posts.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
@@ -261,7 +263,7 @@ class Writer(RequestIntake[WaitingRequest]):
             StoreDamagedError,
             StoreFullError,
             OutcomeUnknownError,
-        ) as error:  # each request alone would meet the same error
+        ) as error:  # each request would get the same error if it ran separately
             self._limit.record_failure(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknownError) and not unknown:
                 await self._settle_unknown(group)
@@ -273,7 +275,7 @@ class Writer(RequestIntake[WaitingRequest]):
                 self._limit.record_failure(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
-                    # If it is done, the caller was told `WaitTooLongError` or has left, so its posts need not be
+                    # If the future is done, the caller got `WaitTooLongError` or has left, so its posts need not be
                     # applied.
                     if not waiting.done.done():
                         alone = await self._settle([waiting], unknown=unknown)
@@ -293,9 +295,9 @@ class Writer(RequestIntake[WaitingRequest]):
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run once more the requests whose posts all have ids, because ids show what was applied.
+        """Run the requests whose posts all have ids once more: the stored ids prevent that a post is applied twice.
 
-        The other requests could be applied twice, so they get `OutcomeUnknownError`.
+        The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
         """
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
         _refuse([waiting for waiting in group if waiting not in again], OutcomeUnknownError())
@@ -310,7 +312,7 @@ class Writer(RequestIntake[WaitingRequest]):
 
         def program() -> Program[TransactionResult]:
             if self._begun is not None:
-                loop.call_soon_threadsafe(self._let_answer)  # once the store has begun
+                loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
             group = PostTransaction(
                 opened,
                 self._post_ids,
@@ -345,7 +347,7 @@ class Writer(RequestIntake[WaitingRequest]):
         return [self._boards.open_board(board) for board in boards.values()]
 
     def _pause_s(self, pauses_before: int) -> float:
-        # Full jitter, so that the losers of one race do not meet again at the same moment.
+        # Full jitter, so that the losers of one race do not retry at the same moment.
         longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
 
@@ -364,7 +366,7 @@ def _refuse(group: Sequence[WaitingRequest], error: StorageError) -> None:
 
 
 class _ShareObserver:
-    """One writer's observer, which adds its figures to those of all writers."""
+    """The observer of one writer. It reports the depth, groups and limits of all writers as sums."""
 
     def __init__(self, whole: WriterObserver, shares: list[_ShareObserver]) -> None:
         self._whole, self._shares = whole, shares
@@ -396,7 +398,7 @@ class _ShareObserver:
 
 
 class Writers:
-    """Hand posts to the writer of their connection pool; a writer starts with its first posts."""
+    """Hands posts to the writer of their connection pool. A pool's writer is started when it gets its first posts."""
 
     def __init__(self, store: Store, make: Callable[[Store, WriterObserver], Writer], observer: WriterObserver) -> None:
         self._store, self._make, self._observer = store, make, observer
@@ -413,7 +415,7 @@ class Writers:
 
     @property
     def alive(self) -> bool:
-        """Tell whether every writer takes posts from its queue."""
+        """Return whether every writer takes posts from its queue."""
         return all(writer.alive for writer in self._writers.values())
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
@@ -427,9 +429,9 @@ class Writers:
 
 
 def _boards_of(posts: Sequence[Post]) -> set[str]:
-    """Return the ids of boards that choose the connection pool.
+    """Return the board ids by which the connection pool is chosen.
 
-    For a family's posts it is the id of its all-time board, even if the family has no such board.
+    For posts to a family, this is the id of its all-time board, even if the family has no such board.
     """
-    alone = {part.board.id for post in posts if post.family is None for part in post.parts}
-    return alone | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}
+    single = {part.board.id for post in posts if post.family is None for part in post.parts}
+    return single | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}
