@@ -109,7 +109,10 @@ def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
 
 
 def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
-    """Return the given frozen boards that are to be archived now. Make each other board due at its time to archive."""
+    """Return the given frozen boards that are to be archived now.
+
+    Set the due time of each other board to the time when it is to be archived.
+    """
     families: dict[int, Family | None] = {}
     found = []
     for board in boards:
@@ -122,7 +125,7 @@ def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_u
 
 
 def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next. None: only after another change sets a due time."""
+    """Set when the closing job checks a closed board next. None: not before something else sets a due time."""
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))

@@ -6,10 +6,10 @@ offers the programs for it.
 The most important rule: a transaction that changes a row also changes the totals of its board and the change log.
 Ranks, curves and the journal are computed from these.
 
-An owner's row on a board is either in the board's table or in the table of hidden rows (see `hidden_owners`):
+An owner's row on a board is either in the board's table or in the hidden table (see `hidden_owners`):
 
     shown ──begin──> changing ──end──> hidden        shown:    new rows go to the board
-    hidden ──begin──> changing ──end──> shown        hidden:   new rows go to the table of hidden rows
+    hidden ──begin──> changing ──end──> shown        hidden:   new rows go to the hidden table
                                                      changing: nobody inserts a row of this owner
 
 Statements are compiled once for all boards with the same table and spec, and bound on each call. The classes named

@@ -109,12 +109,12 @@ class Entries:
         return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Read the entries of owners by owner, in one statement. Owners without an entry are left out."""
+        """Return the entries of these owners, by owner, in one statement. Owners without an entry are left out."""
         rows = yield self._sql.by_owners.bind(owners=owners, **self._scope)
         return {row[0]: decode_entry(row) for row in rows}
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Read the entries of owners, by owner, and the board's totals, by column index, in one statement."""
+        """Return the entries of owners, by owner, and the board's totals, by column index, in one statement."""
         rows = yield self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
         entries: dict[str, Entry] = {}
         stored: list[tuple[int, int]] = []
@@ -256,7 +256,7 @@ def _live_epochs(dialect: Dialect, held: bool) -> Statement:
 
 
 def lock_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
-    """Return by board key the key of each board's rows in its shared table, and lock it until the transaction ends.
+    """Return the key of each board's rows in its shared table, by board key, and lock it until the transaction ends.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.

@@ -1,7 +1,7 @@
 """Exact ranks anywhere: a knot's count from the curve, the changes logged since then, and a short count in one gap.
 
     better than a cell = the knot's count (as of the curve's mark)
-                       + changes past the mark: (next at the knot or better) - (previous at the knot or better)
+                       + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
                        + entries strictly between the knot and the cell
 
 If the knot below the cell is nearer, the count starts there: the entries better than that knot, minus those of them

@@ -203,7 +203,7 @@ class HiddenStatements:
         return int(rows[0][0])
 
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
-        """Return whether all transactions up to this id have ended: those that may not have seen `begin_change`."""
+        """Return whether all transactions up to this id have ended. Only these may have missed `begin_change`."""
         if not self._dialect.transaction:
             return True
         return (yield from change_log(self._dialect).find_horizon()) > transaction
@@ -237,7 +237,7 @@ class HiddenStatements:
         return [row[0] for row in rows]
 
     def erase_hidden_entry(self, entries: Entries, owner: str, *, now_us: int, place: int = 0) -> Program[bool]:
-        """Erase the owner's hidden row on a board and log that; return whether there was one."""
+        """Erase the owner's hidden row on a board and log the erasure; return whether there was such a row."""
         if not (yield self._take.bind(owner=owner, key=entries.board.key)):
             return False
         none = entries.ranked_cells.none

@@ -128,7 +128,7 @@ class _NeighbourStatements:
         return tied.where(self._owner.lt(owner)).scalar()
 
     def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the rows with the place's cell on one side of it, and the rows with a better or a worse cell.
+        """Select the rows on one side of a place: those with the place's cell, and those beyond with another cell.
 
         The caller orders and limits the result, which merges both parts.
         """

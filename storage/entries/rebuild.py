@@ -136,7 +136,7 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
-    """Return the message that the journal has no post to the board.
+    """Return an error message: the journal has no post to the board.
 
     If the journal has changes of earlier boards with this id, the message names the number at which they begin.
     """

@@ -49,7 +49,7 @@ from .owner_index import PositionRange, may_hold, owner_blocks
 _LAST_BUNDLES = 100  # the newest bundles of a deleted board, among which its deletion is searched for
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these keep the version of the row, so it is not their time
+_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these keep the row's version, so it is not the time of the change
 
 
 class JournalRow(NamedTuple):
@@ -136,7 +136,7 @@ class Journal:
     ) -> Program[tuple[list[JournalRow], int | None]]:
         """Return an owner's published changes below a number, newest first, and the number to pass as `before` next.
 
-        The second is None if there are no further changes. One call searches at most `blocks_max` blocks of the
+        That number is None if there are no further changes. One call searches at most `blocks_max` blocks of the
         journal. Therefore it may return fewer than `limit` changes even if there are more.
         """
         index = owner_blocks(self._dialect)
@@ -212,7 +212,7 @@ class Journal:
         return found
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
-        """Return by key the boards with an id whose deletion has the number `since` or a later one.
+        """Return the boards with this id whose deletion has the number `since` or a later one, by board key.
 
         This reads all bundles from that number on.
         """

@@ -1,4 +1,6 @@
-"""The record of one change in the log: what was posted, or which other event it was. Ranked cells are stored beside it.
+"""The record of one change in the log: what was posted, or which other event it was.
+
+The ranked cells before and after the change are stored separately, see `bundles`.
 
 The rule: a record is a JSON array that ends after its last field with a value, because each byte makes every post more
 expensive. A column is stored as its index in the board's spec. This index never changes, because new columns are only

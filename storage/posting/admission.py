@@ -9,7 +9,7 @@ many more posts the store could take. Then no post is refused.
     climb    Change the limit by one group for a window, and compare the window's rate with the one before. Keep one
              group more if the rate is above UP_RATIO times the earlier rate. Keep one group fewer if it is above
              DOWN_RATIO times the earlier rate.
-    rest     After changes that did not pay, leave the limit as it is for some windows. If the speed of the store
+    rest     After a change that was not kept, leave the limit as it is for some windows. If the speed of the store
              changes, the rest ends.
     trouble  If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
              most once per round of groups. Then climb again.
@@ -35,7 +35,7 @@ import math
 # a quarter.
 HALF_LIFE_S = 2.0
 COMMITS_MIN = 2  # with fewer commits the rate would be random
-POSTS_MIN = 1e-9  # smallest divisor where the weighted number of posts is close to 0
+POSTS_MIN = 1e-9  # lower bound where the weighted number of posts is a divisor
 
 
 class DrainRate:
@@ -52,7 +52,7 @@ class DrainRate:
         return self._counted_to_s is not None
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
-        """Record that a group was taken and that it left `posts` posts waiting."""
+        """Record that a group was taken and left `posts` posts in the queue."""
         if posts == 0:
             self._posts, self._seconds, self._commits = 0.0, 0.0, 0
             self._counted_to_s = None
@@ -101,7 +101,8 @@ REST_WINDOWS_MAX = 4
 # window open for seconds.
 OVERLONG_RATIO = 8.0
 OVERHEAD_POSTS = 50  # the fixed cost of a transaction equals the cost of this many posts
-USUAL_S_MIN = 1e-5  # per post; no store is that fast, and a usual time of 0 could never grow by a ratio
+# Seconds per post. No store is that fast. A usual time of 0 would always stay 0, because a ratio limits its growth.
+USUAL_S_MIN = 1e-5
 USUAL_SHARE = 0.05  # weight of the newest transaction in the usual time
 
 
@@ -114,10 +115,10 @@ class WriteLimit:
         self._base: float | None = None  # posts per second in the window before
         self._move = 0  # the change of the limit that the current window tries
         self._next_move = 1
-        self._misses = 0  # changes of the limit in a row that did not pay
+        self._misses = 0  # changes of the limit in a row that were not kept
         self._rest_windows = 0
         self._saturated = True
-        self._usual_s: float | None = None  # per post
+        self._usual_s: float | None = None  # seconds of a transaction per post
         self._begin_window(in_flight=0)
 
     @property

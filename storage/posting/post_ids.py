@@ -92,7 +92,7 @@ class PostIds:
     def find_known(
         self, board_key: int, epoch: int, hashes: Collection[str]
     ) -> Program[tuple[int, dict[str, RememberedPost]]]:
-        """Return the board's epoch, and by hash the posts that the board has seen in this epoch.
+        """Return the board's epoch, and the posts with these hashes that it has seen in this epoch, by hash.
 
         `epoch`: the epoch that the caller expects. If it is right, this takes one round trip.
 
@@ -114,7 +114,7 @@ class PostIds:
         return live, known
 
     def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedFamilyPost]]:
-        """Return by hash the posts that a family has seen."""
+        """Return the posts with these hashes that a family has seen, by hash."""
         found = yield self._find_in_family.bind(asked=[(family_key, post_hash) for post_hash in hashes])
         return {
             post_hash: RememberedFamilyPost(fingerprint, _decode_parts(outcome))

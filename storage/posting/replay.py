@@ -65,7 +65,7 @@ def replay_board(
         UnknownBoardError: there is no such board.
         JournalIncompleteError: the journal begins after `since`, or the order of its changes is not known.
         NothingReplayedError: the journal has no such post.
-        SpecConflictError: an earlier board of that name had a column that this one does not have.
+        SpecConflictError: an earlier board with this id had a column that this one does not have.
         StoreBusyError: an owner is being hidden or shown.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """

@@ -357,7 +357,7 @@ class TransactionRow:
     """An entry as the group of posts will leave it."""
 
     entry: Entry
-    expected: int | None  # the version that was read; None: absent
+    expected: int | None  # the version that was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     first_values: tuple[int, ...] = ()  # ranked columns that had no value before
     ranked: str | None = None  # its ranked cells in the form of the log, see `RankedCells`; None: not computed yet

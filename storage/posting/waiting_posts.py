@@ -51,7 +51,7 @@ class RequestQueue:
     """The waiting requests in order of arrival, and the groups in flight."""
 
     def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
-        """`enough`: once a group has this many posts, it takes no further request, so other groups get some too."""
+        """`enough`: a group with this many posts takes no further request. The others are left for other groups."""
         self._group_posts_max, self._grouping = group_posts_max, grouping
         self._enough = group_posts_max if enough is None else enough
         self._requests: deque[WaitingRequest] = deque()

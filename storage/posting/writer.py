@@ -8,8 +8,8 @@ Posts are grouped without a timer: those that wait when a commit ends form the n
                └── QueueFullError, OverloadedError
 
 The writer refuses posts on arrival if the posts before them would take too long. So it answers accepted posts in time,
-even if callers send more than the store can take. `WriteLimit` decides how many groups are in flight. If the store runs
-one write at a time, one group is.
+even if callers send more than the store can take. `WriteLimit` decides how many groups are in flight: only one if the
+store runs one write at a time.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its
@@ -140,7 +140,7 @@ class Writer(RequestIntake[WaitingRequest]):
         super().start()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Apply posts in order; return, once durable, one outcome for each part of each post.
+        """Apply posts in order. Once they are durable, return one outcome for each part of each post.
 
         Raises:
             QueueFullError, OverloadedError: no post was accepted.
@@ -295,7 +295,7 @@ class Writer(RequestIntake[WaitingRequest]):
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run the requests whose posts all have ids once more: the stored ids prevent that a post is applied twice.
+        """Run the requests whose posts all have ids once more. The stored ids keep a post from being applied twice.
 
         The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
         """
@@ -333,7 +333,8 @@ class Writer(RequestIntake[WaitingRequest]):
             except UnknownBoardError:
                 if check_boards:
                     raise
-                return await self._apply(posts, check_boards=True)  # then only the posts to that board are rejected
+                # With the check, only the posts to that board are rejected.
+                return await self._apply(posts, check_boards=True)
         raise RacesLostError(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
     def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
