@@ -7,12 +7,13 @@ A curve maps the values of one ranked column to ranks, so that a rank can be rea
     refresh_requests: a front end asks for a new curve, a job process makes it
     auditing: counts random entries and compares them with a curve
 
-The most important rule: the table of curves alone says which curves exist. Memcached (`shared_curves`) only saves
-reading their contents from the table. A process serves the newest whole curve of a board's current epoch, or none.
+The most important rule: only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of
+their contents, so that a process need not read them from the table. A process serves the newest intact curve of a
+board's current epoch, or none.
 
-When a curve is due, and when it is fitted anew, is decided in `jobs/curves`; the mathematics is in `predictor`. This
-room reads rows through `storage.entries` and changes through `storage.log`. It must not import `archive` beside it, nor
-the rooms above it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
+`jobs/curves` decides when a curve is due and when it is fitted anew; the mathematics is in `predictor`. This room reads
+rows through `storage.entries` and changes through `storage.log`. It must not import `archive` beside it, nor the rooms
+above it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
 
 Begin with `stored_curves`. Read `sampling` to see how a curve is made, and `live_counts` to see how it follows changes.
 """

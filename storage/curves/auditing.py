@@ -1,12 +1,13 @@
-"""Audits a curve: counts the entries at random places exactly, as of the curve's own moment, and compares.
+"""Audits a curve: takes random entries, counts their exact ranks at the curve's moment, and compares the two.
 
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
 
-A false alarm is a fault of the audit. A count is of the snapshot and a bracket is of the curve's moment. So they are
-compared only if everything in between is known: the board has not changed, or the change log still has its changes.
+An audit must not raise false alarms. A count is as of the snapshot, and a bracket is as of the curve's moment. They are
+compared only if every change between the two is known: the board has not changed, or the change log has its changes.
 
-The counts use neither knots nor skips. Otherwise a second walk could repeat, and so confirm, an error of the first one.
+The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
+error of that walk, and so confirm it.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ class AuditLimits:
     """The bounds of one audit; each is a setting of the same name."""
 
     audit_owners_max: int
-    audit_rows_max: int  # rows skipped and rows counted, together
-    audit_changes_max: int  # since the curve's moment
+    audit_rows_max: int  # rows skipped plus rows counted
+    audit_changes_max: int  # changes of the board since the curve's moment
     audit_s_max: float
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedCurve:
-    """A curve, and what it is as of."""
+    """A curve, and the changes that it counts."""
 
     curve: RankCurve
-    mark: LogMark | None  # which changes it counts; None: unknown
-    version: int  # of its stored fit
+    mark: LogMark | None  # the changes that the curve counts; None: unknown
+    version: int  # the version of its stored fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Compared:
 class Audit:
     """The result of an audit.
 
-    With the outcome `changed` nothing was compared: too much happened since the curve's moment.
+    With the outcome `changed`, nothing was compared: the changes since the curve's moment are unknown or too many.
     """
 
     outcome: AuditOutcome
@@ -116,7 +117,7 @@ def audit_curve(
 
     Raises:
         UnknownBoardError: the board was deleted.
-        BoardChangedError: it is not the board that this process knows.
+        BoardChangedError: the board has changed since this process read it.
     """
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
@@ -131,7 +132,7 @@ def audit_curve(
     if not total:
         return Audit("empty", moment.curve)
     ranking = entries.rankings[column_index]
-    # Every row is passed twice: to reach the cell, and to count.
+    # Every row is passed twice: once to reach the cell, and once to count.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
     compared: list[Compared] = []
@@ -150,15 +151,15 @@ def audit_curve(
 
 
 class _Landings:
-    """Finds cells by row number, in ascending order: each call skips only the rows since the previous cell."""
+    """Finds cells by row number. They must ascend: each call skips only the rows after the previous cell."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
         self._cell: str | None = None
-        self._past = 0  # rows up to and including the ties of that cell
+        self._past = 0  # number of rows up to the last tie of that cell
 
     def at(self, row_number: int) -> Program[str | None]:
-        """Return the cell of the row (0-based); None past the end."""
+        """Return the cell of a row (0-based), or None if the column has no such row."""
         if self._cell is None or row_number >= self._past:
             found = yield from self._ranking.sample_row(row_number - self._past, self._cell)
             if found is None:
@@ -168,7 +169,7 @@ class _Landings:
 
 
 class BetterCounter:
-    """Counts the entries strictly better than a cell, for cells from the best on: each call counts only what is new."""
+    """Counts the entries strictly better than a cell. Cells must come best first: each call continues the last count."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking, self._high = ranking, ranking.padding.high
@@ -176,10 +177,10 @@ class BetterCounter:
         self._better_count = 0  # entries better than that cell
 
     def better_than(self, cell: str) -> Program[int]:
-        """Return the count for a cell that is no better than the previous one."""
+        """Return how many entries are better than a cell. The cell must not be better than the previous one."""
         if cell != self._cell:
             before = self._cell
-            # Count from the previous cell, including its ties, up to this one, excluding it.
+            # Count from the previous cell, with its ties, up to this cell, without it.
             # A cell followed by "0" sorts after the cell itself and before every larger one.
             if self._high:
                 least, past = cell + "0", ":" if before is None else before + "0"
@@ -191,20 +192,20 @@ class BetterCounter:
 
 
 class _ChangesSince:
-    """What changes have added to the count of entries better than a key."""
+    """By how much a set of changes has raised or lowered the count of entries better than a key."""
 
     def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
         self._came, self._went = sorted(came), sorted(went)
 
     def better_than(self, key: int) -> int:
-        """Return how many better rows were added, less those that were removed."""
+        """Return the number of better rows that were added, minus those that were removed."""
         return bisect_left(self._came, key) - bisect_left(self._went, key)
 
 
 def _read_changes_since(
     dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: AuditLimits
 ) -> Program[_ChangesSince | None]:
-    """Return what has happened since the curve's moment; None if it is unknown or too much."""
+    """Return the changes since the curve's moment; None if they are unknown or too many."""
     if isinstance(moment.curve, Curve):
         stored = (yield from find_curve_summaries(dialect, [board.key])).get((board.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
@@ -214,7 +215,7 @@ def _read_changes_since(
     log = change_log(dialect)
     pruned_before = yield from log.find_pruned_position()
     if not pruned_before <= moment.mark.position <= (yield from log.find_horizon()):
-        return None  # the changes were pruned, or another database numbered them: this one was restored
+        return None  # the changes were pruned, or the store was restored and their numbers are another database's
     rows = yield _changes_after(dialect).bind(
         key=board.key, limit=limits.audit_changes_max + 1, **log.mark_parameters(moment.mark)
     )

@@ -3,8 +3,8 @@
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve catches up from what its snapshot saw
 
-Nothing is guessed. Changes may be pruned, too many, or numbered by another database. Then the curves that need them are
-reported instead (`lost`, `void`), and have no live counts until their next fit.
+Changes may be pruned, too many, or numbered by another database. Then nothing is guessed: the curves that need these
+changes are reported (`lost`, `void`), and have no live counts until their next fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .live_counts import (
 from .stored_curves import read_documents
 
 Slot = tuple[int, int]  # board key, column index
-NAMED_BOARDS_MAX = 200  # with more boards, comparing the keys costs as much as reading the changes of all boards
+# Boards that a query may name. With more, comparing the keys costs as much as reading the changes of all boards.
+NAMED_BOARDS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ class FoldLimits:
 
     fold_interval_s: float
     fold_load_ratio: float  # the part of the job's time that folding may take
-    fold_rows_max: int  # changes read in one statement
-    fold_lag_rows_max: int  # changes folded at once; curves that are further behind wait for their next fit
-    fold_curves_max: int  # curves kept decoded
+    fold_rows_max: int  # changes that one statement reads
+    fold_lag_rows_max: int  # changes that one run folds; a curve that lacks more waits for its next fit
+    fold_curves_max: int  # curves that are kept decoded
 
 
 class NetChanges:
-    """Net changes of owners: the first row before and the last row after. What happened in between cancels out."""
+    """The net change of each owner: its row before its first change, and its row after its last change."""
 
     def __init__(self) -> None:
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
@@ -70,7 +71,7 @@ class NetChanges:
                     owners[owner] = number, previous, number, following
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
-        """Return (row before, row after) pairs by board, without rows that are as they were."""
+        """Return pairs (row before, row after) by board key, without the rows whose changes cancel out."""
         found: dict[int, list[tuple[str, str]]] = {}
         for board_key, owners in self._boards.items():
             moved = [(before, after) for _, before, _, after in owners.values() if before != after]
@@ -83,33 +84,34 @@ class NetChanges:
 class KnownCurves:
     """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
 
-    version: int = 0  # of the newest curve known
+    version: int = 0  # the version of the newest curve that it knows
     fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key and column index
     held: Collection[Slot] = ()
 
 
 @dataclass(slots=True)
 class FoldBacklog:
-    """What one snapshot has to fold."""
+    """The work that one snapshot leaves to fold."""
 
     before: FoldState | None
     mark: LogMark
     fits: list[StoredFit] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
-    lost: bool = False  # no curve can continue from the mark: all must be listed anew
-    rows: int = 0  # changes of boards that have a curve
-    others: bool = False  # whether there are changes, but only of boards without a curve
-    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # by board, netted
-    replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)  # of new curves, from their own marks
-    void: set[Slot] = field(default_factory=set)  # new curves that cannot be counted
-    boards: dict[int, Board] = field(default_factory=dict)  # of everything above
-    # Documents by version, of curves that are needed and not held decoded.
+    lost: bool = False  # no curve can continue from the mark, and all must be listed anew
+    rows: int = 0  # number of changes on boards that have a curve
+    others: bool = False  # whether all changes are on boards without a curve, and there are some
+    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # net changes by board key
+    # Net changes that each new curve needs: those since its own mark.
+    replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
+    void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
+    boards: dict[int, Board] = field(default_factory=dict)  # by board key, the boards of the curves to change
+    # Encoded curves by version: those that are to change and that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
-    counts: dict[Slot, StoredCounts] = field(default_factory=dict)
+    counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored counts that those curves continue from
 
     def goes_on(self, fit: StoredFit) -> bool:
-        """Return whether a newly listed curve already has counts that are as of the mark."""
+        """Return whether a newly listed curve already has live counts as of the stored mark."""
         return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
 
 
@@ -117,7 +119,7 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) 
     """Read what is to be folded now.
 
     Raises:
-        ChangesUnorderedError: see `ChangeLog.take_mark`.
+        ChangesUnorderedError: a transaction has been running for too long; `ChangeLog.take_mark` raises it.
     """
     log = change_log(dialect)
     before = yield from find_fold_state(dialect)
@@ -135,9 +137,9 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) 
 
 
 def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
-    """Return whether the log holds everything that happened between two marks.
+    """Return whether the log holds every change between two marks.
 
-    In a restored store the numbers may begin anew, so a mark can lie past the present one.
+    In a restored store the numbers may begin anew. Then the earlier mark can have a higher position than the new one.
     """
     return pruned_before <= done.position <= now.position
 
@@ -196,7 +198,7 @@ def _read_documents(dialect: Dialect, found: FoldBacklog, known: KnownCurves) ->
         versions |= {(board_key, fit.column_index): fit.version for fit in fits}
     for fit in found.fits:
         slot = fit.board_key, fit.column_index
-        versions.pop(slot, None)  # the version of the previous curve
+        versions.pop(slot, None)  # this was the version of the previous curve
         if slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
             versions[slot] = fit.version
     concerned = sorted({slot[0] for slot in versions})

@@ -1,10 +1,11 @@
 """The live counts of each stored curve: what has changed since its fit, folded from the change log.
 
-All documents are as of one mark. They are written in one transaction with it. So a reader of one snapshot has every
-counted curve as of that mark, also curves without a newer document: nothing of theirs has changed.
+The live counts of a curve are stored as one document. All documents are as of one mark, and one transaction writes them
+together with that mark. So a reader of one snapshot has every counted curve as of the mark. A curve without a newer
+document is as of the mark too, because nothing has changed in it.
 
-A curve gets live counts from the first transaction that folds it. Before that, and whenever its changes are no longer
-known, its `document` is empty: it has no live counts until it is fitted anew.
+The first transaction that folds a curve gives it live counts. An empty `document` means that its changes are not known:
+the curve has no live counts until it is fitted anew.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from storage.log.change_log import LogMark, change_log
 from storage.schema.steps import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program, Row
 
-_ONLY = 0  # the mark's only row
+_ONLY = 0  # the key of the only row in the mark's table
 
 
 @dataclass(frozen=True, slots=True)
 class FoldState:
-    """How far the live counts of the store are."""
+    """How far the change log is folded into the live counts."""
 
     mark: LogMark
     as_of_us: int  # every change acknowledged before this time is folded
-    version: int  # of the newest document
+    version: int  # the version of the newest document
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class StoredCounts:
     board_key: int
     column_index: int
     epoch: int
-    curve_version: int  # the version of the curve that they belong to
-    version: int  # grows with every document of the store
+    curve_version: int  # the version of the curve that the counts belong to
+    version: int  # the version of the document; every document written gets a greater one
     document: bytes  # empty: the curve has no live counts
 
 
@@ -55,12 +56,12 @@ class StoredFit:
 
 
 def format_mark(mark: LogMark) -> str:
-    """Return the transactions that a mark has seen past its position, as one text."""
+    """Return, as one text, the positions after the mark's own position whose changes the mark counts."""
     return " ".join(map(str, mark.seen))
 
 
 def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
-    """Return the mark stored in these two columns; None if there is none."""
+    """Return the mark that is stored as these two values; None if there is no position."""
     return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
 
 
@@ -109,7 +110,7 @@ def _statements(dialect: Dialect) -> _Statements:
 
 
 def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
-    """Return how far the live counts are; None before the first fold."""
+    """Return how far the change log is folded; None before the first fold."""
     rows = yield _statements(dialect).mark.bind()
     if not rows:
         return None
@@ -120,13 +121,13 @@ def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
 
 
 def find_fold_position(dialect: Dialect) -> Program[int | None]:
-    """Return the position in the change log where changes not yet folded begin; None before the first fold."""
+    """Return the position in the change log from which changes are not yet folded; None before the first fold."""
     now = yield from find_fold_state(dialect)
     return None if now is None else now.mark.position
 
 
 def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
-    """Write documents and the mark that they are as of."""
+    """Write documents of live counts, and the mark that all documents are as of."""
     statements = _statements(dialect)
     for one in counts:
         yield statements.put.bind(
@@ -146,7 +147,7 @@ def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts
 def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
     """Return the mark and the documents newer than a version, oldest first.
 
-    If the store was restored from a backup, its versions are lower than the one given: then return all documents.
+    If the store was restored from a backup, its versions are lower than the given one. Then return all documents.
     """
     now = yield from find_fold_state(dialect)
     if now is None or now.version == version:
@@ -156,7 +157,7 @@ def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | No
 
 
 def counts_of(dialect: Dialect, board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
-    """Return the documents of some boards."""
+    """Return the live counts of all curves of some boards."""
     rows = yield _statements(dialect).of_boards.bind(keys=board_keys)
     return [StoredCounts(*row) for row in rows]
 
@@ -181,9 +182,10 @@ def _fit(row: Row) -> StoredFit:
 def changes_of_board(
     dialect: Dialect, board_key: int, done: LogMark, *, changes_max: int
 ) -> Program[tuple[int, list[Bundle]]]:
-    """Return how many of a board's changes a mark does not count, as this snapshot sees them, and those changes.
+    """Return the number of a board's changes that the mark `done` does not count, and these changes.
 
-    The changes come in any order. If there are more than `changes_max`, the list is empty.
+    Only changes that this snapshot sees are returned, in any order. If there are more than `changes_max`, the list is
+    empty.
     """
     bound = {"key": board_key, **change_log(dialect).mark_parameters(done)}
     [[changes]] = yield _statements(dialect).changes.bind(**bound)

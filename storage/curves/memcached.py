@@ -1,22 +1,24 @@
-"""A client for a list of memcached servers, which together hold values that may vanish at any time.
+"""A client for a list of memcached servers. Together they hold values, any of which may vanish at any time.
 
     event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
 
-A call ends within `memcached_timeout_s` and never raises. Failures are counted, and the values that were asked for
-count as absent. Resolving a host name knows no timeout; a call that hangs there is given up after a few timeouts.
+A call ends within `memcached_timeout_s` and never raises. If a server fails, the failure is counted, and its values are
+treated as absent. Resolving a host name has no timeout of its own: a call that hangs there is given up after
+`_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
 
-A key always belongs to the same server. While that server is down its values are missing: moving them to another server
-would leave stale values there later.
+A key always belongs to the same server. While that server is down, its values are missing. If they were moved to
+another server meanwhile, they would stay there and become stale.
 
-Each server is behind a circuit breaker (`Breaker`), so that a server that fails several times in a row is left alone:
+Each server is behind a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
 
     closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
 
-Every call that the breaker allowed must be reported to it, so that a trial always ends. Calls to a breaker come one
-after the other. The libraries for this bring clocks, locks and exceptions of their own, which is more than these lines.
+The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends. Calls to
+a breaker come one after the other. Libraries with circuit breakers bring clocks, locks and exceptions of their own,
+which is more code than this class.
 
-A call's `Budget` of time and bytes is for the whole call. A socket's own timeout starts anew with every piece that
-arrives, so a server that sends a few bytes at a time would otherwise hold a call for ever.
+The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives.
+Without the budget, a server that sends a few bytes at a time could hold a call for ever.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from pymemcache.exceptions import MemcacheServerError
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-_LINE_BYTES = 512  # the protocol line around each value of an answer
-_THREAD_TIMEOUTS_MAX = 4  # resolving a name knows no timeout: after this many a call is given up
-RECV_BYTES = 256 * 1024  # pymemcache receives 4 KiB at a time, and each piece may wait for the interpreter lock
+_LINE_BYTES = 512  # room for the protocol lines around one value of an answer
+_THREAD_TIMEOUTS_MAX = 4  # timeouts after which a call is given up: resolving a host name has no timeout of its own
+RECV_BYTES = 256 * 1024  # pymemcache itself receives 4 KiB at a time, and each piece may wait for the interpreter lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class MemcachedLimits:
     """The cache's bounds; each is a setting of the same name."""
 
     memcached_servers: tuple[str, ...]  # host:port
-    memcached_timeout_s: float  # of a whole call
+    memcached_timeout_s: float  # for a whole call
     memcached_failures_max: int
     memcached_pause_s: float
-    memcached_batch_max: int  # keys of a call
+    memcached_batch_max: int  # keys in one call
     memcached_value_bytes_max: int
     memcached_expiry_s: int
 
@@ -59,11 +61,11 @@ class CacheAnswer:
 
     values: Mapping[str, bytes] = field(default_factory=dict)
     stored: bool = False
-    errors: int = 0  # servers that failed
+    errors: int = 0  # number of servers that failed
 
 
 class Memcached:
-    """The servers. Calls run one after the other on a thread of their own."""
+    """The client of all servers. Calls run one after the other on a thread of their own."""
 
     def __init__(self, limits: MemcachedLimits, *, monotonic: Callable[[], float]) -> None:
         self.limits = limits
@@ -71,8 +73,8 @@ class Memcached:
         self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)
         self._monotonic = monotonic
         self._breakers: list[Breaker] = []
-        # Values are bytes without a serializer, so the flags that a server sends with them are ignored.
-        make_ring: Any = HashClient  # its methods have no annotations
+        # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
+        make_ring: Any = HashClient  # Any, because its methods have no annotations
         self._ring = make_ring([], socket_module=BudgetSockets(self._budget), no_delay=True)
         self._ring.client_class = self._server
         for server in limits.memcached_servers:
@@ -96,11 +98,11 @@ class Memcached:
         return sum(breaker.open for breaker in self._breakers)
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
-        """Return values by key, for at most `memcached_batch_max` keys; absent and late values are left out."""
+        """Return the values of at most `memcached_batch_max` keys, by key; absent and late values are left out."""
         return await self._call(lambda: CacheAnswer(values=self._ring.get_many(keys), errors=self._budget.errors))
 
     async def store_value(self, key: str, value: bytes) -> CacheAnswer:
-        """Store a value, which expires after `memcached_expiry_s` at the latest."""
+        """Store a value. It expires after `memcached_expiry_s` at the latest."""
         expiry_s = self.limits.memcached_expiry_s
         return await self._call(
             lambda: CacheAnswer(stored=bool(self._ring.set(key, value, expire=expiry_s)), errors=self._budget.errors)
@@ -134,7 +136,7 @@ class Memcached:
 
 
 class _Server(Client):
-    """One server behind its breaker. To HashClient it never fails: a failed call returns nothing found."""
+    """One server behind its breaker. HashClient sees no failure: a failed call returns the same as an absent value."""
 
     def __init__(self, server: Any, *, breaker: Breaker, budget: Budget, **options: Any) -> None:
         super().__init__(server, **options)
@@ -151,10 +153,10 @@ class _Server(Client):
             return nothing
         try:
             answer = call()
-        except Exception as error:  # on a nonsensical answer pymemcache's parser raises anything
+        except Exception as error:  # if an answer makes no sense, pymemcache's parser may raise any exception
             self._budget.errors += 1
             self.close()
-            # "SERVER_ERROR object too large for cache" is an answer; its subclass says that the connection ended.
+            # "SERVER_ERROR object too large for cache" is an answer. A subclass of this error means a lost connection.
             if type(error) is MemcacheServerError:
                 self._breaker.succeeded()
             else:
@@ -189,13 +191,13 @@ class Breaker:
         self._failures = 0
 
     def failed(self) -> None:
-        """Record that the server did not answer, or answered nonsense."""
+        """Record that the server did not answer, or that its answer made no sense."""
         self._failures += 1
         self._closed_again_s = self._monotonic() + self._pause_s
 
 
 class Budget:
-    """Time and bytes left to the current call."""
+    """The time and bytes that are left for the current call."""
 
     def __init__(self, timeout_s: float, bytes_max: int, monotonic: Callable[[], float]) -> None:
         self._timeout_s, self._bytes_max, self._monotonic = timeout_s, bytes_max, monotonic
@@ -212,26 +214,26 @@ class Budget:
     def fair(self) -> bool:
         """Return whether at least half of the time is left.
 
-        With less, a late answer would not be the next server's fault.
+        With less, the next server could be blamed for time that the servers before it have used.
         """
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:
-        """Return the seconds that are left. Raises TimeoutError when there are none."""
+        """Return the seconds that are left. Raise TimeoutError if there are none."""
         left_s = self._ends_s - self._monotonic()
         if left_s <= 0:
             raise TimeoutError("the call took too long")
         return left_s
 
     def received(self, count: int) -> None:
-        """Count received bytes. Raises OSError for more than any honest answer has."""
+        """Count received bytes. Raise OSError if they are more than any correct answer has."""
         self._bytes -= count
         if self._bytes < 0:
             raise OSError("the response is too long")
 
 
 class BudgetSocket(socket.socket):
-    """A socket that keeps to a budget."""
+    """A socket that raises when the call's budget is used up."""
 
     budget: Budget
 
@@ -251,7 +253,7 @@ class BudgetSocket(socket.socket):
 
 
 class BudgetSockets:
-    """The module `socket` as pymemcache uses it, with sockets that keep to a budget."""
+    """Stands in for the module `socket` in pymemcache, but makes sockets with a budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -1,9 +1,9 @@
-"""Refreshes that operators request at a front end and that a job process carries out, wherever either of them runs.
+"""Refreshes that an operator requests at any front end, and that any job process of the store carries out.
 
     requested ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
 
-Each column has one row, and numbers tell its requests apart. The rule: only a refresh that began after a request
-answers it. So an answer to a number answers every lower number too, and never a higher one.
+Each column has one row, and its requests are numbered. The rule: only a refresh that began after a request may answer
+it. So the answer to a request also answers all requests with lower numbers, and none with a higher number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoredRefreshRequest:
     epoch: int
     board_id: str
     number: int  # grows with every request in the store
-    origin: str | None  # the HTTP request that it was made for
+    origin: str | None  # the id of the HTTP request that asked for the refresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RefreshAnswer:
 
     outcome: Outcome
     detail: str = ""
-    version: int = 0  # of the curve that was stored
+    version: int = 0  # the version of the stored curve
     took_us: int = 0
 
 
@@ -45,13 +45,13 @@ class RefreshAnswer:
 class RefreshRequestState:
     """How far the requests of a column have come."""
 
-    taken: int  # the highest number that a job process works on
-    answered: int  # the highest number that is answered, by `answer`
+    taken: int  # the highest number that a job process has taken
+    answered: int  # the highest number that is answered
     answer: RefreshAnswer
 
 
 def store_refresh_request(dialect: Dialect, board: Board, column_index: int, origin: str = "") -> Program[int]:
-    """Request a refresh on behalf of the HTTP request `origin`. Return the number of the requested refresh."""
+    """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
     number = yield from take_number(dialect, "refresh_demand")
     yield (
         insert(REFRESH_REQUESTS)

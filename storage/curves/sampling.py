@@ -3,12 +3,12 @@
 The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
 in one statement, a `Stride`: each step lands on a row and counts the ties there.
 
-A step moves the walk's cursor forward, which only counts the rows that it skips. Two kinds of column have no cursor:
+A step moves a database cursor forward, which only counts the rows that it skips. Two kinds of column have no cursor:
 
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.
 
-There a step seeks below the previous cell instead, which tests every row that it skips.
+For these, a step searches below the previous cell with an offset, which tests every row that it skips.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from storage.records import Best, Board
 from storage.store import Program
 
 KNOTS_MIN = 2  # the best and the worst value
-# Samples of one statement on PostgreSQL. Between two statements the walk corrects its spacing for ties.
+# Samples that one statement on PostgreSQL reads. Between two statements the walk corrects its spacing for ties.
 STRIDE_MAX = 64
 
 
 def sample_curve(
     dialect: Dialect, entries: Entries, column_index: int, *, gap_rows_max: int, now_us: int
 ) -> Program[Curve]:
-    """Return a curve of about as many knots as the board's `samples`, true at this snapshot.
+    """Return a curve as of this snapshot, with about as many knots as the setting `samples` of the board.
 
-    It has more knots where gaps would otherwise hold more than `gap_rows_max` entries.
+    The curve has more knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
     totals = yield from find_totals(dialect, [entries.board.key])
     total = totals[entries.board.key].get(column_index, 0)
@@ -114,7 +114,7 @@ class Strides:
         """Return the samples of a stride that begins below a cell.
 
         Raises:
-            InexpressibleError: the dialect cannot say it.
+            InexpressibleError: the dialect cannot express the statement.
         """
         if self._by_cursor and not self._opened:
             yield _ordered(self._layout, self._index).build(self._dialect)
@@ -131,9 +131,9 @@ class Strides:
         return [Sample(cell, ties_before, ties) for cell, ties_before, ties in rows]
 
     def close(self) -> Program[None]:
-        """Close the cursor, so that another walk of the transaction can begin.
+        """Close the cursor, so that another walk in the same transaction can begin.
 
-        After a failed walk it ends with the transaction.
+        After a failed walk, the cursor is closed when the transaction ends.
         """
         if self._opened:
             yield close_cursor(_CURSOR).build(self._dialect)
@@ -141,7 +141,7 @@ class Strides:
 
 
 def _ordered(layout: Layout, index: int) -> Query:
-    """Return the statement that opens the cursor: the column, best first."""
+    """Return the statement that opens a cursor over the column's cells and owners, best first."""
     column = layout.columns[index]
     cell, owner = col(column.name), col("owner")
     order = (desc if column.best is Best.HIGH else asc)(cell), asc(owner)

@@ -1,10 +1,11 @@
 """Scanning: reads every distinct value of a ranked column with its ties, page by page, in one snapshot.
 
-Pages must stay small: decoding a page holds the interpreter, so a large one would delay everything else in the process.
+Pages must stay small: decoding a page holds the interpreter lock, so a large page would delay everything else in the
+process.
 
-Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. Past
-`scan_memory_values_max` distinct values it writes them to a temporary file and maps that file for reading. If the
-folder for temporary files lies in memory, set TMPDIR to another one.
+Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. Above
+`scan_memory_values_max` distinct values, it writes these numbers to a temporary file and maps that file for reading. If
+the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class TallyBuilder:
     def __init__(self, *, memory_values_max: int) -> None:
         self._memory_max = memory_values_max
         self._low, self._better_counts = _Column(memory_values_max), _Column(memory_values_max)
-        self._high: _Column | None = None  # only once a key is too far from the best one for one part
+        self._high: _Column | None = None  # upper parts of the keys; None while the lower parts can hold them
         self._first_key = 0
         self.values = 0
         self.total = 0  # entries
 
     def add_values(self, keys: Sequence[int], counts: Sequence[int]) -> None:
-        """Add distinct keys, each worse than all before, and how many entries have each."""
+        """Add distinct keys, each worse than all keys before it, and the number of entries that have each key."""
         if not keys:
             return
         if not self.values:

@@ -1,16 +1,26 @@
 """Curves shared through memcached: the process that stores a curve also puts it there, and others look there first.
 
-The table of curves alone says which curves exist; memcached only saves reading their contents from the table. A value
-that is absent, damaged, forged, or of another place or version costs one read of the table and nothing else.
+Only the table of curves says which curves exist; memcached saves processes from reading their contents from the table.
+A value in memcached may be absent, damaged, forged, or made for another column or version. Then the curve is read from
+the table, which is the only cost.
 
-A value is an envelope, sealed and bound to the place that its curve was made for:
+A value is a sealed envelope. Its fields, with little-endian numbers:
 
-    magic 4s · format B · board key q · column index i · epoch q · version q · the curve's bytes · then the 16-byte seal
+    magic            4 bytes, `MAGIC`
+    format           1 byte, unsigned
+    board key        8 bytes, signed
+    column index     4 bytes, signed
+    epoch            8 bytes, signed
+    version          8 bytes, signed
+    encoded curve    all bytes up to the seal
+    seal             16 bytes
 
-An opened envelope holds exactly the curve that a holder of the store's salt stored for that board, column, epoch and
-version. A checksum would detect damage only. Memcached asks nobody for a name, so anyone who reaches its port could
-store a curve of their own with a correct checksum. The seal is a hash keyed from the salt; it takes 20 us for 11 KB
-(docs/decisions.md). It covers the place too, so a sound curve of another board counts as corrupt.
+The fields from the board key to the version say which curve the envelope was made for. The seal covers them, so an
+intact curve of another board counts as corrupt. The seal is a hash with a key made from the store's salt: only a
+process that knows the salt can have stored the curve. Sealing takes 20 us for 11 KB (docs/decisions.md).
+
+A checksum would detect only damage. Memcached does not authenticate its clients, so anyone who reaches its network port
+could store a forged curve with a correct checksum.
 """
 
 from __future__ import annotations
@@ -31,18 +41,18 @@ from storage.log.change_log import LogMark
 from .memcached import Memcached
 
 log = structlog.get_logger(__name__)
-ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # a miss: absent, or its server did not answer
+ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
 
 
 class SharingObserver(Protocol):
-    """Receives what happens while curves are shared, for metrics."""
+    """Counts the reads and writes of shared curves, for metrics."""
 
     def shared_read(self, outcome: ReadOutcome) -> None:
         """Count one curve that was looked for."""
 
     def shared_write(self, outcome: WriteOutcome) -> None:
-        """Count one curve that was to be stored."""
+        """Count one attempt to store a curve."""
 
     def memcached_failed(self, servers: int) -> None:
         """Count the servers that failed in one call."""
@@ -67,13 +77,13 @@ class SharedCurves:
         self._cache, self._envelopes, self._observer = cache, envelopes, observer
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return those of the wanted curves that the cache holds. After a failed call no server is asked for more."""
+        """Return those of the wanted curves that the cache holds. After a call with errors, read no further curves."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):
             batch = {self._envelopes.key(listed): listed for listed in wanted[start : start + batch_max]}
             answered = await self._cache.get_many(list(batch))
-            # Decoding takes long enough to run off the event loop.
+            # Decoding takes so long that it must not run on the event loop.
             opened = await asyncio.to_thread(self._open_all, batch, answered.values)
             for listed, curve, outcome in opened:
                 self._observer.shared_read(outcome)
@@ -102,10 +112,10 @@ class SharedCurves:
         return curve, "stale" if curve is None else "hit"
 
     async def store_curve(self, listed: ListedCurve, curve: Curve) -> None:
-        """Store a curve in the cache, for other processes. It must be in the table already."""
+        """Store a curve in the cache, for other processes. The table must already hold the curve."""
         value = await asyncio.to_thread(self._envelopes.seal, listed, curve)
         if len(value) > self._cache.limits.memcached_value_bytes_max:
-            self._observer.shared_write("too_large")  # it stays in the table
+            self._observer.shared_write("too_large")  # other processes read it from the table
             return
         answered = await self._cache.store_value(self._envelopes.key(listed), value)
         self._observer.shared_write("stored" if answered.stored else "failed")
@@ -125,23 +135,23 @@ class Envelopes:
     def __init__(self, salt: str) -> None:
         secret = bytes.fromhex(salt)
         self._seal_key = blake2b(key=secret, person=b"rankcurve seal").digest()
-        # Two stores on the same servers never use the same name, and a name reveals nothing of the salt.
+        # Two stores on the same servers never use the same cache key, and a cache key reveals nothing about the salt.
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the name in the cache. A column and epoch have one name, so a new version replaces the old one."""
+        """Return the curve's key in the cache. All versions of a column have one key, so a new one replaces the old."""
         return f"rankcurve:{FORMAT}:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
-        """Return the value to store."""
+        """Return the sealed envelope of a curve."""
         body = _header(listed, listed.version) + encode_curve(curve)
         return body + self._sealed(body)
 
     def open(self, listed: ListedCurve, value: bytes) -> Curve | None:
-        """Return the listed curve; None if the value is a sound curve of this place but of another version.
+        """Return the listed curve; None if the value is an intact curve of the same column, but of another version.
 
         Raises:
-            CurveCorruptError: the value is anything else.
+            CurveCorruptError: the value is damaged, forged, or a curve of another column or epoch.
         """
         body, seal = value[:-SEAL_BYTES], value[-SEAL_BYTES:]
         if len(body) < _HEADER.size or not hmac.compare_digest(seal, self._sealed(body)):
@@ -152,7 +162,7 @@ class Envelopes:
         if version != listed.version:
             return None
         curve = decode_curve(body[_HEADER.size :])
-        # A store restored from a backup uses its versions a second time, at other times.
+        # A store restored from a backup gives the same versions again, to curves with another `as_of_us`.
         return curve if curve.as_of_us == listed.as_of_us else None
 
     def _sealed(self, body: bytes) -> bytes:

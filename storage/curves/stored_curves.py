@@ -1,14 +1,14 @@
-"""Stored curves: a job stores a curve under a new version, and every process takes it over and keeps it decoded.
+"""Stored curves: a job stores a curve under a new version, and every process loads it and keeps it decoded.
 
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and the mark that all are as of ──> the same curves, kept live
 
-A process serves the newest whole curve of the board's current epoch, live if its counts are known. Corrupt curves and
-counts are counted and ignored.
+A process serves the newest intact curve of the board's current epoch. It serves a live curve if the live counts are
+known. Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 
-`find_curve_summaries` describes curves without reading their contents, which is enough to find the old ones.
-`store_curve` writes that description together with the curve, so it always says what the curve counts and how it was
-made.
+`find_curve_summaries` describes curves without reading their contents, which is enough to find outdated curves.
+`store_curve` writes that description together with the curve. So the description always says which changes the curve
+counts and by which rules it was made.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class ServedCurve:
     board_key: int
     column_index: int
     epoch: int
-    version: int  # grows with every stored curve of the store
+    version: int  # grows with every curve that is stored in the store
     curve: RankCurve
     mark: LogMark | None = None  # which changes the curve counts; None: unknown
-    live_version: int = 0  # grows with every change of a live curve; 0: as it was fitted
+    live_version: int = 0  # grows with every change of a live curve; 0: the curve is as it was fitted
 
     @property
     def fit(self) -> Curve:
@@ -75,16 +75,18 @@ class CurveBook:
         self._on_corrupt = on_corrupt
         self._served: dict[tuple[int, int], ServedCurve] = {}
         self._version = 0
-        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the version in `_served`
+        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the curve in `_served`
         self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
-        self._unmatched: dict[tuple[int, int], StoredCounts] = {}  # of curves that this process does not serve yet
+        # Live counts of curves that this process does not serve yet.
+        self._unmatched: dict[tuple[int, int], StoredCounts] = {}
         self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
         self._expecting = 0
-        # Keys of boards forgotten while `remember_forgotten`: a curve that is about to be served may belong to one.
+        # Keys of boards that were forgotten while a `remember_forgotten` context is open.
+        # A curve that is about to be served may belong to one of them.
         self._forgotten_meanwhile: set[int] = set()
 
     def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
-        """Return the newest curve of the board's epoch, None before the first."""
+        """Return the newest curve of the board's epoch; None if this process has none yet."""
         slot = board.key, column_index
         served = self._served.get(slot)
         if served is None or served.epoch != board.epoch:
@@ -93,7 +95,7 @@ class CurveBook:
         return served.curve if live is None else live.curve
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
-        """Return what `find_curve` returns, with its version and the mark of what it counts."""
+        """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
 
@@ -105,9 +107,9 @@ class CurveBook:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """Keep boards forgotten that are forgotten while this context is open.
+        """While this context is open, remember which boards are forgotten, and serve no curve of theirs.
 
-        Open it around reading or storing a curve and then serving it: that curve may belong to a board just forgotten.
+        Keep it open from reading or storing a curve until serving it, since its board may be forgotten in between.
         """
         self._expecting += 1
         try:
@@ -130,7 +132,7 @@ class CurveBook:
         return 0 if current is None else current.version
 
     async def share_curve(self, served: ServedCurve) -> None:
-        """Publish a curve that this process has stored, so that others need not read it from the table."""
+        """Put a curve that this process has stored into memcached, so that others need not read it from the table."""
         if self._shared is not None:
             listed = ListedCurve(
                 served.board_key, served.column_index, served.epoch, served.version, served.fit.as_of_us
@@ -158,12 +160,15 @@ class CurveBook:
         return curves_after(self._store.dialect, self._version, self._poll_rows_max)
 
     async def poll(self) -> int:
-        """Take over the curves that other processes stored since the last poll. Return how many were new."""
+        """Load and serve the curves that other processes stored since the last poll. Return how many were loaded."""
         async with self._polling:
             return await self._poll()
 
     async def reread(self) -> int:
-        """Drop every curve and read all of them anew. Return how many. Until then ranks are counted."""
+        """Drop every curve and read all of them anew. Return how many are served then.
+
+        Ranks of a column are counted until its curve is read.
+        """
         async with self._polling_live, self._polling:
             for kept in (self._served, self._live, self._unmatched):
                 kept.clear()
@@ -192,7 +197,7 @@ class CurveBook:
                 return taken
 
     async def poll_live(self) -> int:
-        """Take over the live counts folded since the last poll. Return how many curves they changed."""
+        """Load the live counts that were folded since the last poll. Return how many curves they changed."""
         async with self._polling_live:
             now, counts = await self._store.read(lambda: counts_after(self._store.dialect, self._live_version))
             if now is None:
@@ -215,13 +220,13 @@ class CurveBook:
     ) -> None:
         """Serve a live curve, or its fit if it has no live counts.
 
-        If the counts belong to a newer curve, the served one is stopped: it stays as of its last mark.
+        If the counts belong to a newer curve, stop the served one: it stays as of its last mark.
         """
         served = self._served.get(slot)
         self._stop(slot)
         if served is None or served.version < counts.curve_version or served.curve is not fit:
             if served is not None or counts.curve_version > self._version:
-                self._unmatched[slot] = counts  # kept until its curve is served here
+                self._unmatched[slot] = counts  # kept until this process serves the curve of these counts
         elif (served.version, served.epoch) == (counts.curve_version, counts.epoch):
             self._live.pop(slot, None)
             if live is not None:
@@ -231,7 +236,7 @@ class CurveBook:
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
 
     def _stop(self, slot: tuple[int, int]) -> None:
-        """Stop a live curve at the mark that it was last as of."""
+        """Stop a live curve: later folds do not change it, and it stays as of the present mark."""
         live = self._live.get(slot)
         if live is not None and live.mark is None:
             live.curve.freeze_time()
@@ -243,14 +248,14 @@ class CurveBook:
         self._live.clear()
 
     async def _contents(self, wanted: Sequence[ListedCurve]) -> Mapping[ListedCurve, Curve]:
-        """Read contents from memcached, and from the table what memcached does not have."""
+        """Read curves from memcached, and from the table those that memcached does not have."""
         found = {} if self._shared is None else await self._shared.find_curves(wanted)
         missing = [one for one in wanted if one not in found]
         if not missing:
             return found
         versions = [one.version for one in missing]
         documents = await self._store.read(lambda: read_documents(self._store.dialect, versions))
-        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # off the event loop: it takes time
+        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # it would block the event loop
         for one, curve in decoded.items():
             if curve is None:
                 self._on_corrupt()
@@ -264,11 +269,11 @@ class CurveBook:
 class _Live:
     curve: LiveCurve
     version: int
-    mark: LogMark | None  # None: the mark of the book, as for all curves that are not stopped
+    mark: LogMark | None  # the mark at which the curve was stopped; None: it is as of the present mark
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
-    """Decode curves, None for a corrupt one.
+    """Decode curves. A corrupt curve has the value None.
 
     Versions that were replaced meanwhile are left out; the next poll lists their successors.
     """
@@ -308,8 +313,9 @@ def store_curve(
 ) -> Program[int]:
     """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
 
-    `changes` and `mark` describe the snapshot of the fit: the board's count of changes, and how far the change log was
-    seen. `owned` runs in the same transaction and raises if somebody else has taken over: then nothing is stored.
+    `changes` and `mark` describe the snapshot of the fit. `changes` is the board's count of changes, and `mark` says
+    which changes of the change log the snapshot saw. `owned` runs in the same transaction. It raises if another process
+    has taken over the refresh, and then nothing is stored.
 
     Raises:
         UnknownBoardError: the board was deleted, or emptied since the fit.
@@ -368,7 +374,7 @@ def _listed(row: Row) -> ListedCurve:
 
 
 def read_documents(dialect: Dialect, versions: Sequence[int]) -> Program[dict[int, bytes]]:
-    """Return the contents of stored curves by version; versions replaced meanwhile are left out."""
+    """Return the contents of stored curves, by version. Versions that were replaced meanwhile are left out."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)
@@ -386,11 +392,11 @@ class CurveSummary:
     version: int
     as_of_us: int
     changes: int | None  # the board's count of changes in the snapshot of the fit; None: unknown
-    rules: str | None  # `describe_rules` its board at that time; None: unknown
+    rules: str | None  # `describe_rules` of its board at that time; None: unknown
 
 
 def describe_rules(board: Board) -> str:
-    """Return what of a board's spec determines its curves, as text.
+    """Return, as text, the parts of a board's spec that determine its curves.
 
     A board whose rules changed needs a new curve, even if no row changed.
     """
