@@ -169,7 +169,7 @@ class _Landings:
 
 
 class BetterCounter:
-    """Counts the entries strictly better than a cell. Cells must come best first: each call continues the last count."""
+    """Counts the entries strictly better than a cell. Cells must come best first: each call continues the count."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking, self._high = ranking, ranking.padding.high

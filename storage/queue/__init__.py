@@ -1,19 +1,20 @@
-"""The ingest queue: accepts posts with `mode=queued` durably at once, and applies them to their boards later.
+"""The ingest queue: makes posts with `mode=queued` durable when they arrive, and applies them to their boards later.
 
-    intake ── too deep, or its oldest post too old ──> refused
-       │ one transaction: durable, the sender is told "accepted"
+    intake ── the queue is too deep, or its oldest post is too old ──> refused
+       │ one transaction: the posts are durable, and the sender gets the answer "accepted"
        v
     waiting: in a block of posts of one shard (ingest_queue, post_blocks)
        │ a worker with a permit and the shard's lease (workers)
        v
     one transaction (queue_application): keep the leases, take the blocks, apply the posts, remember what was rejected
        ├──> applied
-       └──> rejected: the reason is kept, since the sender was already told "accepted" (outcomes)
+       └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
-The most important rule: a block leaves the queue only in the transaction that applies its posts. So a crash repeats
-nothing and loses nothing.
+The most important rule: a block leaves the queue only in the transaction that applies its posts. So a crash never loses
+a post, and never makes one apply twice.
 
-An owner always has the same shard, and a shard has one worker at a time. So the posts of an owner keep their order.
+All posts of an owner are in the same shard, and a shard has one worker at a time. So the posts of an owner keep their
+order.
 
 This is the uppermost room of `storage`: it may import every other room, and none imports it. The loops of the workers,
 and how many workers there should be, are in `jobs/queue`. Begin with `ingest_queue`, then `intake` and

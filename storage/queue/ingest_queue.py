@@ -2,8 +2,9 @@
 
     append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
 
-The rule: a block is removed only by the transaction that applies its posts, so a crash repeats nothing and loses
-nothing. If two workers take the same block, the second one finds it removed and is rolled back.
+The rule: a block is removed only by the transaction that applies its posts. So a crash never loses a post, and never
+makes one apply twice. If two workers take the same block, the second one finds it removed, and its transaction is
+rolled back.
 """
 
 from __future__ import annotations
@@ -74,18 +75,18 @@ class WaitingBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardBacklog:
-    """What waits in a shard."""
+    """The posts that wait in a shard."""
 
-    posts: int
-    oldest_us: int  # when the oldest of them was accepted
+    posts: int  # number of posts
+    oldest_us: int  # the time at which the oldest post was accepted
 
 
 @dataclass(frozen=True, slots=True)
 class ShardCount:
-    """What workers have done for a shard since the queue was made."""
+    """The work that workers have done for a shard since the shard was made."""
 
-    applied: int  # posts
-    busy_us: int
+    applied: int  # number of posts
+    busy_us: int  # time that workers were busy
 
 
 class IngestQueue:
@@ -98,7 +99,7 @@ class IngestQueue:
             .compile(dialect)
         )
         self._dialect = dialect
-        self._heads: dict[int, Statement] = {}  # by the number of shards
+        self._heads: dict[int, Statement] = {}  # by the number of shards that the statement reads
         one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
         blocks = select(col("shard"), col("number"), col("block")).from_(INGEST_BLOCKS).where(*one)
         self._blocks = blocks.packed().compile(dialect)
@@ -169,7 +170,7 @@ class IngestQueue:
         yield self._append.bind(rows=blocks)
 
     def heads(self, shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-        """Return up to `blocks_max` of the oldest blocks of each of these shards, the oldest of all first."""
+        """Return the oldest blocks of these shards, up to `blocks_max` of each shard, in one list, oldest first."""
         if not shards:
             return []
         statement = self._heads.get(len(shards))
@@ -179,23 +180,24 @@ class IngestQueue:
         return sorted((BlockHead(*row) for row in rows), key=_number)
 
     def _compile_heads(self, shards: int) -> Statement:
-        # One arm for each shard: it reads from its own oldest block up to its limit, however long other shards are.
+        # One part of the union for each shard: it reads from the shard's oldest block up to the limit.
+        # So a long shard does not slow down the others.
         heads = select(*_HEAD).from_(INGEST_BLOCKS)
         ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
         arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
         return union_all(*arms).packed().compile(self._dialect)
 
     def blocks(self, heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-        """Return these blocks with their posts, in the same order; blocks that were removed are left out."""
+        """Return these blocks with their posts, in the same order. Blocks that were removed meanwhile are left out."""
         rows = yield self._blocks.bind(**_named(heads))
         texts = {(shard, number): block for shard, number, block in rows}
         return [WaitingBlock(head, texts[head.block_id]) for head in heads if head.block_id in texts]
 
     def take_blocks(self, heads: Sequence[BlockHead]) -> Program[None]:
-        """Remove these blocks in the present transaction.
+        """Remove these blocks in the current transaction.
 
         Raises:
-            LostRaceError: somebody has removed or rewritten one of them.
+            LostRaceError: another transaction has removed or rewritten one of them.
         """
         rows = yield self._delete.bind(**_named(heads))
         taken = {(shard, number): edition for shard, number, edition in rows}
@@ -203,7 +205,7 @@ class IngestQueue:
             raise LostRaceError("a block was deleted or replaced meanwhile")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
-        """Replace the posts of a block by `posts` other ones, unless it has changed since it was read.
+        """Replace the text of a block, which then holds `posts` posts, unless the block has changed since it was read.
 
         Return whether it was replaced.
         """
@@ -213,12 +215,12 @@ class IngestQueue:
         return bool(rows[0][0])
 
     def backlog(self) -> Program[dict[int, ShardBacklog]]:
-        """Return what waits, by shard; shards where nothing waits are left out. It reads the head of every block."""
+        """Return the backlog of each shard; empty shards are left out. The statement reads the head of every block."""
         rows = yield self._backlog.bind()
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
     def is_empty(self) -> Program[bool]:
-        """Return whether nothing waits. This is one short statement, because workers ask all the time."""
+        """Return whether the queue is empty. This is one short statement, because workers run it all the time."""
         return not (yield self._any.bind())
 
     def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
@@ -229,17 +231,23 @@ class IngestQueue:
     def find_mentions_in_shard(
         self, shard: int, text: str, *, past: int, blocks_max: int
     ) -> Program[list[WaitingBlock]]:
-        """Return such blocks of one shard with numbers above `past`."""
+        """Return up to `blocks_max` blocks of a shard whose text contains `text`, oldest first.
+
+        Blocks with numbers up to `past` are left out.
+        """
         rows = yield self._mentioning_in.bind(shard=shard, text=text, past=past, limit=blocks_max)
         return [_waiting(row) for row in rows]
 
     def counts(self) -> Program[dict[int, ShardCount]]:
-        """Return what workers have done so far, by shard."""
+        """Return the work that workers have done so far, by shard."""
         rows = yield self._counts.bind()
         return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
     def add_counts(self, applied: dict[int, int], *, busy_us: int) -> Program[None]:
-        """Add applied posts by shard, and the time that a worker was busy with all of them."""
+        """Add applied posts to the counts of their shards, and add the time that a worker was busy with all of them.
+
+        The whole time is added to the first of the shards.
+        """
         shards = sorted(applied)  # all writers use one order, so they cannot deadlock
         rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
         yield self._count.bind(rows=rows)
@@ -255,7 +263,7 @@ def _number(head: BlockHead) -> int:
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
-    # A block number is unique in the store, across all shards.
+    # Shards and numbers need not be paired, because a block number is unique in the store.
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 

@@ -1,14 +1,15 @@
-"""Takes posts into the ingest queue, many requests in one transaction. A request that is answered is durably accepted.
+"""Takes posts into the ingest queue, many requests in one transaction. When a request is answered, it is durable.
 
-    submit ──> refused at once (depth, age) ──> waiting ──> one transaction at a time ──> accepted
+    submit ──> waiting ──> one transaction at a time ──> accepted
+       └──> refused, without waiting, if the queue is too deep or too old
 
-The rule: a process runs one transaction at a time, with everything that waits when it begins. So the requests of one
-process are queued in the order in which they came. What a caller sends after an answer is queued behind what was
-answered.
+The rule: a process runs one such transaction at a time. It takes the requests that wait when it begins, the oldest
+first. So the requests of one process are queued in the order of their arrival. If a caller sends a request after it got
+an answer, the request is queued behind the answered one.
 
-`QueueBacklog` decides what is refused, before the queue grows without end. It reads the depth and age of the queue from
-the store again if the last read is `ingest_look_s` old. In between it adds the posts that this process queues. Posts of
-other processes are counted at the next read.
+`QueueBacklog` refuses posts, so that the queue cannot grow without end. It reads the depth and age of the queue from
+the store when its last read is `ingest_look_s` old. Between two reads, it adds the posts that this process queues.
+Posts that other processes queue are counted at the next read.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from .post_blocks import encode_posts, shard_of
 class EnqueueLimits:
     """The bounds; each is a setting of the same name."""
 
-    queue_posts_max: int  # waiting for their transaction
+    queue_posts_max: int  # posts that may wait for their transaction
     ingest_group_posts_max: int
     ingest_block_posts_max: int
     post_wait_s_max: float
 
 
 class EnqueueObserver(Protocol):
-    """Receives what happens while posts are queued, for metrics."""
+    """Counts queued and refused posts, for metrics."""
 
     def posts_queued(self, posts: int) -> None:
         """Count posts that are durable in the queue."""
@@ -58,7 +59,7 @@ class EnqueueObserver(Protocol):
     def queueing_refused(self, reason: str, posts: int) -> None:
         """Count posts that were not queued.
 
-        The reason is "queue_full", "overloaded", "stopping", or "expired" while they waited.
+        The reason is "queue_full", "overloaded", "stopping", or "expired" if the posts waited too long.
         """
 
 
@@ -69,7 +70,7 @@ class _Request:
 
 
 class Enqueuer(RequestIntake[_Request]):
-    """Queues posts through the store."""
+    """Stores the posts of requests in the queue."""
 
     def __init__(
         self,
@@ -82,7 +83,10 @@ class Enqueuer(RequestIntake[_Request]):
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make an enqueuer. It calls `appended` after each transaction, so that a worker here need not poll."""
+        """Make an enqueuer.
+
+        It calls `appended` after each transaction, so that workers in this process need not poll.
+        """
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
@@ -148,7 +152,7 @@ class Enqueuer(RequestIntake[_Request]):
                 break
             self._waiting.popleft()
             self._posts_waiting -= len(request.posts)
-            if not request.done.done():  # a caller that gave up before its turn is left out
+            if not request.done.done():  # otherwise the caller has given up
                 group.append(request)
                 posts += len(request.posts)
         return group
@@ -163,20 +167,20 @@ class Enqueuer(RequestIntake[_Request]):
 
         try:
             await self._store.write(program)
-        except _TargetsChangedError as gone:
-            still = [request for request in group if _targets(request.posts).isdisjoint(gone)]
+        except _TargetsChangedError as changed:
+            unchanged = [request for request in group if _targets(request.posts).isdisjoint(changed)]
             for request in group:
-                if request not in still:
+                if request not in unchanged:
                     _fail(request, BoardChangedError())
-            if still:
-                await self._append(still)
+            if unchanged:
+                await self._append(unchanged)
             return
-        except StorageError as error:  # each request alone would fail in the same way
+        except StorageError as error:  # in a transaction of its own, each request would fail in the same way
             for request in group:
                 _fail(request, type(error)(error.detail))
             return
         except Exception as error:
-            if len(group) > 1:  # try one by one: one bad request must not fail the others
+            if len(group) > 1:  # try the requests one by one: a bad request must not make the others fail
                 for request in group:
                     await self._append([request])
                 return
@@ -213,26 +217,26 @@ class _TargetsChangedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """The boards and families that posts go to. Others may have deleted or emptied them, unnoticed by this process."""
+    """The boards and families that posts go to. Other processes may have deleted or emptied them meanwhile."""
 
-    epochs: dict[int, int]  # by key, of each board without a family
+    epochs: dict[int, int]  # the epoch of each board without a family, by board key
     families: set[int]
 
     def check(self, dialect: Dialect) -> Program[None]:
         """Raise `_TargetsChangedError` if one of them was deleted or emptied."""
-        gone: set[int] = set()
+        boards: set[int] = set()
         families: set[int] = set()
         if self.epochs:
             found = yield from read_live_epochs(dialect, sorted(self.epochs))
-            gone = {key for key, epoch in self.epochs.items() if found.get(key) != epoch}
+            boards = {key for key, epoch in self.epochs.items() if found.get(key) != epoch}
         if self.families:
             families = self.families - (yield from find_families_by_key(dialect, sorted(self.families))).keys()
-        if gone or families:
-            raise _TargetsChangedError(gone, families)
+        if boards or families:
+            raise _TargetsChangedError(boards, families)
 
-    def isdisjoint(self, gone: _TargetsChangedError) -> bool:
-        """Return whether all of them are still there."""
-        return gone.boards.isdisjoint(self.epochs) and gone.families.isdisjoint(self.families)
+    def isdisjoint(self, changed: _TargetsChangedError) -> bool:
+        """Return whether none of these boards and families is among the changed ones."""
+        return changed.boards.isdisjoint(self.epochs) and changed.families.isdisjoint(self.families)
 
 
 def _targets(posts: Sequence[Post]) -> _Targets:
@@ -259,7 +263,7 @@ class BacklogLimits:
 
 
 class QueueBacklog:
-    """What a process knows of the depth and age of the queue."""
+    """What a process knows about the depth and age of the queue."""
 
     def __init__(
         self, store: Store, limits: BacklogLimits, *, now_us: Callable[[], int], monotonic: Callable[[], float]
@@ -267,13 +271,13 @@ class QueueBacklog:
         self._store, self._limits, self._now_us, self._monotonic = store, limits, now_us, monotonic
         self._looked_s: float | None = None
         self._posts, self._oldest_us = 0, 0  # as last read from the store
-        self._since = 0  # posts queued by this process since then
+        self._since = 0  # posts that this process has queued since that read
         self._rate: float | None = None  # posts applied per second, between the last two reads
         self._looking: asyncio.Task[None] | None = None
 
     @property
     def posts(self) -> int:
-        """Return about how many posts wait."""
+        """Return how many posts wait, approximately."""
         return self._posts + self._since
 
     @property
@@ -286,7 +290,7 @@ class QueueBacklog:
         self._since += posts
 
     async def admit_posts(self, posts: int) -> None:
-        """Return if `posts` more may wait.
+        """Return normally if `posts` more posts may wait.
 
         Raises:
             QueueFullError: too many posts wait.
@@ -302,7 +306,7 @@ class QueueBacklog:
             raise OverloadedError(detail, retry_after_s=self._takes_s(self.posts // 2))
 
     async def read_queue(self) -> None:
-        """Read the backlog from the store. Callers that come meanwhile share the same read."""
+        """Read the backlog from the store. Calls during a read share that read."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(self._looked)
@@ -311,7 +315,7 @@ class QueueBacklog:
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
         if not done.cancelled():
-            done.exception()  # every caller may have been cancelled
+            done.exception()  # marks it as retrieved: all callers that would retrieve it may have been cancelled
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since

@@ -1,10 +1,10 @@
 """What became of a queued post: `find_post_fate` finds it applied, rejected, or still in the queue.
 
-The rule: all three places are read in one snapshot. So a post on its way from the queue to a board is always found in
-one of them.
+The rule: the queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the
+queue to a board meanwhile is always found in one of the three.
 
-The reasons of rejections are stored, because the senders were told "accepted" long before. They are kept by board and
-post id, up to an age and up to a number of posts.
+The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
+by board and post id, up to a maximum age and a maximum number.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from storage.store import Program, Store
 from .ingest_queue import ingest_queue
 from .post_blocks import decode_block, encode_text
 
-BLOCKS_MAX = 1_000  # read at most: blocks whose text contains the id, in whatever field
+BLOCKS_MAX = 1_000  # the most blocks that are read; these contain the post id somewhere in their text
 
 
 @dataclass(frozen=True, slots=True)
 class PostFate:
-    """What a board made of a post."""
+    """What became of a post on one board."""
 
     status: PostStatus | None  # None: it still waits in the queue
     updated_at_us: int | None = None
@@ -45,11 +45,11 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     """Return what became of a post on a board.
 
     Raises:
-        UnknownPostError: nothing is known of it, or no longer.
+        UnknownPostError: nothing is known about the post, or what was known is deleted already.
     """
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
-    if found is None:  # the queue may be long, so it is read last and as a heavy read
+    if found is None:  # the queue may be long, so it is read last, and as a heavy read
         found = await store.read(lambda: _anywhere(store, post_ids, board, post_id, post_hash), heavy=True)
     if found is None:
         raise UnknownPostError
@@ -81,7 +81,7 @@ def _settled(store: Store, post_ids: PostIds, board: Board, post_hash: str) -> P
 
 
 class RejectedPost(NamedTuple):
-    """A post that one board did not take."""
+    """A post that one board rejected."""
 
     board_key: int
     post_hash: str
@@ -89,7 +89,7 @@ class RejectedPost(NamedTuple):
 
 
 class RejectedPosts:
-    """The statements for one dialect, see `rejected_posts`."""
+    """The statements on rejected posts, for one dialect; see `rejected_posts`."""
 
     def __init__(self, dialect: Dialect) -> None:
         named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("post_hash")))
@@ -107,12 +107,12 @@ class RejectedPosts:
         self._prune = delete(REJECTED_POSTS).where(col("rejected_at").le(param("until_us"))).compile(dialect)
 
     def find_error(self, board_key: int, post_hash: str) -> Program[PostError | None]:
-        """Return why a board did not take a post; None if nothing is remembered."""
+        """Return the error with which a board rejected a post; None if no rejection is stored."""
         rows = yield self._find.bind(board_key=board_key, post_hash=post_hash)
         return decode_error(msgspec.json.decode(rows[0][0])) if rows else None
 
     def store_rejected(self, rejected: Iterable[RejectedPost], now_us: int) -> Program[None]:
-        """Store rejected posts. Of two for the same board and post keep the later one."""
+        """Store rejected posts. If a board and post id occur twice, keep the later one."""
         last = {each[:2]: each for each in rejected}
         if last:
             rows = [
@@ -122,9 +122,9 @@ class RejectedPosts:
             yield self._remember.bind(rows=rows)
 
     def prune(self, *, before_us: int, keep: int, rows_max: int) -> Program[int]:
-        """Delete rejected posts older than `before_us`, and all but the newest `keep`; return how many.
+        """Delete rejected posts older than `before_us`, and all but the newest `keep`. Return how many were deleted.
 
-        One call deletes about `rows_max` of them.
+        One call deletes about `rows_max` posts at most.
         """
         over = yield self._newest.bind(keep=keep)
         until_us = max(before_us, over[0][0]) if over else before_us
@@ -138,12 +138,11 @@ def encode_error(error: errors.StorageError) -> RecordedError:
     return type(error).__name__, error.detail, error.pointer
 
 
-def decode_error(said: RecordedError) -> PostError:
+def decode_error(recorded: RecordedError) -> PostError:
     """Return the error from its stored form."""
-    name, detail, pointer = said
-    kind = getattr(
-        errors, name, PostRejectedError
-    )  # a newer version of the service may have written a class unknown here
+    name, detail, pointer = recorded
+    # A newer version of the service may have stored the name of a class that this version does not have.
+    kind = getattr(errors, name, PostRejectedError)
     known = isinstance(kind, type) and issubclass(kind, PostError)
     return (kind if known else PostRejectedError)(detail, pointer=pointer)
 

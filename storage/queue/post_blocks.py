@@ -1,7 +1,7 @@
-"""Blocks: posts as they wait in the ingest queue, many posts of one shard as one text, in their order.
+"""Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards. They are looked up when the block is
-applied. The key and epoch of a board tell it from its successor, if it was deleted or emptied meanwhile.
+A block holds everything that is needed to apply its posts, except the boards, which are looked up when the block is
+applied. The block has the key and epoch of each board; they show whether the board was deleted or emptied meanwhile.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from storage.records import Board, BoardPost, ColumnChange, Family, Post, StatVa
 
 
 class QueuedPost(msgspec.Struct, array_like=True, gc=False):
-    """One post. Its changes are column, value, column, value …, for each of its boards or once for all of them."""
+    """One post.
+
+    `stats` and `overwrite` hold one list for each of the post's boards, or a single list for all of them. Such a list
+    holds column indexes and values in turn: column, value, column, value, and so on.
+    """
 
     owner: str
     boards: list[int]  # 0-based indexes in the block's list of boards
     stats: list[list[StatValue]]
-    overwrite: list[list[StatValue]]  # from "set", in the form of `stats`; empty: nothing is overwritten
-    at_us: int  # its own time; the time of its arrival if it names none
+    overwrite: list[list[StatValue]]  # the changes from "set", in the form of `stats`; empty: nothing is overwritten
+    at_us: int  # the time that the post names, or else the time of its arrival
     fingerprint: str
     post_hash: str | None = None
     post_id: str | None = None
@@ -65,11 +69,11 @@ def _queued(post: Post, reached: list[int], now_us: int) -> QueuedPost:
     changes = [part.changes for part in post.parts]
     if all(each is changes[0] or each == changes[0] for each in changes):
         changes = changes[:1]
-    overwrite = [_said(each, overwrite=True) for each in changes]
+    overwrite = [_flatten_changes(each, overwrite=True) for each in changes]
     return QueuedPost(
         post.owner,
         reached,
-        [_said(each, overwrite=False) for each in changes],
+        [_flatten_changes(each, overwrite=False) for each in changes],
         overwrite if any(overwrite) else [],
         now_us if post.at_us is None else post.at_us,
         post.fingerprint,
@@ -79,12 +83,12 @@ def _queued(post: Post, reached: list[int], now_us: int) -> QueuedPost:
     )
 
 
-def _said(changes: Sequence[ColumnChange], *, overwrite: bool) -> list[StatValue]:
-    said: list[StatValue] = []
+def _flatten_changes(changes: Sequence[ColumnChange], *, overwrite: bool) -> list[StatValue]:
+    flat: list[StatValue] = []
     for change in changes:
         if change.overwrite is overwrite:
-            said += (change.index, change.value)
-    return said
+            flat += (change.index, change.value)
+    return flat
 
 
 def decode_block(text: str) -> Block:
@@ -103,26 +107,26 @@ def encode_text(text: str) -> str:
 
 
 def changes_to(queued: QueuedPost, index: int) -> list[ColumnChange]:
-    """Return the changes of a post to the board at a 0-based index of its boards."""
+    """Return the changes that a post makes to one of its boards, given by its 0-based index in `queued.boards`."""
     index = index if len(queued.stats) > 1 else 0
     return _changes(queued.stats[index], queued.overwrite[index] if queued.overwrite else ())
 
 
 def restore_post(queued: QueuedPost, boards: Sequence[Board], families: Mapping[int, Family]) -> Post:
-    """Return the post to those of its boards that get it: all that it was queued for, or fewer."""
-    said = [
+    """Return the post as it was before it was queued, but only for `boards`: all boards of the post, or fewer."""
+    restored = [
         _changes(stats, queued.overwrite[index] if queued.overwrite else ()) for index, stats in enumerate(queued.stats)
     ]
-    if len(said) == 1:
-        parts = [BoardPost(board, said[0]) for board in boards]
+    if len(restored) == 1:
+        parts = [BoardPost(board, restored[0]) for board in boards]
     else:
-        parts = [BoardPost(board, changes) for board, changes in zip(boards, said, strict=True)]
+        parts = [BoardPost(board, changes) for board, changes in zip(boards, restored, strict=True)]
     family = None if queued.family_key is None else families[queued.family_key]
     return Post(queued.owner, parts, queued.post_hash, queued.at_us, queued.fingerprint, family, post_id=queued.post_id)
 
 
 def _changes(stats: Iterable[StatValue], overwrite: Iterable[StatValue]) -> list[ColumnChange]:
-    said, over = iter(stats), iter(overwrite)
-    changes = [ColumnChange(int(index), value, False) for index, value in zip(said, said, strict=True)]
-    changes += [ColumnChange(int(index), value, True) for index, value in zip(over, over, strict=True)]
+    merged, overwritten = iter(stats), iter(overwrite)  # zipping an iterator with itself pairs neighbours
+    changes = [ColumnChange(int(index), value, False) for index, value in zip(merged, merged, strict=True)]
+    changes += [ColumnChange(int(index), value, True) for index, value in zip(overwritten, overwritten, strict=True)]
     return changes

@@ -2,18 +2,18 @@
 
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
-The rule: a transaction applies the posts that it takes, or does neither. It begins by renewing the leases of the
-shards. A worker that was paused finds that somebody else holds them, and its transaction is rolled back.
+The rule: a transaction takes posts and applies them, or does neither. It begins by renewing the leases of the shards.
+If a worker was paused and another one has taken over its shards, the transaction of the first one is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
-to all of them or to none, unless they are boards of a family. Whether a board is still open is checked where the post
-is applied.
+to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
+boards are still open.
 
-A post that the store refuses even on its own is rejected after some attempts: the posts behind it have waited long
-enough.
+If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. The posts behind
+it need not wait longer.
 
-A round must end well within its lease, even if each post goes to many boards. Otherwise another worker believes that
-this one died, claims its shards, and waits for the locked rows of its leases.
+A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker assumes
+that this one died and claims its shards. It then waits for the rows of the leases, which this round has locked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .ingest_queue import BlockHead, WaitingBlock, ingest_queue
 from .outcomes import RejectedPost, encode_error, rejected_posts
 from .post_blocks import Block, QueuedPost, changes_to, decode_block, encode_block, restore_post
 
-BLOCKS_MIN = 50  # read from each shard at least, so that blocks of few posts can fill a round
+BLOCKS_MIN = 50  # the fewest blocks to read from each shard, so that small blocks can fill a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,16 @@ class DrainLimits:
 class DrainedRound:
     """The result of one round."""
 
-    posts: dict[int, int]  # by shard
-    statuses: Counter[str]  # each post counted once for each of its boards
-    rows: int
-    races: int
-    oldest_us: int  # when the oldest post of the round was accepted
-    more: bool  # posts were left waiting for the next round
+    posts: dict[int, int]  # number of posts by shard
+    statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
+    rows: int  # rows written
+    races: int  # lost races
+    oldest_us: int  # the time at which the oldest post of the round was accepted
+    more: bool  # whether posts are left for the next round
 
 
 class Drainer:
-    """Applies queued posts of the shards that are leased to it."""
+    """Applies the queued posts of the shards that its worker leases."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Drainer:
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
-        self._uncounted_s = 0.0  # the end of the last round, after it had stored its busy time
+        self._uncounted_s = 0.0  # time that the last round took after it had stored its busy time
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
         """Apply some of the oldest posts of these shards; return None if nothing waits there.
@@ -116,7 +116,7 @@ class Drainer:
         twice as many, up to `ingest_round_posts_max`.
 
         Raises:
-            LeaseLostError: somebody else holds one of the shards.
+            LeaseLostError: another worker holds one of the shards.
             RacesLostError, StoreBusyError: nothing was applied.
             OutcomeUnknownError: the posts may have been applied.
         """
@@ -129,7 +129,7 @@ class Drainer:
             StoreFullError,
             OutcomeUnknownError,
             RacesLostError,
-        ):  # fewer posts would fail too
+        ):  # a round with fewer posts would fail too
             raise
         except Exception:
             if self._posts_max > 1:
@@ -215,7 +215,7 @@ class Drainer:
 
 
 class _RoundTransaction:
-    """The transaction of one batch."""
+    """The transaction that takes and applies one batch."""
 
     def __init__(
         self, drainer: Drainer, batch: _Batch, held: Sequence[WorkLease], *, check_boards: bool, began_s: float
@@ -299,7 +299,7 @@ class Refusal(NamedTuple):
     """A post that a board will not get."""
 
     board_key: int
-    there: bool  # the board exists, so a sender can ask it what became of the post
+    there: bool  # whether the board exists; only then can a sender ask what became of the post
     queued: QueuedPost
     error: PostError
     changes: Sequence[ColumnChange]  # what the post was to change on the board
@@ -312,21 +312,21 @@ class Resolved:
     posts: list[Post] = field(default_factory=list)
     queued: list[QueuedPost] = field(default_factory=list)  # the queued form of each of `posts`
     refusals: list[Refusal] = field(default_factory=list)
-    epochs: dict[int, int] = field(default_factory=dict)  # of the boards that may be emptied
+    epochs: dict[int, int] = field(default_factory=dict)  # by board key, of the boards without a family
 
 
 @dataclass(slots=True)
 class _Batch:
-    more: bool = False  # more posts wait than these
-    parts: int = 0  # the posts, each counted once for each of its boards
+    more: bool = False  # whether posts are left for the next round
+    parts: int = 0  # number of posts, each counted once for each of its boards
     pieces: list[_Piece] = field(default_factory=list)
     resolved: Resolved = field(default_factory=Resolved)
 
 
 def resolve_posts(dialect: Dialect, blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
-    """Find the boards of queued posts.
+    """Look up the boards of queued posts, and return the posts that can be applied and the refusals of the others.
 
-    `blocks`: each block, and how many of its first posts are meant.
+    `blocks` holds each block and the number of posts to look up, counted from the first post of the block.
     """
     keys = {key for block, _ in blocks for key, _ in block.boards}
     boards = yield from find_boards_by_key(dialect, sorted(keys))
@@ -385,9 +385,9 @@ def epochs_unchanged(epochs: Mapping[int, int], found: Mapping[int, int]) -> boo
 
 
 def boards_of(posts: Iterable[Post]) -> list[Board]:
-    """Return every board that some post goes to, once.
+    """Return the boards of all posts, each board once.
 
-    The posts must have been resolved together, so that a board is one object.
+    One call of `resolve_posts` must have resolved the posts, so that each board is one object.
     """
     return list({part.board.key: part.board for post in posts for part in post.parts}.values())
 
@@ -400,26 +400,26 @@ def _refuse_all(batch: _Batch, error: PostError) -> None:
 
 
 def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
-    """Return what the boards themselves refused."""
+    """Return refusals for the posts that boards refused in the transaction."""
     refused: list[Refusal] = []
     for post, queued, parts in zip(resolved.posts, resolved.queued, outcomes, strict=False):
-        # Not strict: a duplicate of a family's post returns the parts of the first one.
+        # Not strict: a duplicate of a family's post has the outcomes of the first one, whose boards may differ.
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
-                error = part.error if isinstance(part.error, PostError) else PostRejectedError(_said(part.error))
+                error = part.error if isinstance(part.error, PostError) else PostRejectedError(_detail_of(part.error))
                 there = not isinstance(error, UnknownBoardError)
                 refused.append(Refusal(target.board.key, there, queued, error, target.changes))
     return refused
 
 
-def _said(error: StorageError) -> str:
+def _detail_of(error: StorageError) -> str:
     return error.detail
 
 
 def _journalled(refusal: Refusal) -> NewChange:
     queued = refusal.queued
-    said = record_of_rejection(refusal.changes, queued.post_id, queued.at_us, encode_error(refusal.error))
-    return NewChange(refusal.board_key, queued.owner, "", "", said)
+    record = record_of_rejection(refusal.changes, queued.post_id, queued.at_us, encode_error(refusal.error))
+    return NewChange(refusal.board_key, queued.owner, "", "", record)
 
 
 def _posts_by_shard(batch: _Batch) -> dict[int, int]:

@@ -1,8 +1,9 @@
 """Removes an erased owner from the ingest queue: posts that wait there would bring the owner back.
 
-The rule: an erasure goes through the queue before it goes through the boards. It waits for a worker that has taken a
-block with the owner, so what that worker applied is on the boards when they are searched. A worker that has only read a
-block, and takes it later, finds it changed and is rolled back.
+The rule: an erasure removes the owner from the queue first, and from the boards afterwards. If a worker has taken a
+block with the owner's posts, the erasure waits for the worker's transaction. So what the worker applied is on the
+boards when the erasure searches them. If a worker has only read a block, it finds the block changed when it takes it,
+and its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ async def drop_queued(store: Store, owner: str, *, board_key: int | None = None)
     while found := await store.read(page):
         for waiting in found:
             changed = await _drop_from(store, waiting, owner, board_key)
-            if changed is None:  # it was applied meanwhile, or some of it: read the page again
+            if changed is None:  # a worker applied the block, or a part of it, meanwhile: read the page again
                 break
             dropped, past = dropped + changed, waiting.head.number
     return dropped
@@ -54,7 +55,7 @@ def _without_owner(waiting: WaitingBlock, owner: str, board_key: int | None) -> 
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
     left = [post for post in kept if post is not None]
     changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
-    # A block without posts stays until its turn. It counts as 0 posts, and a worker takes it as any other block.
+    # A block without posts stays in the queue. It counts as 0 posts, and a worker takes it like any other block.
     return changed, len(left), encode_block(Block(block.boards, left))
 
 

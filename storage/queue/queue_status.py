@@ -1,6 +1,6 @@
-"""The state of the ingest queue for operators: what waits in each shard, who works on it, and how many may.
+"""The state of the ingest queue for operators: the posts that wait in each shard, its worker, and the worker limit.
 
-All of it is read in one snapshot of the store, so every process returns the same.
+The state is read from the store in one snapshot, so it does not depend on the process that reads it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .workers import SHARD_POOL, Semaphore, Sizing
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """By shard: what waits, what was done, and which worker has it."""
+    """The state of the queue; the dictionaries are by shard."""
 
     backlog: dict[int, ShardBacklog]
     counts: dict[int, ShardCount]
-    workers: dict[int, str]
-    holders: int
+    workers: dict[int, str]  # the worker that leases the shard
+    holders: int  # number of workers that have a permit
     sizing: Sizing
 
 

@@ -1,11 +1,12 @@
-"""The workers of the ingest queue: how many may work at once, and which worker empties which shards.
+"""The workers of the ingest queue: how many may work at the same time, and which worker empties which shards.
 
 A worker first needs a permit of a semaphore, and then leases its share of the shards. A shard has one worker at a time.
-Every permit holder leases the same number of shards as any other, give or take one. All transactions lock leases in the
-order of their names.
+A worker's share is the number of shards divided by the number of permit holders, rounded up. All transactions lock
+leases in the order of their names.
 
-A semaphore is a pool of leases, as many as its size, and each holder has one. The size is one number in the store. A
-holder whose permit has a number above the size gives the permit back at its next turn.
+A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
+has one permit. The size is stored in the database. If the size becomes smaller, a holder whose permit has a number
+above it releases the permit when it would next renew it.
 
 While no posts wait, workers write nothing and their leases expire.
 """
@@ -27,15 +28,15 @@ SHARD_POOL = "ingest"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a worker holds."""
+    """The permit and the shards that a worker holds."""
 
     permit: WorkLease | None = None
     shards: dict[int, WorkLease] = field(default_factory=dict)
-    workers: int = 0  # permit holders, itself included
+    workers: int = 0  # number of permit holders, including this worker
 
 
 class ShardLeases:
-    """The programs of one worker."""
+    """The programs with which one worker keeps, claims and releases its share."""
 
     def __init__(
         self, leases: WorkLeases, semaphore: Semaphore, *, shards: int, holder: str, lease_us: int, rng: random.Random
@@ -44,7 +45,10 @@ class ShardLeases:
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     def keep_share(self, share: Share) -> Program[Share]:
-        """Renew what is held, up to the worker's share, and release the rest. Without a permit the share is empty."""
+        """Renew the permit and as many shards as are the worker's share; release the other shards. Return what is held.
+
+        Without a permit, no shards are held.
+        """
         permit, workers = yield from self._semaphore.keep_permit(
             share.permit, holder=self._holder, lease_us=self._lease_us
         )
@@ -59,7 +63,7 @@ class ShardLeases:
     def claim_shards(self, share: Share) -> Program[Share]:
         """Claim free shards, up to the worker's share.
 
-        Run this in a transaction of its own: a worker that held other leases meanwhile could deadlock.
+        Run this in a transaction of its own: a transaction that also locks other leases could deadlock.
         """
         if not self.lacks(share):
             return share
@@ -67,7 +71,8 @@ class ShardLeases:
         held, _ = yield from self._leases.find_held(SHARD_POOL)
         free = [str(shard) for shard in range(self._shards) if str(shard) not in held]
         taken = dict(share.shards)
-        for name in sorted(self._rng.sample(free, min(wanted, len(free)))):  # one order for all: no deadlock
+        # All workers claim in the same order, so they cannot deadlock.
+        for name in sorted(self._rng.sample(free, min(wanted, len(free)))):
             try:
                 lease = yield from self._leases.claim(SHARD_POOL, name, holder=self._holder, lease_us=self._lease_us)
             except LeaseTakenError:
@@ -83,7 +88,7 @@ class ShardLeases:
         return -(-self._shards // workers)
 
     def release_share(self, share: Share) -> Program[None]:
-        """Release everything, so that other workers can claim it at once."""
+        """Release the permit and all shards, so that other workers can claim them without delay."""
         yield from self._release(share.shards.values())
         if share.permit is not None:
             yield from self._semaphore.release_permit(share.permit)
@@ -110,7 +115,7 @@ class Semaphore:
     """The programs of one semaphore."""
 
     def __init__(self, dialect: Dialect, leases: WorkLeases, name: str, *, size: int) -> None:
-        """`size` is used as long as none is stored."""
+        """Compile the statements. `size` is the size while none is stored."""
         self._leases, self._name, self._size = leases, name, size
         self._pool = f"semaphore {name}"
         named = col("name").eq(param("name"))
@@ -134,15 +139,15 @@ class Semaphore:
         )
 
     def sizing(self) -> Program[Sizing]:
-        """Return the current size."""
+        """Return the current size, and the measurements behind it."""
         rows = yield self._find.bind(name=self._name)
         return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
 
     def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
-        """Change the size, unless it has changed since it was found. Return whether it was changed.
+        """Change the size, unless it has changed since `found` was read. Return whether this call changed it.
 
-        Any process that measures may call this; the second one finds that the size was changed already. Holders follow
-        at their next turns.
+        Any process that measures may call this. If two call it after the same read, only the first one changes the
+        size. Holders of permits above the size release them when they would next renew them.
         """
         rows = yield self._store.bind(
             name=self._name,
@@ -164,7 +169,7 @@ class Semaphore:
     ) -> Program[tuple[WorkLease | None, int]]:
         """Renew a permit for `lease_us` from now, or claim another one.
 
-        Return the permit, None if all are held, and how many holders there are.
+        Return the permit, or None if all permits are held, and the number of holders.
         """
         sizing = yield from self.sizing()
         held, _ = yield from self._leases.find_held(self._pool)
@@ -190,7 +195,7 @@ class Semaphore:
         return None
 
     def release_permit(self, permit: WorkLease) -> Program[None]:
-        """Release a permit, so that another worker can claim it at once."""
+        """Release a permit, so that another worker can claim it without delay."""
         try:
             yield from self._leases.release(permit)
         except LeaseLostError:
