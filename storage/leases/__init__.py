@@ -3,7 +3,7 @@
 Two kinds of leases share one mechanism, the conditional writes of `claims`:
 
 - `work_leases`: which process refreshes a curve, prunes or applies a shard. `jobs.ownership` builds on it.
-- All other modules: pools of opaque resources, which the keys of clients lease through the API.
+- All other modules: pools of resources. The keys of clients lease them through the API.
 
 The life of a resource of a pool:
 
@@ -12,15 +12,15 @@ The life of a resource of a pool:
                ├── released by its key ────────────────────┤
                └── liberated: expired and the margin over ─┘      the key may still get the same resource back
 
-One request travels like this:
+The margin (`lease_margin_s`) allows for a jump of the store's clock. The path of one request:
 
-    batcher ──> one read for many keys ──> lasts long enough: answered
+    batcher ──> one read for many keys ──> the lease lasts long enough: answered
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
                                                     └── a new resource: from free_queue, else an expired lease
 
-The rule: every write is conditional on what was read. If another transaction changed the row meanwhile, nothing is
-written and the request is decided again. Only the store's clock decides; clocks of holders are never asked.
+The rule: a row is written only if it is still as it was read. If another transaction changed the row meanwhile, nothing
+is written and the request is decided again. Only the store's clock decides; the clocks of holders are never used.
 
 This room may import `schema` and the modules at the root of `storage`, no other room. Begin with `lease_records` (the
-words), then `claims`, then `lease_transaction`. `upkeep` serves jobs; `peers` knows leases in other stores.
+words), then `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.
 """

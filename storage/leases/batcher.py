@@ -4,11 +4,11 @@
                        └── else ──> waiting ──> a group, in one transaction ──> each request answered
     a key gives back ──────────────────┘
 
-The rule: a key is never in two transactions of this process at once, and its requests are served in their order.
+The rule: a key is never in two transactions of this process at the same time, and its requests are served in order.
 
-Requests that arrive during a transaction share the next one. A second transaction beside it starts only when many
-requests wait: two small transactions cost more than one, and everyone waits for both. If the read already decides
-everything, the transaction is a single statement.
+Requests that arrive during a transaction share the next one. A second transaction starts beside a running one only when
+many requests wait. Two small transactions cost more than one, and all requests wait for both. If the read has found
+everything that is needed, the transaction is a single statement.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 CROWD = 32
 CROWD_TIMES = 8
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as in `Coalescer`
-FRESH_S = 0.25  # findings older than this are read again: a lease starts at the time of its read
+FRESH_S = 0.25  # older findings are read again, because a lease starts at the time of its read
 RequestKey = tuple[str, str, str]  # client, pool and key
 
 
@@ -59,16 +59,19 @@ class LeaseBatcherLimits:
 
 
 class LeaseObserver(Protocol):
-    """What `LeaseBatcher` reports to operators."""
+    """Receives the figures that `LeaseBatcher` reports for operators."""
 
     def lease_answered(self, outcome: str) -> None:
-        """Count a request: "kept", "extended", "acquired", "released", "no_resource", or "refused" for other causes."""
+        """Count a request by its outcome.
+
+        The outcome is "kept", "extended", "acquired", "released", "no_resource", or "refused" for any other error.
+        """
 
     def lease_requests_waiting(self, requests: int) -> None:
-        """Record how many requests wait for a transaction, after a change."""
+        """Record how many requests wait for a transaction, whenever that number has changed."""
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
-        """Record a committed transaction."""
+        """Record a committed transaction, with its number of requests and its duration."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,13 +98,13 @@ class LeaseBatcher:
         self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
         self._forgotten_s = 0.0  # for a key that is not in `_ended_s`: its last transaction ended by this time
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looking = False
+        self._reading_ahead = False
         self._closing = False
         self._reads: Coalescer[LeaseRequest, Findings] = Coalescer(
             self._find,
             batch_max=limits.lease_group_max,
             waiting_max=limits.lease_requests_waiting_max,
-            # If readers are threads of this process, two of them only compete for the interpreter.
+            # If readers are threads of this process, two of them would only compete for the interpreter lock.
             lanes=1 if store.sole_writer else limits.point_read_lanes,
         )
 
@@ -110,12 +113,11 @@ class LeaseBatcher:
         return [await read_single(self._store, lambda: findings.read_findings(asked))] * len(asked)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
-        """Give a key a resource, or keep the one that it has for longer; return its lease.
+        """Give a key a resource, or extend the lease that it has; return the lease.
 
         Raises:
-            UnknownPoolError, NoResourceError, LeaseInPastError: it has no lease, or its lease was not extended.
-            QueueFullError, WaitTooLongError, StoreBusyError: it is not known what the key has; asking again settles
-            that.
+            UnknownPoolError, NoResourceError, LeaseInPastError: the key has no lease, or its lease was not extended.
+            QueueFullError, WaitTooLongError, StoreBusyError: the outcome is not known; the caller should ask again.
         """
         asked_s = self._loop.time()
         found = await self._reads.ask(None, ask)
@@ -128,7 +130,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Return the running lease of a key, here or as known of another store.
+        """Return the running lease of a key, in this store or, as far as this store knows, in another one.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -140,12 +142,11 @@ class LeaseBatcher:
         return running
 
     async def release_lease(self, request: Release) -> Grant:
-        """Free a key's resource and return which one it was.
+        """Free the resource of a key, and return the lease that the key had.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or the key has no lease in it.
-            QueueFullError, WaitTooLongError, StoreBusyError: it is not known whether it was freed; asking again settles
-            that.
+            QueueFullError, WaitTooLongError, StoreBusyError: the outcome is not known; the caller should ask again.
         """
         given = await self._in_group(request)
         self._observer.lease_answered("released")
@@ -191,7 +192,7 @@ class LeaseBatcher:
                     await asyncio.sleep(0)
                 group = self._take()
                 if not group:
-                    return  # nobody waits, or only keys in another transaction, whose task serves them next
+                    return  # no request waits, or only requests of busy keys, which another task serves next
                 self._under_way += len(group)
                 try:
                     await self._write(group)
@@ -211,7 +212,10 @@ class LeaseBatcher:
         self._ended_s.update(dict.fromkeys(keys, now_s))
 
     def _found(self, group: list[_Waiting]) -> Findings | None:
-        """Return what reads found for a whole group; None if any is too old, or its key was in a transaction since."""
+        """Return what reads found for a whole group.
+
+        Return None if any of the findings is missing or too old, or if its key was in a transaction since the read.
+        """
         oldest_s = self._loop.time() - FRESH_S
         found = [
             waiting.found
@@ -260,36 +264,36 @@ class LeaseBatcher:
                 waiting.done.set_result(outcome)
 
     async def _outcomes(self, requests: list[PoolRequest], found: Findings | None) -> list[Outcome]:
-        at_once = self._groups.plan_single_write(requests, found) if found is not None else None
-        if at_once is not None:
+        single = self._groups.plan_single_write(requests, found) if found is not None else None
+        if single is not None:
             try:
-                await write_single(self._store, at_once.write)
-            except (LostRaceError, OutcomeUnknownError):  # a transaction that reads again settles either
-                self._groups.note_lost_race(at_once)
+                await write_single(self._store, single.write)
+            except (LostRaceError, OutcomeUnknownError):  # a transaction reads again and serves them
+                self._groups.note_lost_race(single)
                 found = None
             else:
-                self._look_on(at_once.now_us)
-                return at_once.outcomes
+                self._start_reading_ahead(single.now_us)
+                return single.outcomes
 
         def program() -> Program[list[Outcome]]:
             nonlocal found
-            before, found = found, None  # if the store runs this again, another process has changed what was found
+            before, found = found, None  # if the store runs this again, the findings are out of date
             return self._groups.serve_requests(requests, before)
 
         return await self._store.write(program)
 
-    def _look_on(self, now_us: int) -> None:
-        if self._groups.should_read_ahead and not self._looking:
-            self._looking = True
-            self._start(self._look(now_us), "read leases ahead")
+    def _start_reading_ahead(self, now_us: int) -> None:
+        if self._groups.should_read_ahead and not self._reading_ahead:
+            self._reading_ahead = True
+            self._start(self._read_ahead(now_us), "read leases ahead")
 
-    async def _look(self, now_us: int) -> None:
+    async def _read_ahead(self, now_us: int) -> None:
         try:
             await self._groups.read_ahead(self._store, now_us)
         except StorageError as error:
-            log.info("lease_read_ahead_failed", detail=error.detail)  # the next request that needs more reads it itself
+            log.info("lease_read_ahead_failed", detail=error.detail)  # the next request reads the rows
         finally:
-            self._looking = False
+            self._reading_ahead = False
 
     async def close(self) -> None:
         """Refuse new requests, and return when the accepted ones are answered."""
@@ -299,7 +303,10 @@ class LeaseBatcher:
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Return a copy of an error for one waiter: an instance that several raise would collect all their tracebacks."""
+    """Return a copy of an error for one waiting request.
+
+    If several requests raised the same instance, it would collect all their tracebacks.
+    """
     if isinstance(error, OutcomeUnknownError):
         return WaitTooLongError("the connection to the store was lost before the store confirmed the lease: ask again")
     if isinstance(error, StorageError):

@@ -7,8 +7,8 @@
 A row says who holds it and until when. This module calls such a row a document.
 
 The rule: a writer names the version and the expiry that it found, and nothing is written if the row has changed since.
-By the store's clock, two holders of one document therefore never overlap. The later one has the greater version, which
-fences the earlier one off. Clocks of holders are never asked.
+So by the store's clock, no two holders have a document at the same time. The later holder has the greater version, and
+what the lease protects refuses smaller versions. The clocks of holders are never used.
 
 The store's time is read before the write that uses it, so it is slightly old. A lease therefore ends slightly early for
 its holder and becomes free slightly late for the next one.
@@ -35,14 +35,14 @@ from querybuilder import (
 )
 from storage.store import Program, Rows
 
-GIVEN_BACK = 0  # the expires_at of a document that nobody holds
+GIVEN_BACK = 0  # the `expires_at` of a document that nobody holds
 _DOCUMENT = ("holder", "version", "expires_at")
 
 StoreClock = Callable[[], Program[int]]  # a program that returns microseconds since 1970
 
 
 def store_clock(dialect: Dialect) -> StoreClock:
-    """Return the database's clock, which all processes of a store share."""
+    """Return the clock of the database. All processes of a store share it."""
     query = select(clock_us()).build(dialect)
 
     def now_us() -> Program[int]:
@@ -56,8 +56,8 @@ class Claims:
     """Programs on the documents of one table with the columns `holder`, `version` and `expires_at`.
 
     `keys` are the columns that identify a document. `more` are further columns that `write_changes` writes. `writing`
-    is the part of a statement behind `write_changes`, for others that are chained to it. It takes its rows from the
-    parameter `rows`.
+    is the statement that `write_changes` runs, for callers that chain further statements to it. It takes its rows from
+    the parameter `rows`.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class Claims:
         return bool(rows[0][0])
 
     def write_changes(self, rows: Iterable[tuple[object, ...]]) -> Program[Rows]:
-        """Change those of many documents that are as they were found; return their keys.
+        """Change the documents that are still as they were found; return their keys.
 
         A row of `rows` holds the keys, the version and the expiry that were found, then the new holder, version and
-        expiry, then the `more` columns. A pair of version and expiry never recurs: keeping a lease makes it expire
-        later, and each new holder gets a new version.
+        expiry, then the `more` columns. A document never has the same version and expiry again: keeping a lease makes
+        it expire later, and each new holder gets a new version.
         """
         return (yield self._write.bind(rows=rows))
 

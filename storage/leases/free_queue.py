@@ -1,21 +1,21 @@
-"""Finds the longest-free resources of a partition: a queue for each, of which this process remembers the front.
+"""Finds the longest-free resources of a partition. They form a queue, and this process remembers its front.
 
     rows wanted ──> remembered rows are enough: taken from memory, without a statement
                 └── else ──> read on from the remembered start ──> taken; the rest is remembered
 
 A process remembers two things for each partition:
 
-- The start of the queue: since when its first resource has been free. Without a remembered start, finding the
-  longest-free row scans every dead index entry before it, until the database has cleaned them up.
-- The next few rows, unlocked. Taking them saves a round trip. `read_ahead` reads further rows before they run out,
+- The start of the queue: the time since which its first resource has been free. Without a remembered start, finding
+  the longest-free row scans every dead index entry before it, until the database has cleaned them up.
+- The next few rows, without locks. Taking them saves a round trip. `read_ahead` reads further rows before they run out,
   while no request waits for it.
 
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For
-`ALONE_US` after that, this process remembers no rows of the region and reads and locks them each time.
+`ALONE_US` after that, this process remembers no rows of the region. It reads and locks rows for each request.
 
-The rule: a remembered start is where a read found the first free row, so no free row stood before it then. A row may
-get there later, when a resource is moved or a long transaction commits. It is found when the start is forgotten, which
-happens after `KNOWN_US`, and always before a partition counts as empty.
+The rule: a remembered start is where a read found the first free row. At that time, no free row was before it. Later, a
+row may appear before it, when a resource is moved or a long transaction commits. Such a row is found after the start is
+forgotten. This happens after `KNOWN_US`, and always before a partition is treated as empty.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from .region_counts import Region
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # how long a start is remembered
-LATELY_US = 1_000_000  # how long a partition that had too few rows is tried last, and not read ahead past its end
-ALONE_US = 10_000_000  # without a lost race for this long, a process counts as the only one that takes from a region
-AHEAD = 64  # rows that a read remembers beyond those it is for
-LOW = 16  # if fewer remembered rows are left, somebody should call `read_ahead`
-AHEAD_MAX = 1_000  # partitions with remembered rows
-KNOWN_MAX = 100_000  # partitions, and regions, with a remembered start or time
-TAKEN_MAX = 10_000  # resources
+# For this long, a partition that had too few rows is tried last, and one whose last row was read is not read ahead.
+LATELY_US = 1_000_000
+ALONE_US = 10_000_000  # after this long without a lost race, a process assumes that no other one takes from the region
+AHEAD = 64  # rows that a read remembers, beyond the rows that are needed now
+LOW = 16  # if fewer remembered rows are left, `read_ahead` should be called
+AHEAD_MAX = 1_000  # the most partitions with remembered rows
+KNOWN_MAX = 100_000  # the most partitions, and the most regions, for which a start or a time is remembered
+TAKEN_MAX = 10_000  # the most taken resources that are remembered
 PartitionKey = tuple[Region, int]  # region and partition
 
 
@@ -50,13 +51,14 @@ class FreeQueues:
 
     def __init__(self, dialect: Dialect) -> None:
         self._resources = lease_resources(dialect)
-        self._known: dict[PartitionKey, tuple[int, int]] = {}  # free_since of the first row, and when that was read
-        self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows, unless another process took them
-        self.running_low: set[PartitionKey] = set()  # where somebody should call `read_ahead`
-        self._taken: dict[ResourceKey, int] = {}  # versions of rows taken here: reads see them as free until the commit
-        self._lost_us: dict[Region, int] = {}  # when another process was faster
-        self._exhausted_us: dict[PartitionKey, int] = {}  # when a read found too few rows
-        self._ended_us: dict[PartitionKey, int] = {}  # when reading ahead reached the last row
+        self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
+        self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows; another process may have taken some
+        self.running_low: set[PartitionKey] = set()  # partitions that `read_ahead` should read
+        # Versions of the rows that this process took. Reads see these rows as free until the commit.
+        self._taken: dict[ResourceKey, int] = {}
+        self._lost_us: dict[Region, int] = {}  # when another process last took a remembered row first
+        self._exhausted_us: dict[PartitionKey, int] = {}  # when a read last found too few rows
+        self._ended_us: dict[PartitionKey, int] = {}  # when reading ahead last reached the last row
 
     def note_lost_race(self, region: Region, now_us: int) -> None:
         """Note that another process took a remembered row, and forget the remembered rows of the region."""
@@ -65,7 +67,7 @@ class FreeQueues:
             del self._ahead[place]
 
     def order_partitions(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
-        """Return all partitions of a region, in turn from a random one; those lately exhausted come last."""
+        """Return all partitions of a region, beginning at a random one. Those found exhausted recently come last."""
         first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
         return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
@@ -73,14 +75,14 @@ class FreeQueues:
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources of a partition.
 
-        Another process may have taken them meanwhile; the conditional write finds that out.
+        Another process may have taken some of them meanwhile; then the conditional write does not change these.
         """
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
-                yield from self._look_ahead((region, partition), limit, now_us)
+                yield from self._remember_rows((region, partition), limit, now_us)
             if self.has_remembered(region, partition, limit=limit, now_us=now_us):
                 return self.take_remembered(region, partition, limit=limit, now_us=now_us)
-        return (yield from self._look((region, partition), limit=limit, now_us=now_us))
+        return (yield from self._read_front((region, partition), limit=limit, now_us=now_us))
 
     def has_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> bool:
         """Return whether `take_remembered` can take `limit` rows of a partition."""
@@ -88,9 +90,9 @@ class FreeQueues:
         return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
 
     def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
-        """Take the `limit` longest-free remembered rows; nobody else in this process gets them.
+        """Take the `limit` longest-free remembered rows. No other request of this process gets them.
 
-        See `has_remembered`.
+        Call it only if `has_remembered` returns True for the same arguments.
         """
         place = (region, partition)
         _, known_us = self._begin(place, now_us)
@@ -106,17 +108,18 @@ class FreeQueues:
         """Read further rows of the partitions in `running_low`, so that no request has to wait for that read.
 
         Raises:
-            StoreBusyError: the store did not answer within its bounds; the next request that needs more reads it.
+            StoreBusyError: the store did not answer within its bounds. The next request that needs further rows reads
+                them itself.
         """
         while self.running_low:
             place = self.running_low.pop()
-            await store.read(lambda place=place: self._look_ahead(place, AHEAD, now_us))  # type: ignore[misc]
+            await store.read(lambda place=place: self._remember_rows(place, AHEAD, now_us))  # type: ignore[misc]
 
     def _is_alone(self, region: Region, now_us: int) -> bool:
         lost_us = self._lost_us.get(region)
         return lost_us is None or not 0 <= now_us - lost_us < ALONE_US
 
-    def _look_ahead(self, place: PartitionKey, limit: int, now_us: int) -> Program[None]:
+    def _remember_rows(self, place: PartitionKey, limit: int, now_us: int) -> Program[None]:
         (region, partition), (since_us, _) = place, self._begin(place, now_us)
         wanted = limit + AHEAD
         found = yield from self._resources.find_free(*region, partition, limit=wanted, since_us=since_us, locked=False)
@@ -129,7 +132,7 @@ class FreeQueues:
         while len(self._taken) > TAKEN_MAX:
             del self._taken[next(iter(self._taken))]
 
-    def _look(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
+    def _read_front(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
         (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
         self._ahead.pop(place, None)
         rows = yield from self._resources.find_free(*region, partition, limit=limit, since_us=since_us)
@@ -146,7 +149,7 @@ class FreeQueues:
         return rows
 
     def _begin(self, place: PartitionKey, now_us: int) -> tuple[int, int]:
-        """Return the start of the queue and when it was read; forget one that is too old, with its rows."""
+        """Return the start of the queue, and when it was read. If it is too old, forget it and the remembered rows."""
         since_us, known_us = self._known.get(place, (0, now_us))
         if 0 <= now_us - known_us < KNOWN_US:
             return since_us, known_us

@@ -20,7 +20,7 @@ class Client(NamedTuple):
     client_id: str
     name: str  # for people to read
     created_at_us: int
-    pools: int
+    pools: int  # number of pools
 
 
 class LeaseClients:
@@ -72,7 +72,7 @@ class LeaseClients:
         return Client(*rows[0])
 
     def list_clients(self, *, after: str, limit: int) -> Program[list[Client]]:
-        """Return up to `limit` clients past the id `after`, ordered by id."""
+        """Return up to `limit` clients with ids after `after`, ordered by id."""
         rows = yield self._listed.bind(after=after, limit=limit)
         return [Client(*row) for row in rows]
 

@@ -1,10 +1,10 @@
-"""The journal of leases: what happened to every resource, written in the transaction that did it.
+"""The journal of leases: the events of all resources. The transaction that causes an event also writes it here.
 
-The rule: an event is published once every earlier transaction has ended. A reader who has seen a number therefore
-never misses an event with a smaller one.
+The rule: an event is published when all earlier transactions have ended. So after a reader has seen a number, no event
+with a smaller number appears.
 
-On PostgreSQL a number combines the transaction's number and the event's place within that transaction, so numbers grow
-with gaps.
+On PostgreSQL a number combines the transaction's number and the event's place within that transaction. So there are
+gaps between the numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PublishedLeaseEvent(NamedTuple):
     region: str
     version: int
     at_us: int
-    expires_at_us: int  # 0: it is free
+    expires_at_us: int  # 0: the resource is free
 
 
 def build_journal_insert(parameter: str) -> Insert:
@@ -108,12 +108,12 @@ class LeaseJournal:
         self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
-        """Append the events of this transaction, in their order. Call it once: places are counted from 0."""
+        """Append the events of this transaction, in their order. Call it only once: it counts places from 0."""
         if happened:
             yield self._append.bind(rows=journal_rows(happened))
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
-        """Return up to `limit` published events past the number `after`, in their order."""
+        """Return up to `limit` published events with numbers greater than `after`, in their order."""
         position, place = (after, 0) if self._in_order else divmod(after, PLACES)
         bound = {"position": position} | ({} if self._in_order else {"place": place})
         rows = yield self._page.bind(**bound, limit=limit)
@@ -123,7 +123,7 @@ class LeaseJournal:
         ]
 
     def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Remove about `rows_max` of the oldest rows, those from before `before_us`; return how many.
+        """Delete about `rows_max` of the oldest rows, if they are older than `before_us`. Return how many were deleted.
 
         The last row always stays: SQLite derives the next number from it.
         """
@@ -131,7 +131,7 @@ class LeaseJournal:
         young, last, first, found = rows[0]
         if not found:
             return 0
-        # One transaction may have more rows than a step removes. Its rows go together, unless it is the last one.
+        # A transaction may have more rows than one call deletes. Its rows go together, unless it is the last one.
         boundary = last if last > first or found <= rows_max else last + 1
         boundary = boundary if young is None else min(boundary, young)
         if boundary <= first:

@@ -15,7 +15,7 @@ import msgspec
 class PoolSpec(msgspec.Struct, frozen=True):
     """What an operator sets for a pool."""
 
-    partitions: int  # in each region
+    partitions: int  # number of partitions in each region
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +27,29 @@ class Pool:
     pool_id: str
     spec: PoolSpec
     created_at_us: int
-    floor: int = 0  # the version at which added resources start: one that comes back must exceed its earlier versions
+    # The version that added resources start with. If a resource was removed and is added again, its version must be
+    # greater than all its earlier ones.
+    floor: int = 0
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return the client id and pool id, by which callers name the pool."""
+        """Return the client id and the pool id. With these two, callers name the pool."""
         return self.client_id, self.pool_id
 
 
 class LeaseRequest(NamedTuple):
-    """A key asks for a resource, or asks to keep its present one for longer."""
+    """A key's request to get a resource, or to keep its present one for longer."""
 
     client_id: str
     pool_id: str
     key: str
-    region: str  # where a new resource is taken from
+    region: str  # the region that a new resource is taken from
     expires_at_us: int | None = None  # the requested end; None: `lease_us` from now
     lease_us: int = 0
 
 
 class Release(NamedTuple):
-    """A key gives its resource back."""
+    """A key's request to give its resource back."""
 
     client_id: str
     pool_id: str
@@ -58,25 +60,27 @@ PoolRequest = LeaseRequest | Release
 
 
 class Grant(NamedTuple):
-    """The lease that a key has, as the caller is told."""
+    """The lease of a key, as the caller gets it in an answer."""
 
     resource: str
     region: str
     key: str
     version: int  # the fencing number
     expires_at_us: int
-    now_us: int  # the store's time of this answer
-    acquired: bool  # whether this request acquired it
+    now_us: int  # the store's time at this answer
+    acquired: bool  # whether this request acquired the lease
 
 
 class Resource(NamedTuple):
-    """A resource as it is stored. Conditional writes change it as a whole, see `Claims.write_changes`."""
+    """A resource as it is stored. Conditional writes change it as a whole; see `Claims.write_changes`."""
 
     pool_key: int
     resource: str
     region: str
     partition: int
-    holder: str | None  # of a free one: the key that had it last, which gets it back until another key acquires it
+    # The key that has the resource. While a liberated resource is free: the key that had it last, and that gets it back
+    # if it asks before another key acquires it.
+    holder: str | None
     version: int
     expires_at_us: int
     free_since_us: int | None  # None: leased, even if expired
@@ -93,7 +97,7 @@ class Resource(NamedTuple):
 
 
 class LeaseEventKind(StrEnum):
-    """What happened to a resource, in the words of the journal."""
+    """The kinds of events in the journal of leases."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -102,29 +106,29 @@ class LeaseEventKind(StrEnum):
     RELEASED = "released"
     LIBERATED = "liberated"
     MOVED = "moved"
-    # About a key that leases in another store:
-    WANTED = "wanted"  # that store reads: the key asks to keep its resource until the row's expiry
-    RETURNED = "returned"  # that store reads: the key gives its resource back
-    DUPLICATE = "duplicate"  # the key also got a resource here, later than the one there
+    # Kinds of events about a key that has a lease in another store:
+    WANTED = "wanted"  # for the other store to read: the key asks to keep its resource until the expiry in the event
+    RETURNED = "returned"  # for the other store to read: the key gives its resource back
+    DUPLICATE = "duplicate"  # the key also got a resource in this store, later than in the other store
 
 
 class LeaseEvent(NamedTuple):
     """An event for the journal of leases, before it has a number."""
 
     kind: LeaseEventKind
-    row: Resource  # as it is after the event
-    holder: str | None  # the key whose lease it is about
+    row: Resource  # the resource as it is after the event
+    holder: str | None  # the key whose lease the event is about
     at_us: int
 
 
 class RegionCounts(NamedTuple):
     """The counts of one region of a pool, or changes to them."""
 
-    total: int = 0
-    held: int = 0  # leased, even if expired
-    acquired: int = 0  # ever, like the next two
-    freed: int = 0  # released or liberated
-    refused: int = 0
+    total: int = 0  # resources
+    held: int = 0  # leased resources, even if the lease expired
+    acquired: int = 0  # leases acquired since the pool was created
+    freed: int = 0  # leases released or liberated since the pool was created
+    refused: int = 0  # requests refused since the pool was created, because no resource was left
 
     def plus(self, other: RegionCounts) -> RegionCounts:
         """Return the sum of both."""

@@ -1,14 +1,14 @@
 """The rows of resources: how they are found and how they are changed.
 
-`LeaseResources` finds rows, each way through one small index, and writes them. `LeaseWrites` writes resources, journal
-and counts in one statement, on databases that can.
+`LeaseResources` finds rows and writes them; each kind of search uses a small index of its own. `LeaseWrites` writes
+resources, journal and counts in one statement, on databases that can do this.
 
-The rule: every change is conditional on the row being as it was found (`Claims.write_changes`). If any row of
-`LeaseWrites` has changed meanwhile, that statement writes neither journal nor counts. The transaction that decides
-again writes them.
+The rule: a row is changed only if it is still as it was found (`Claims.write_changes`). If any row has changed
+meanwhile, the statement of `LeaseWrites` writes neither journal nor counts. The transaction writes them after it has
+decided the remaining requests again.
 
-Where transactions lock rows, free resources are locked as they are picked: the next transaction that picks waits for a
-commit instead of losing a race.
+On databases with row locks, `find_free` can lock the free resources that it finds. Then the next transaction that looks
+for free resources waits for the commit. Without the locks, it would lose a race.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def select_resources() -> Select:
 
 
 def select_named_resources(column: str) -> Select:
-    """Return the query for the resources whose `column` has one of the names in the parameter `keys`, across pools."""
+    """Return the query for resources by pool key and by the name in `column`; `keys` is the parameter of such pairs."""
     same = (
         col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
         col(column, RESOURCES_ALIAS).eq(col("name", "v")),
@@ -80,7 +80,7 @@ def select_named_resources(column: str) -> Select:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that `p` is the existing pool whose client id and pool id a row of `asked` names."""
+    """Return the condition that `p` is an existing pool with the client id and pool id in the row of `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -111,13 +111,13 @@ class LeaseResources:
             col("region", RESOURCES_ALIAS).eq(param("region")),
         )
         in_region = select_resources().from_(LEASE_RESOURCES, RESOURCES_ALIAS).where(*region).limit(param("limit"))
-        line = in_region.where(
+        queue = in_region.where(
             col("partition", RESOURCES_ALIAS).eq(param("partition")),
             col("free_since", RESOURCES_ALIAS).not_null(),
             col("free_since", RESOURCES_ALIAS).ge(param("since")),
         ).order_by(asc(col("free_since", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
-        self._see_free = line.compile(dialect)
-        self._free = line.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._see_free = queue.compile(dialect)
+        self._free = queue.locked(Lock.NO_KEY_UPDATE).compile(dialect)
         expired = in_region.where(
             col("free_since", RESOURCES_ALIAS).is_null(), col("expires_at", RESOURCES_ALIAS).le(param("expired_before"))
         ).order_by(asc(col("expires_at", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
@@ -139,7 +139,7 @@ class LeaseResources:
     ) -> Program[list[Resource]]:
         """Return up to `limit` free resources of a partition, the longest free first.
 
-        Resources that were free before `since_us` are left out: see `free_queue`. `locked` locks the rows.
+        Resources that became free before `since_us` are left out; see `free_queue`. If `locked`, lock the rows.
         """
         statement = self._free if locked else self._see_free
         bound = {"pool_key": pool_key, "region": region, "partition": partition}
@@ -158,7 +158,7 @@ class LeaseResources:
         return int(found[0][0])
 
     def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as they were found; return which ones, by pool and name."""
+        """Change the resources that are still as they were found. Return the pool keys and names of those changed."""
         if not changes:
             return set()
         changed = yield from self._claims.write_changes(change_rows(changes))
@@ -180,12 +180,10 @@ class LeaseWrites:
     def __init__(self, dialect: Dialect) -> None:
         self._counts = lease_counts(dialect)
         writing, changes = lease_resources(dialect).writing, param("changes", INTEGER)
-        telling_, adding_ = build_journal_insert("happened"), build_counts_upsert("counts")
+        journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
         all_changed = select(count()).from_(_CHANGED).scalar().eq(changes)
-        self._write = chained(_CHANGED, writing, telling_.where(all_changed), adding_.where(all_changed)).compile(
-            dialect
-        )
-        self._write_all = chained(_CHANGED, writing, telling_, adding_).require_changes(changes).compile(dialect)
+        self._write = chained(_CHANGED, writing, journal.where(all_changed), counts.where(all_changed)).compile(dialect)
+        self._write_all = chained(_CHANGED, writing, journal, counts).require_changes(changes).compile(dialect)
 
     def write_changes(
         self,
@@ -194,10 +192,10 @@ class LeaseWrites:
         counts: Mapping[Region, RegionCounts],
         rng: random.Random,
     ) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as they were found; return which ones, by pool and name.
+        """Change the resources that are still as they were found. Return the pool keys and names of those changed.
 
-        If all of them were, the statement also writes `happened` to the journal and `counts`. Both must then hold
-        everything that this transaction has to write there.
+        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So these two
+        must hold everything that this transaction has to write there.
         """
         changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
         return {(row[0], row[1]) for row in changed}
@@ -209,10 +207,10 @@ class LeaseWrites:
         counts: Mapping[Region, RegionCounts],
         rng: random.Random,
     ) -> Program[None]:
-        """Write all changes, the journal and the counts, or nothing: see `store.write_single`.
+        """Write all changes, the journal and the counts, or nothing. Run this with `store.write_single`.
 
         Raises:
-            LostRaceError: one of the resources is not as it was found.
+            LostRaceError: one of the resources is no longer as it was found.
         """
         yield self._write_all.bind(**self._bound(changes, happened, counts, rng))
 

@@ -1,17 +1,17 @@
 """Decides the lease requests of many keys in one transaction: which resource each gets, keeps or gives back.
 
     LeaseFindings: one statement reads pools, resources of keys and the time
-        └──> LeaseGroups decides each request
+        └──> LeaseTransactions decides each request
                 ├── the key has a resource, or had it last ──> the same one, with a later expiry
                 └── it has none ──> a free one of a random partition, else of the next partitions,
                                     else one whose lease expired, else refused
 
-The rule: decisions rest on what was read, and they are written on condition that this is still so. What another
-transaction changed meanwhile is read and decided again.
+The rule: a decision is based on rows that were read, and is written only if they are still the same. If another
+transaction has changed a resource meanwhile, it is read again and its request is decided again.
 
-A transaction starts from the findings of the read that came before it, because requests that wait behind it pay for
-every further round trip. `LeaseTransactions.plan_single_write` needs only one: a single statement that writes
-everything or fails.
+A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
+behind it. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes everything or
+fails.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 
-_POOL_END = 1 + len(POOL_COLUMNS)  # in a row, after the time
+_POOL_END = 1 + len(POOL_COLUMNS)  # index in a row after the store's time and the columns of the pool
 _HOLDER = _POOL_END + RESOURCE_COLUMNS.index("holder")
 
 _ACQUIRED = RegionCounts(held=1, acquired=1)
@@ -82,11 +82,11 @@ class Findings(NamedTuple):
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the index in `held` for the key of a request whose pool exists."""
+        """Return the pool key and key of a request, as `held` uses them. The request's pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
-        """Return the running lease of the request's key; None if it has none or it expired."""
+        """Return the running lease of the request's key; None if the key has no lease, or only an expired one."""
         row = self.held.get(self.key(request)) if request[:2] in self.pools else None
         if row is None or row.is_free or row.expires_at_us <= self.now_us:
             return None
@@ -95,11 +95,11 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SingleWrite:
-    """The outcomes of requests if `write` succeeds."""
+    """A single statement that serves a group of requests, and the outcomes of the requests if it succeeds."""
 
-    write: Callable[[], Program[None]]  # for `write_single`
+    write: Callable[[], Program[None]]  # to be run with `write_single`
     outcomes: list[Outcome]
-    regions: list[Region]  # where it takes free resources from
+    regions: list[Region]  # the regions that it takes free resources from
     now_us: int
 
 
@@ -116,17 +116,21 @@ class LeaseTransactions:
         rng: random.Random,
         peers: bool = False,
     ) -> None:
-        """`clock`: None uses the store's own clock, which needs no statement of its own.
+        """Make the programs.
 
-        `margin_us`: how long nobody else gets an expired lease, for a store whose clock may be set or may fail over.
+        If `clock` is None, they use the store's own clock, which needs no statement of its own.
 
-        `peers`: whether keys may also lease in other stores, whose journals this one reads.
+        For `margin_us` after its expiry, nobody else gets a lease. This is for a store whose clock may be set or may
+        fail over.
+
+        `peers` says whether keys may also lease in other stores, whose journals this store reads.
         """
-        self._dialect, self._peers, self._lines = dialect, peers, FreeQueues(dialect)
+        self._dialect, self._peers, self._queues = dialect, peers, FreeQueues(dialect)
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
         self._findings = lease_findings(dialect)
-        # With peers, rows about other stores are written between the resources and the counts, so no single statement.
+        # With peers, rows about other stores are written between the resources and the counts. So a transaction needs
+        # several statements.
         self._writes = None if peers else lease_writes(dialect)
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
@@ -157,7 +161,7 @@ class LeaseTransactions:
             if len(outcomes) < len(requests):
                 raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from roaming.store_requests()
-        if not settled.told:
+        if not settled.stored:
             yield from self._journal.append_events(settled.happened)
             yield from self._counts.add_counts(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
@@ -175,14 +179,14 @@ class LeaseTransactions:
         trying = self._decide(requests, left, found, {}, settled, RemoteRequests(self._dialect))
         places: list[tuple[Region, int, int]] = []
         for region, pool in trying.regions(found):
-            partition = self._lines.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
+            partition = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
             limit = trying.limit(region, partition)
-            if not self._lines.has_remembered(region, partition, limit=limit, now_us=now_us):
+            if not self._queues.has_remembered(region, partition, limit=limit, now_us=now_us):
                 return None
             places.append((region, partition, limit))
         for region, partition, limit in places:
             _give(
-                self._lines.take_remembered(region, partition, limit=limit, now_us=now_us),
+                self._queues.take_remembered(region, partition, limit=limit, now_us=now_us),
                 requests,
                 region,
                 trying,
@@ -199,21 +203,21 @@ class LeaseTransactions:
         )
 
     async def read_ahead(self, store: Store, now_us: int) -> None:
-        """See `FreeQueues.read_ahead`."""
-        await self._lines.read_ahead(store, now_us)
+        """Read further free resources of the queues that run low, see `FreeQueues.read_ahead`."""
+        await self._queues.read_ahead(store, now_us)
 
     @property
     def should_read_ahead(self) -> bool:
-        """Return whether `read_ahead` would find something to do."""
-        return bool(self._lines.running_low)
+        """Return whether any queue of free resources runs low."""
+        return bool(self._queues.running_low)
 
-    def note_lost_race(self, at_once: SingleWrite) -> None:
-        """Note that the statement failed, because another process probably took the resources first."""
-        for region in at_once.regions:
-            self._lines.note_lost_race(region, at_once.now_us)
+    def note_lost_race(self, failed: SingleWrite) -> None:
+        """Note that a single statement failed. Probably another process took the resources first."""
+        for region in failed.regions:
+            self._queues.note_lost_race(region, failed.now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, as it is known here.
+        """Return the running lease of a key in another store, as far as this store knows.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -246,7 +250,7 @@ class LeaseTransactions:
             if before[:2] in written:
                 settled.settle(decided)
             elif before.is_free:
-                self._lines.note_lost_race((before.pool_key, before.region), now_us)
+                self._queues.note_lost_race((before.pool_key, before.region), now_us)
 
     def _decide(
         self,
@@ -257,15 +261,15 @@ class LeaseTransactions:
         settled: _Settled,
         roaming: RemoteRequests,
     ) -> _Attempt:
-        """Decide or settle the requests that need no free resource, and list the others in `_Round.wanted`."""
+        """Decide or settle the requests that need no free resource, and list the others in `_Attempt.wanted`."""
         now_us, trying = found.now_us, _Attempt()
         for index in left:
             request, key = requests[index], found.key(requests[index])
             row = found.held.get(key)
             if key in away:
                 until_us = _expiry(request, now_us) if isinstance(request, LeaseRequest) else 0
-                settled.outcomes[index], told = roaming.answer_request(request, away[key], until_us, now_us)
-                settled.happened += told
+                settled.outcomes[index], events = roaming.answer_request(request, away[key], until_us, now_us)
+                settled.happened += events
                 continue
             if isinstance(request, Release):
                 outcome = _given_back(index, request, row, now_us)
@@ -283,7 +287,10 @@ class LeaseTransactions:
         return trying
 
     def _write(self, decided: Sequence[Decision], settled: _Settled) -> Program[set[ResourceKey]]:
-        """Write the decided changes, with journal and counts if nothing will be left; return the changed resources."""
+        """Write the decided changes, and return the resources that were changed.
+
+        On a database that can do it in one statement, journal and counts are written too if all changes are written.
+        """
         changes = [one.change for one in decided]
         if self._writes is None or not changes:
             return (yield from self._resources.write_changes(changes))
@@ -291,7 +298,7 @@ class LeaseTransactions:
         for one in decided:
             whole.settle(one)
         written = yield from self._writes.write_changes(changes, whole.happened, whole.counts, self._rng)
-        settled.told = len(written) == len(changes)
+        settled.stored = len(written) == len(changes)
         return written
 
     def _take(
@@ -303,15 +310,15 @@ class LeaseTransactions:
         now_us: int,
         settled: _Settled,
     ) -> Program[None]:
-        """Give the longest free resources of a region to those who need one."""
+        """Give the longest-free resources of a region to the requests that need one."""
         waiting = trying.wanted[region]
-        in_turn = self._lines.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
+        in_turn = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)
         for partition in (*in_turn, None):
             if not waiting:
                 return
             limit = trying.limit(region, partition)
             if partition is not None:
-                rows = yield from self._lines.take_front(region, partition, limit=limit, now_us=now_us)
+                rows = yield from self._queues.take_front(region, partition, limit=limit, now_us=now_us)
             else:  # no free resource is left: expired leases go straight to the requests
                 before_us = now_us - self._margin_us
                 rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=limit)
@@ -319,7 +326,7 @@ class LeaseTransactions:
         if waiting:
             known = yield from self._counts.read_counts([pool.key])
             for index in waiting:
-                if region not in known:  # a region that a caller made up must not be stored in the counts
+                if region not in known:  # a region that does not exist must not get counts
                     settled.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
                 settled.outcomes[index] = NoResourceError(f"the region {region[1]!r} has no resource left")
@@ -327,7 +334,7 @@ class LeaseTransactions:
 
 
 class LeaseFindings:
-    """The statement that reads what requests are decided on, for one dialect; see `lease_findings`."""
+    """The statement that reads everything that is needed to decide requests, for one dialect; see `lease_findings`."""
 
     def __init__(self, dialect: Dialect) -> None:
         asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
@@ -349,7 +356,7 @@ class LeaseFindings:
         )
 
     def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
-        """Read what requests are decided on."""
+        """Read everything that is needed to decide requests: pools, resources of keys, and the time."""
         return _findings((yield self._find.bind(asked=sorted({request[:3] for request in requests}))))
 
 
@@ -387,9 +394,9 @@ def _findings(found: Rows) -> Findings:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on one request. It holds if its change can be written."""
+    """The decision on one request. It takes effect only if its change can be written."""
 
-    index: int  # of the request
+    index: int  # index of the request
     change: ResourceChange
     happened: tuple[LeaseEvent, ...]
     counts: RegionCounts
@@ -415,10 +422,10 @@ class _Attempt:
         return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
 
     def limit(self, region: Region, partition: int | None) -> int:
-        """Return how many rows of a partition to read, so that every request that wants one finds one."""
-        return len(self.wanted[region]) + self._spoken_for(region, partition)
+        """Return how many rows of a partition to read, so that every request that wants a resource gets one."""
+        return len(self.wanted[region]) + self._count_reserved(region, partition)
 
-    def _spoken_for(self, region: Region, partition: int | None) -> int:
+    def _count_reserved(self, region: Region, partition: int | None) -> int:
         """Count the free resources of a partition that decisions change; for None, the leased ones of the region."""
         rows = [decided.change.before for decided in self.decided]
         here = [row for row in rows if (row.pool_key, row.region) == region]
@@ -427,15 +434,15 @@ class _Attempt:
 
 @dataclass(slots=True)
 class _Settled:
-    """The outcomes so far, and what has to be written to journal and counts for them."""
+    """The outcomes so far, and the events and counts that have to be written for them."""
 
     outcomes: dict[int, Outcome]
     happened: list[LeaseEvent] = field(default_factory=list)
     counts: dict[Region, RegionCounts] = field(default_factory=dict)
-    told: bool = False  # journal and counts are written already
+    stored: bool = False  # whether journal and counts are written already
 
     def copy(self) -> _Settled:
-        """Return a copy that can change by itself; never `told`."""
+        """Return an independent copy, in which `stored` is False."""
         return _Settled(dict(self.outcomes), list(self.happened), dict(self.counts))
 
     def settle(self, decided: Decision) -> None:

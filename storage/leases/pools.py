@@ -1,7 +1,7 @@
 """Pools and what operators do with them: make, list, fill, empty and drop.
 
 The rule: nobody takes a running lease away, not even an operator. A leased resource stays in its pool until its lease
-ends. Dropping a whole pool is the exception: its leases end with it. Callers stop seeing a dropped pool at once, and
+ends. Dropping a whole pool is the exception: its leases end with it. Callers do not see a dropped pool any more, and
 `LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
 """
 
@@ -51,11 +51,11 @@ POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor
 
 
 class Removed(NamedTuple):
-    """The numbers of resources that an operator asked to remove, by what happened to them."""
+    """The result of a request to remove resources: how many were removed and how many were not."""
 
     removed: int
-    leased: int  # these stay
-    unknown: int
+    leased: int  # not removed, because they are leased
+    unknown: int  # not removed, because they are not in the pool or region
 
 
 def pool_from_row(row: Row) -> Pool:
@@ -121,7 +121,7 @@ class LeasePools:
             .compile(dialect)
         )
         by_key = col("pool_key").eq(param("pool_key"))
-        # Only free ones: a resource that another transaction is taking is no longer free when this statement sees it.
+        # Only free resources: one that another transaction is taking is no longer free when this statement sees it.
         free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
         removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
         self._remove = removed.compile(dialect)
@@ -162,7 +162,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools past `after`, ordered by client id and pool id; of one client if it is given."""
+        """Return up to `limit` pools after `after`, ordered by client id and pool id, of all clients or of one."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -172,7 +172,7 @@ class LeasePools:
     def save_pool(
         self, client_id: str, pool_id: str, spec: PoolSpec, *, now_us: int, pools_max: int
     ) -> Program[tuple[Pool, bool]]:
-        """Make a pool, or replace the spec of the existing one; return it and whether it is new.
+        """Make a pool, or replace the spec of the existing one. Return the pool and whether it is new.
 
         Raises:
             TooManyPoolsError: the store holds `pools_max` already.
@@ -211,16 +211,16 @@ class LeasePools:
         if not found:
             return 0
         [[pool_key]] = found
-        [[gone]] = yield self._sweep.bind(pool_key=pool_key, limit=rows_max)
-        if gone < rows_max:
+        [[deleted]] = yield self._sweep.bind(pool_key=pool_key, limit=rows_max)
+        if deleted < rows_max:
             yield from self._counts.delete_counts(pool_key)
             yield self._swept.bind(pool_key=pool_key)
-        return max(1, int(gone))  # 0 would end the sweep, and another dropped pool may still have rows
+        return max(1, int(deleted))  # 0 would end the sweep, but another dropped pool may still have rows
 
     def add_resources(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[list[str]]:
-        """Add resources to a region and return the names of the new ones; those already in the pool stay as they are.
+        """Add resources to a region, and return the names of the new ones. Those already in the pool do not change.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
@@ -250,28 +250,29 @@ class LeasePools:
         wanted = sorted(set(names))
         bound = {"pool_key": pool.key, "resources": wanted}
         found = yield (self._remove.bind(**bound) if region is None else self._remove_here.bind(**bound, region=region))
-        gone = [Resource(*row) for row in found]
-        if gone:
-            yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in gone))
+        removed = [Resource(*row) for row in found]
+        if removed:
+            yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in removed))
         left = yield from self._resources.find_by_names([(pool.key, name) for name in wanted])
         leased = sum(region is None or row.region == region for row in left.values())
-        yield from self._journal.append_events([LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in gone])
+        events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]
+        yield from self._journal.append_events(events)
         changes: dict[Region, RegionCounts] = {}
-        for row in gone:
+        for row in removed:
             here = (pool.key, row.region)
             changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
         yield from self._counts.add_counts(changes, rng)
-        return Removed(len(gone), leased, len(wanted) - len(gone) - leased)
+        return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock the pool and return its floor; no other transaction adds or removes resources until this one ends."""
+        """Lock the pool and return its floor. No other transaction adds or removes resources until this one ends."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
         return int(found[0][0])
 
     def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
-        """Return up to `limit` resources of a pool past the name `after`, ordered by name."""
+        """Return up to `limit` resources of a pool with names after `after`, ordered by name."""
         found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
         return [Resource(*row) for row in found]
 

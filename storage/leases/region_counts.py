@@ -2,7 +2,7 @@
 
 The rule: a transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
-Each count is the sum of several shares, one row each: concurrent transactions then seldom wait for the same row. A
+Each count is the sum of several shares. Each share is a row, so concurrent transactions seldom wait for the same row. A
 transaction writes its counts last, so that it locks the row only while it commits.
 """
 
@@ -50,7 +50,7 @@ class LeaseCounts:
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).compile(dialect)
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
-        """Add what a transaction changed to the counts."""
+        """Add the changes of a transaction to the counts."""
         rows = self.rows(changes, rng)
         if rows:
             yield self._add.bind(rows=rows)

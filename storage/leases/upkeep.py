@@ -1,7 +1,7 @@
-"""What jobs do to resources without a request: they liberate expired leases and move free resources between regions.
+"""The steps of jobs on resources: they liberate expired leases, and move free resources between regions.
 
-The rule: a step is one short transaction over a bounded number of rows, and each row is written on condition that it is
-as it was found. A killed job leaves only complete steps behind, and the next one finds the rest by reading.
+The rule: a step is one short transaction over a bounded number of rows, and each row is written only if it is still as
+it was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class LeaseUpkeep:
     def liberate_expired(
         self, region: Region, *, before_us: int, now_us: int, rows_max: int, rng: random.Random
     ) -> Program[int]:
-        """Free up to `rows_max` leases of a region that expired by `before_us`; return how many.
+        """Free up to `rows_max` leases of a region that expired by `before_us`; return how many were freed.
 
-        The rows keep their holders: a key that comes back before another one gets the resource has the same one again.
+        The rows keep their holders. If a key asks again before another key gets its resource, it gets the same one.
         """
         rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=rows_max)
         changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]
@@ -70,7 +70,8 @@ class LeaseUpkeep:
     ) -> Program[int]:
         """Move up to `resources` resources to another region and return how many moved.
 
-        Free ones go first, evenly from all partitions. Then leases that expired by `before_us` are liberated and go.
+        Free resources are moved first, evenly from all partitions. After them, resources whose lease expired by
+        `before_us` are liberated and moved.
         """
         partitions = pool.spec.partitions
         found: list[Resource] = []
@@ -85,19 +86,19 @@ class LeaseUpkeep:
             limit = resources - len(found)
             found += yield from self._resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
         written = yield from self._resources.write_changes([_moved(row, target, now_us) for row in found])
-        gone = [row for row in found if row[:2] in written]
+        moved = [row for row in found if row[:2] in written]
         happened: list[LeaseEvent] = []
-        for row in gone:
+        for row in moved:
             if not row.is_free:
                 happened.append(LeaseEvent(LeaseEventKind.LIBERATED, _liberated(row, now_us), row.holder, now_us))
             happened.append(LeaseEvent(LeaseEventKind.MOVED, _moved(row, target, now_us).after, None, now_us))
         yield from self._journal.append_events(happened)
-        liberated = sum(not row.is_free for row in gone)
-        left = RegionCounts(total=-len(gone), held=-liberated, freed=liberated)
+        liberated = sum(not row.is_free for row in moved)
+        left = RegionCounts(total=-len(moved), held=-liberated, freed=liberated)
         yield from self._counts.add_counts(
-            {(pool.key, source): left, (pool.key, target): RegionCounts(total=len(gone))}, rng
+            {(pool.key, source): left, (pool.key, target): RegionCounts(total=len(moved))}, rng
         )
-        return len(gone)
+        return len(moved)
 
     def bring_resources(
         self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
@@ -133,7 +134,7 @@ class LeaseUpkeep:
 
 
 def _liberated(row: Resource, now_us: int) -> Resource:
-    """Return an expired lease as a free resource, which its key may still get back."""
+    """Return an expired lease as a free resource. Its key may still get it back."""
     return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
 

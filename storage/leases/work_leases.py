@@ -2,9 +2,9 @@
 
 `WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
 
-The rule: a holder renews or releases its lease in the same transaction that stores its work. If it was paused for
-longer than its lease and another process took over, that call raises `LeaseLostError` and the whole transaction is
-undone.
+The rule: a holder renews or releases its lease in the same transaction that stores its work. A holder may have been
+paused for longer than its lease, so that another process took over. Then that call raises `LeaseLostError`, and the
+whole transaction is undone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class WorkLeases:
     """Programs over the leases of a store."""
 
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
-        """`margin_us`: how long nobody takes an expired lease; for stores whose clock may be set or may fail over."""
+        """Compile the statements.
+
+        For `margin_us` after its expiry, nobody takes a lease. This is for stores whose clock may be set or may fail
+        over.
+        """
         self.clock = self._clock = clock
         self._margin_us = margin_us
         self._claims = Claims(dialect, WORK_LEASES, {"pool": TEXT, "resource": TEXT})
@@ -54,16 +58,16 @@ class WorkLeases:
         return None if found is None else WorkLease(pool, resource, *found)
 
     def find_held(self, pool: str) -> Program[tuple[dict[str, WorkLease], int]]:
-        """Return the leases of a pool that nobody else may take yet, by resource, and the store's time of this."""
+        """Return the leases of a pool that no other holder may take yet, by resource, and the time of this read."""
         now_us = yield from self._clock()
         rows = yield self._of_pool.bind(pool=pool)
         found = [WorkLease(pool, *row) for row in rows]
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Keep leases of one pool for `lease_us` from now, even expired ones; return those that nobody else took.
+        """Keep leases of one pool for `lease_us` from now, even expired ones. Return those that no other holder took.
 
-        The rows stay locked: nobody takes these leases before this transaction ends, however long that is.
+        The rows stay locked, so nobody can take these leases before this transaction ends, however long that is.
         """
         if not leases:
             return []
@@ -73,7 +77,7 @@ class WorkLeases:
         kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
         if not kept:
             return []
-        expires_at_us = (yield from self._clock()) + lease_us  # read after the locks, which may have taken long
+        expires_at_us = (yield from self._clock()) + lease_us  # read it last: locking may have taken long
         yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
         return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 
@@ -103,19 +107,18 @@ class WorkLeases:
         """Keep a lease for `lease_us` from now, even an expired one, as long as nobody else took it.
 
         Raises:
-            LeaseLostError: somebody else took it, or it was released.
+            LeaseLostError: another holder took it, or it was released.
         """
         now_us = yield from self._clock()
         return (yield from self._let_expire(lease, now_us + lease_us))
 
     def release(self, lease: WorkLease, *, rests_until_us: int = GIVEN_BACK) -> Program[None]:
-        """Give a lease back. With `rests_until_us`, by the store's clock, nobody can take it before that time.
+        """Give a lease back. With `rests_until_us`, nobody can take it before that time by the store's clock.
 
         Raises:
-            LeaseLostError: somebody else holds it. Raised in a transaction, this undoes the writes of a holder that is
-            late.
+            LeaseLostError: another holder has it. In a transaction, this error undoes what the late holder has written.
         """
-        # Claims wait for the margin on top of the written expiry, so it is subtracted from the rest.
+        # A claim waits until the margin after the stored expiry is over, so the margin is subtracted here.
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
 
     def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:

@@ -1,9 +1,9 @@
-"""Leases that keys have in other stores, as the journals of those stores said so far.
+"""Leases that keys have in other stores, as far as this store has read the journals of those stores.
 
-    other store's journal ──> a page past the cursor ──> rows about its leases ──> checked before a key gets one here
+    other store's journal ──> a page after the cursor ──> rows about its leases ──> checked before a key gets one here
 
-The rule: a page and the cursor past it are stored in one transaction, so every event counts once. `exchange` decides
-what a page changes in this store's own resources.
+The rule: a page and the cursor after it are stored in one transaction, so every event is applied once. `exchange`
+decides what a page changes in this store's own resources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RemoteLease(NamedTuple):
     version: int
     expires_at_us: int  # by that store's clock
     acquired_at_us: int
-    wanted_until_us: int = 0  # the expiry that this store asked that store for
+    wanted_until_us: int = 0  # the expiry that this store has requested from that store
 
     def grant(self, now_us: int) -> Grant:
         """Return the answer for the key."""
@@ -44,7 +44,7 @@ class PeerEvent(NamedTuple):
     """An event of another store's journal that concerns a key of a pool here."""
 
     kind: LeaseEventKind
-    pool_key: int  # in this store
+    pool_key: int  # the key of the pool in this store
     key: str
     resource: str
     region: str
@@ -105,12 +105,12 @@ class RemoteLeases:
         return leases
 
     def store_leases(self, leases: Sequence[RemoteLease]) -> Program[None]:
-        """Store leases, at most one for a key and peer; each replaces what was known before."""
+        """Store leases, at most one for a key and peer. Each replaces the stored lease of the same key and peer."""
         if leases:
             yield self._put.bind(rows=sorted(leases))
 
     def delete_lease(self, pool_key: int, key: str, peer: str) -> Program[None]:
-        """Delete the lease of a key at a peer, which has ended."""
+        """Delete the lease of a key at a peer, after it has ended."""
         yield self._forget.bind(pool_key=pool_key, key=key, peer=peer)
 
     def sweep_expired(self, *, before_us: int, rows_max: int) -> Program[None]:
@@ -123,7 +123,7 @@ class RemoteLeases:
         return int(found[0][0]) if found else 0
 
     def apply_page(self, peer: str, events: Sequence[PeerEvent], *, position: int) -> Program[None]:
-        """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor past it."""
+        """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor after it."""
         known = yield from self.find_by_keys(sorted({(event.pool_key, event.key) for event in events}))
         state: dict[ResourceKey, RemoteLease | None] = {
             key: next((one for one in leases if one.peer == peer), None) for key, leases in known.items()

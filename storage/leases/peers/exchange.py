@@ -4,7 +4,7 @@
     acquired, and the key has one here too    a duplicate: the lease that was acquired first stays
     wanted, returned                          a key with a lease here asked that store: extend the lease, or free it
 
-The rule: a page is applied once, in one transaction with the cursor past it. Nothing is written to the other store.
+The rule: a page is applied once, in one transaction with the cursor after it. Nothing is written to the other store.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _ROW_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AppliedPage:
-    """What applying a page did."""
+    """The result of applying a page."""
 
-    events: int
-    duplicates: int = 0  # found
-    released: int = 0  # of the duplicates
+    events: int  # events on the page
+    duplicates: int = 0  # duplicates found
+    released: int = 0  # duplicates whose resource here was freed
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt: decisions on resources here, by pool and name. A decision holds if its change can be written."""
+    """The decisions of one attempt, by pool and name of a resource. One takes effect only if its change is written."""
 
     changes: dict[ResourceKey, ResourceChange] = field(default_factory=dict)
-    told: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
+    events: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
     duplicates: set[ResourceKey] = field(default_factory=set)
 
     def void(self, written: set[ResourceKey]) -> set[ResourceKey]:
@@ -73,7 +73,7 @@ class LeaseExchange:
         attempts_max: int,
         rng: random.Random,
     ) -> None:
-        """`store_name`: the name by which the other stores know this one."""
+        """Make the programs. The other stores know this store by `store_name`."""
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._elsewhere, self._journal = remote_leases(dialect), lease_journal(dialect)
         self._counts, self._clock = lease_counts(dialect), clock
@@ -85,7 +85,7 @@ class LeaseExchange:
         return (yield from self._elsewhere.read_cursor(peer))
 
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
-        """Apply a page that follows `read_cursor` in a peer's journal.
+        """Apply the page of a peer's journal that begins after the event at `read_cursor`.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -149,7 +149,7 @@ class LeaseExchange:
                     else (LeaseEventKind.DUPLICATE,)
                 )
                 row = _free(row, now_us) if self._release else row
-            trying.told += [(row[:2], LeaseEvent(kind, row, event.key, now_us)) for kind in kinds]
+            trying.events += [(row[:2], LeaseEvent(kind, row, event.key, now_us)) for kind in kinds]
             after[key] = row
         trying.changes = {row[:2]: ResourceChange(ours[key], row) for key, row in after.items() if row != ours[key]}
         return trying
@@ -171,7 +171,7 @@ class LeaseExchange:
             if place not in void and change.after.is_free:
                 region = (change.after.pool_key, change.after.region)
                 counts[region] = counts.get(region, RegionCounts()).plus(_FREED)
-        yield from self._journal.append_events([happened for place, happened in trying.told if place not in void])
+        yield from self._journal.append_events([happened for place, happened in trying.events if place not in void])
         yield from self._counts.add_counts(counts, self._rng)
 
 

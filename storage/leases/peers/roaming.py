@@ -1,7 +1,8 @@
 """Answers keys whose lease is in another store, and passes their requests on to that store.
 
-The rule: nothing is promised on behalf of another store. A key is told what that store's journal last said. Its request
-goes into the journal here, which that store reads. If a key has leases in several stores, the earliest one counts.
+The rule: this store promises nothing on behalf of another store. It answers with what that store's journal said last,
+and writes the key's request into its own journal, which that store reads. If a key has leases in several stores, the
+lease that was acquired first counts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .elsewhere import RemoteLease, remote_leases
 
 @dataclass(slots=True)
 class RemoteRequests:
-    """The leases in other stores that concern one transaction, and what it asks those stores for."""
+    """The requests of one transaction about leases in other stores."""
 
     dialect: Dialect
     _asked: list[RemoteLease] = field(default_factory=list)
@@ -39,18 +40,18 @@ class RemoteRequests:
     def answer_request(
         self, request: PoolRequest, lease: RemoteLease, expires_at_us: int, now_us: int
     ) -> tuple[Grant, list[LeaseEvent]]:
-        """Return what the key is told, and the events that the other store will read."""
+        """Return the lease as the answer to the key, and the events that the other store will read."""
         given = lease.grant(now_us)
         if isinstance(request, Release):
             self._returned.append(lease)
-            return given, [_told(LeaseEventKind.RETURNED, lease, lease.expires_at_us, now_us)]
+            return given, [_event_about(LeaseEventKind.RETURNED, lease, lease.expires_at_us, now_us)]
         if expires_at_us <= max(lease.expires_at_us, lease.wanted_until_us):
             return given, []
         self._asked.append(lease._replace(wanted_until_us=expires_at_us))
-        return given, [_told(LeaseEventKind.WANTED, lease, expires_at_us, now_us)]
+        return given, [_event_about(LeaseEventKind.WANTED, lease, expires_at_us, now_us)]
 
     def store_requests(self) -> Program[None]:
-        """Store what was asked for, so that it is asked only once."""
+        """Store the requested expiries, so that each is requested only once, and delete the returned leases."""
         elsewhere = remote_leases(self.dialect)
         yield from elsewhere.store_leases(self._asked)
         for lease in self._returned:
@@ -61,6 +62,6 @@ def _given_at(lease: RemoteLease) -> tuple[int, str]:
     return lease.acquired_at_us, lease.peer
 
 
-def _told(kind: LeaseEventKind, lease: RemoteLease, expires_at_us: int, now_us: int) -> LeaseEvent:
+def _event_about(kind: LeaseEventKind, lease: RemoteLease, expires_at_us: int, now_us: int) -> LeaseEvent:
     row = Resource(lease.pool_key, lease.resource, lease.region, 0, lease.key, lease.version, expires_at_us, None)
     return LeaseEvent(kind, row, lease.key, now_us)
