@@ -1,4 +1,4 @@
-"""Audits a curve: takes random entries, counts their exact ranks at the curve's moment, and compares the two.
+"""Audits a curve: counts the exact ranks of random entries at the curve's moment, and compares them with the curve.
 
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
@@ -151,7 +151,7 @@ def audit_curve(
 
 
 class _Landings:
-    """Finds cells by row number. They must ascend: each call skips only the rows after the previous cell."""
+    """Finds cells by row number. Row numbers must ascend: each call skips only the rows after the previous cell."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
@@ -215,7 +215,7 @@ def _read_changes_since(
     log = change_log(dialect)
     pruned_before = yield from log.find_pruned_position()
     if not pruned_before <= moment.mark.position <= (yield from log.find_horizon()):
-        return None  # the changes were pruned, or the store was restored and their numbers are another database's
+        return None  # the changes were pruned, or another database numbered them: the store was restored
     rows = yield _changes_after(dialect).bind(
         key=board.key, limit=limits.audit_changes_max + 1, **log.mark_parameters(moment.mark)
     )

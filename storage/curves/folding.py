@@ -38,7 +38,7 @@ NAMED_BOARDS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class FoldLimits:
-    """The bounds; each is a setting of the same name."""
+    """The bounds of folding; each is a setting of the same name."""
 
     fold_interval_s: float
     fold_load_ratio: float  # the part of the job's time that folding may take

@@ -127,7 +127,7 @@ def find_fold_position(dialect: Dialect) -> Program[int | None]:
 
 
 def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
-    """Write documents of live counts, and the mark that all documents are as of."""
+    """Write documents of live counts, and the mark of all documents."""
     statements = _statements(dialect)
     for one in counts:
         yield statements.put.bind(

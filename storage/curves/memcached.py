@@ -174,7 +174,7 @@ class Breaker:
 
     def __init__(self, *, failures_max: int, pause_s: float, monotonic: Callable[[], float]) -> None:
         self._failures_max, self._pause_s, self._monotonic = failures_max, pause_s, monotonic
-        self._failures = 0  # in a row
+        self._failures = 0  # failures in a row
         self._closed_again_s = 0.0
 
     @property

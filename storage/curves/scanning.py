@@ -62,7 +62,7 @@ class TallyBuilder:
         self._high: _Column | None = None  # upper parts of the keys; None while the lower parts can hold them
         self._first_key = 0
         self.values = 0
-        self.total = 0  # entries
+        self.total = 0  # number of entries
 
     def add_values(self, keys: Sequence[int], counts: Sequence[int]) -> None:
         """Add distinct keys, each worse than all keys before it, and the number of entries that have each key."""

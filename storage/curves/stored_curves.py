@@ -1,7 +1,7 @@
 """Stored curves: a job stores a curve under a new version, and every process loads it and keeps it decoded.
 
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
-    poll_live ──> newer live counts and the mark that all are as of ──> the same curves, kept live
+    poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
 A process serves the newest intact curve of the board's current epoch. It serves a live curve if the live counts are
 known. Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
@@ -255,7 +255,7 @@ class CurveBook:
             return found
         versions = [one.version for one in missing]
         documents = await self._store.read(lambda: read_documents(self._store.dialect, versions))
-        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # it would block the event loop
+        decoded = await asyncio.to_thread(_decode_all, missing, documents)  # decoding takes long
         for one, curve in decoded.items():
             if curve is None:
                 self._on_corrupt()

@@ -2,7 +2,7 @@
 
 Two kinds of leases share one mechanism, the conditional writes of `claims`:
 
-- `work_leases`: which process refreshes a curve, prunes or applies a shard. `jobs.ownership` builds on it.
+- `work_leases`: the store's own work, such as refreshing a curve, or a shard of the queue. `jobs.ownership` uses it.
 - All other modules: pools of resources. The keys of clients lease them through the API.
 
 The life of a resource of a pool:

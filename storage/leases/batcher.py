@@ -38,8 +38,8 @@ from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findi
 
 log = structlog.get_logger(__name__)
 
-# Another transaction starts beside a running one when at least `CROWD` requests wait, and at least `CROWD_TIMES` as
-# many as are in transactions.
+# Another transaction starts beside a running one if at least `CROWD` requests wait, and at least `CROWD_TIMES` times as
+# many requests as are in transactions.
 CROWD = 32
 CROWD_TIMES = 8
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as in `Coalescer`
@@ -94,7 +94,7 @@ class LeaseBatcher:
         self._waiting: deque[_Waiting] = deque()
         self._busy: set[RequestKey] = set()  # keys in a transaction
         self._in_flight = 0
-        self._under_way = 0  # requests in transactions
+        self._under_way = 0  # number of requests in transactions
         self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
         self._forgotten_s = 0.0  # for a key that is not in `_ended_s`: its last transaction ended by this time
         self._tasks: set[asyncio.Task[None]] = set()

@@ -54,7 +54,7 @@ class LeaseClients:
         return bool(rows[0][0])
 
     def create_or_rename_client(self, client_id: str, name: str | None, *, now_us: int) -> Program[tuple[Client, bool]]:
-        """Make a client, or rename the existing one if a name is given; return it and whether it is new."""
+        """Make a client, or rename the existing one if a name is given. Return the client and whether it is new."""
         made = yield from self.ensure_client(client_id, now_us=now_us, name=name or "")
         if not made and name is not None:
             yield self._rename.bind(client_id=client_id, name=name)
@@ -64,7 +64,7 @@ class LeaseClients:
         """Return one client.
 
         Raises:
-            UnknownClientError: it does not exist.
+            UnknownClientError: the client does not exist.
         """
         rows = yield self._find.bind(client_id=client_id)
         if not rows:
@@ -80,7 +80,7 @@ class LeaseClients:
         """Drop a client with all its pools and every lease in them.
 
         Raises:
-            UnknownClientError: it does not exist.
+            UnknownClientError: the client does not exist.
         """
         yield from self.read_client(client_id)
         yield self._drop_pools.bind(client_id=client_id, now_us=now_us)

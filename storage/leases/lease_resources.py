@@ -80,7 +80,7 @@ def select_named_resources(column: str) -> Select:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that `p` is an existing pool with the client id and pool id in the row of `asked`."""
+    """Return the condition that the row `p` is an existing pool, with the client id and pool id of the row `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 

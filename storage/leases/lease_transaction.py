@@ -65,7 +65,7 @@ from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 
-_POOL_END = 1 + len(POOL_COLUMNS)  # index in a row after the store's time and the columns of the pool
+_POOL_END = 1 + len(POOL_COLUMNS)  # index of the first column after the store's time and the pool
 _HOLDER = _POOL_END + RESOURCE_COLUMNS.index("holder")
 
 _ACQUIRED = RegionCounts(held=1, acquired=1)
@@ -120,8 +120,8 @@ class LeaseTransactions:
 
         If `clock` is None, they use the store's own clock, which needs no statement of its own.
 
-        For `margin_us` after its expiry, nobody else gets a lease. This is for a store whose clock may be set or may
-        fail over.
+        Nobody else gets an expired lease before `margin_us` have passed since its expiry. This is for a store whose
+        clock may be set or may fail over.
 
         `peers` says whether keys may also lease in other stores, whose journals this store reads.
         """
@@ -137,9 +137,9 @@ class LeaseTransactions:
     def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
         """Decide and write requests of different keys; return an outcome for each, in their order.
 
-        `found`: an earlier read for the same requests; saves one round trip. If a key had nothing then and has since
-        got a resource from another process, the transaction fails as a lost race. It must then run again without
-        `found`.
+        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had nothing then
+        and has since got a resource from another process, the transaction fails as a lost race. It must then run again
+        without `found`.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -167,7 +167,7 @@ class LeaseTransactions:
         return [outcomes[index] for index in range(len(requests))]
 
     def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
-        """Return what `serve_requests` would do as one statement that does all of it or fails; see `write_single`.
+        """Return a single statement that does all that `serve_requests` would do, or fails. See `write_single`.
 
         Return None if the dialect has no such statement, or if `serve_requests` would have to read more than `found`,
         such as further free resources.

@@ -152,7 +152,7 @@ class LeasePools:
         """Return one pool.
 
         Raises:
-            UnknownPoolError: it does not exist.
+            UnknownPoolError: the pool does not exist.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         if not found:
@@ -162,7 +162,10 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools after `after`, ordered by client id and pool id, of all clients or of one."""
+        """Return up to `limit` pools, ordered by client id and pool id, that come after the two ids in `after`.
+
+        With `client_id`, return only pools of this client.
+        """
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -197,7 +200,7 @@ class LeasePools:
         """Drop a pool with every lease in it.
 
         Raises:
-            UnknownPoolError: it does not exist.
+            UnknownPoolError: the pool does not exist.
         """
         pool = yield from self.read_pool(client_id, pool_id)
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
@@ -205,7 +208,7 @@ class LeasePools:
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
         """Delete up to `rows_max` resources of one dropped pool.
 
-        Return the number of rows, but at least 1 if a pool was swept. Return 0 if no dropped pool is left.
+        Return the number of deleted rows, but at least 1 if a pool was swept. Return 0 if no dropped pool is left.
         """
         found = yield self._to_sweep.bind()
         if not found:

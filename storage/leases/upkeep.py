@@ -22,7 +22,7 @@ from .region_counts import Region, lease_counts
 
 
 class LeaseUpkeep:
-    """The programs, for one dialect; see `lease_upkeep`."""
+    """The steps as programs, for one dialect; see `lease_upkeep`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._resources, self._journal = lease_resources(dialect), lease_journal(dialect)

@@ -37,8 +37,8 @@ class WorkLeases:
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """Compile the statements.
 
-        For `margin_us` after its expiry, nobody takes a lease. This is for stores whose clock may be set or may fail
-        over.
+        Nobody takes an expired lease before `margin_us` have passed since its expiry. This is for stores whose clock
+        may be set or may fail over.
         """
         self.clock = self._clock = clock
         self._margin_us = margin_us
@@ -85,7 +85,7 @@ class WorkLeases:
         """Take a free resource for `lease_us` from now.
 
         Raises:
-            LeaseTakenError: it is held, by this holder or another one.
+            LeaseTakenError: the resource is held, by this holder or another one.
         """
         now_us = yield from self._clock()
         expires_at_us = now_us + lease_us

@@ -10,8 +10,8 @@
        ├──> applied
        └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
-The most important rule: a block leaves the queue only in the transaction that applies its posts. So a crash never loses
-a post, and never makes one apply twice.
+The most important rule: a block leaves the queue only in the transaction that applies its posts. So after a crash, no
+post is lost and none is applied twice.
 
 All posts of an owner are in the same shard, and a shard has one worker at a time. So the posts of an owner keep their
 order.

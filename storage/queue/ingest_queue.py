@@ -2,9 +2,9 @@
 
     append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
 
-The rule: a block is removed only by the transaction that applies its posts. So a crash never loses a post, and never
-makes one apply twice. If two workers take the same block, the second one finds it removed, and its transaction is
-rolled back.
+The rule: a block is removed only by the transaction that applies its posts. So after a crash, no post is lost and none
+is applied twice. If two workers take the same block, the second one finds it removed, and its transaction is rolled
+back.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from .post_blocks import encode_posts, shard_of
 
 @dataclass(frozen=True, slots=True)
 class EnqueueLimits:
-    """The bounds; each is a setting of the same name."""
+    """The bounds of `Enqueuer`; each is a setting of the same name."""
 
     queue_posts_max: int  # posts that may wait for their transaction
     ingest_group_posts_max: int
@@ -255,7 +255,7 @@ RETRY_S_MIN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BacklogLimits:
-    """The bounds; each is a setting of the same name."""
+    """The bounds of `QueueBacklog`; each is a setting of the same name."""
 
     ingest_posts_max: int
     ingest_age_s_max: float
@@ -294,7 +294,7 @@ class QueueBacklog:
 
         Raises:
             QueueFullError: too many posts wait.
-            OverloadedError: posts wait for too long.
+            OverloadedError: the oldest post has waited for too long.
         """
         if self._looked_s is None or self._monotonic() - self._looked_s >= self._limits.ingest_look_s:
             await self.read_queue()

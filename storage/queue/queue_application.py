@@ -60,7 +60,7 @@ BLOCKS_MIN = 50  # the fewest blocks to read from each shard, so that small bloc
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """The bounds; each is a setting of the same name."""
+    """The bounds of `Drainer`; each is a setting of the same name."""
 
     ingest_round_posts_max: int
     ingest_round_parts_max: int

@@ -1,6 +1,6 @@
 """Applies a page of another store's journal here.
 
-    acquired, extended, released, liberated   updates what is known of that store's leases
+    acquired, extended, released, liberated   update what this store knows about that store's leases
     acquired, and the key has one here too    a duplicate: the lease that was acquired first stays
     wanted, returned                          a key with a lease here asked that store: extend the lease, or free it
 
