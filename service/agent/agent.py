@@ -1,7 +1,7 @@
-"""The agent: it asks for leases, and remembers them until shortly before their end.
+"""The agent asks the service for leases, and remembers them until shortly before their end.
 
-The rule: the agent never takes a lease to last longer than it does. Its time counts from before the request, on the
-monotonic clock. The wall clock only decides whether to ask for more time.
+The rule: the agent never assumes that a lease lasts longer than it does. It counts the lease's time on the monotonic
+clock, from a moment before the request was sent. The wall clock only decides whether to ask for more time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GONE = (204, 404)
 
 
 class LeaseAgent:
-    """The leases that one program works with. Safe to use from any number of tasks of one event loop."""
+    """Gets, remembers and gives back the leases of one program. Any number of tasks of one event loop may use it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LeaseAgent:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`region`: where new resources are taken.
+        """`region`: the region that new resources come from.
 
         The agent hands out a remembered lease until `renew_before_s` before its end, as long as the lease still lasts
         for `enough_ratio` of the time that is asked for. It remembers the `leases_max` last used leases.
@@ -75,11 +75,13 @@ class LeaseAgent:
         await self._session.close()
 
     async def get_lease(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Lease:
-        """Return the lease of a key until about this time: of the resource that the key has, or of a new one.
+        """Return the lease of a key that lasts until about `lease_expires`.
+
+        The lease is for the resource that the key already has, or else for a new resource.
 
         Raises:
             NoResourceAvailableError: the region has no free resource.
-            RefusedError: the service rejects the request, or does not allow it to the API key.
+            RefusedError: the service rejects the request, or the API key does not allow it.
             ServiceAwayError: it is unknown whether the key has a resource now; ask again to find out.
         """
         name = (client_id, pool_id, key)
@@ -93,7 +95,7 @@ class LeaseAgent:
                 self._asking[name] = asking
                 asking.add_done_callback(lambda done: self._asked(name, done))
                 return await asyncio.shield(asking)
-            lease = await asyncio.shield(asking)  # another task's request, which may have asked for less time
+            lease = await asyncio.shield(asking)  # another task's request; it may have asked for less time
             if self._is_enough(lease, lease_expires):
                 return lease
 
@@ -120,7 +122,7 @@ class LeaseAgent:
     def _asked(self, name: Name, done: asyncio.Task[Lease]) -> None:
         del self._asking[name]
         if not done.cancelled():
-            done.exception()  # mark an error as seen: every task that waited may be gone
+            done.exception()  # mark an error as retrieved: all tasks that waited for it may have been cancelled
 
     def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
         lease = self._known.get(name)
@@ -171,9 +173,11 @@ class LeaseAgent:
         return lease
 
     async def _call(
-        self, method: str, path: str, body: object, asks: Callable[[], None] = lambda: None
+        self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
-        """Send a request until its answer is final; return status and body. `asks` is called before each attempt.
+        """Send a request until an answer is final, and return its status and body.
+
+        `before_attempt` is called before each attempt.
 
         Raises:
             ServiceAwayError: no attempt got a final answer.
@@ -183,7 +187,7 @@ class LeaseAgent:
         for attempt in range(self._attempts_max):
             if attempt:
                 await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))  # full jitter
-            asks()
+            before_attempt()
             try:
                 async with self._session.request(method, URL(self._url + path, encoded=True), json=body) as response:
                     answer = await response.json(content_type=None) if response.status != 204 else None

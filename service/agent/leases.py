@@ -1,7 +1,7 @@
-"""What an agent hands out, and what it raises.
+"""The lease that an agent returns, and the errors that it raises.
 
 AgentError
-├── RefusedError           the service refused the request; asking again is of no use
+├── RefusedError           the service refused the request; sending it again is of no use
 │   └── NoResourceAvailableError
 └── ServiceAwayError            at every attempt the service was too busy, or did not answer in time
 """
@@ -17,7 +17,7 @@ class AgentError(Exception):
 
 
 class RefusedError(AgentError):
-    """The service refused; `code` is the problem's."""
+    """The service refused the request. `code` is the code of its problem document."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -29,17 +29,18 @@ class NoResourceAvailableError(RefusedError):
 
 
 class ServiceAwayError(AgentError):
-    """The service did not answer, or was too busy at every attempt."""
+    """At every attempt, the service was too busy or did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A resource that a key holds, and until when."""
+    """A resource, the key that holds it, and the end of the lease."""
 
     resource: str
     key: str
     region: str
     version: int  # the fencing number
-    lease_expires: datetime  # by the store's clock
-    good_until_s: float  # by this process's monotonic clock, counted from before the request, so it is never too late
-    acquired: bool  # whether this agent's request took the resource newly
+    lease_expires: datetime  # the end of the lease by the store's clock
+    # The end by this process's monotonic clock. It counts from before the request, so this time is never too late.
+    good_until_s: float
+    acquired: bool  # whether the key got the resource by this request, and did not have it before

@@ -1,17 +1,17 @@
-"""The HTTP client of the service: what the commands, the demo and the peers of a store use to speak to it.
+"""The HTTP client of the service, for the commands and the demo, and a reader of other stores' lease journals.
 
-`client` has `ServiceClient`, with one method for each request that a command needs. `client_answers` has the responses,
-decoded loosely on purpose, so that an older command line works against a newer service. `client_events` reads event
-streams, and `client_leases` handles pools and leases. `lease_peers` is a client of its own: it reads the lease journals
-of other stores for the jobs.
+`client` has `ServiceClient`, with one method for each request that a command needs. `client_answers` has the types of
+the responses. They name only what a command uses, so that an older command line works with a newer service.
+`client_events` reads event streams, and `client_leases` handles pools and leases. `lease_peers` does not use
+`ServiceClient`: it reads the lease journals of other stores for the jobs.
 
     send ──2xx────────────────────────────────────────────────> body
          ──429 or 503 with Retry-After────────────────────────> wait ──> again, at most `attempts_max` attempts
          ──502, 504, lost connection, if the caller reconnects──> wait ──> again
          ──anything else────────────────────────────────────────> ClientError
 
-The most important rule: whatever goes wrong leaves as one `ClientError` with a single line fit for a terminal. Every
-attempt, wait and walk over pages has a bound.
+The most important rule: every failure is raised as one `ClientError`. Its text is a single line that is safe to print on
+a terminal. Every attempt, wait and walk over pages has a bound.
 
 The room may import `contract`; only `lease_peers` also imports jobs and storage. Begin with `client`.
 """

@@ -1,14 +1,14 @@
 """The HTTP client of the wire contract, for the commands and the demo.
 
     async with ServiceClient("http://127.0.0.1:8080", key) as client:
-        board = await client.board("game")
+        board = await client.get_board("game")
 
-The rule: whatever goes wrong leaves as one ClientError whose text is a single line fit for a terminal. Every attempt,
-wait and walk over pages has a bound.
+The rule: every failure is raised as one ClientError. Its text is a single line that is safe to print on a terminal.
+Every attempt, wait and walk over pages has a bound.
 
     ClientError
     ├── UnreachableError       no answer at all
-    ├── NotTheContractError    an answer, but not one of this service
+    ├── NotTheContractError    an answer that does not follow the contract
     └── RefusedError           a problem document: status, code, detail, pointers
 """
 
@@ -48,7 +48,7 @@ from service.client.client_answers import (
 
 CONNECT_TIMEOUT_S = 10.0
 PAGE_ENTRIES_MAX = 1000
-# Retried only with Retry-After: a 503 `no_job_process` carries none, and waiting would not help.
+# Retried only with a Retry-After header. A 503 `no_job_process` has none, because waiting would not help.
 RETRIED_STATUSES = frozenset({429, 503})
 PROXY_STATUSES = frozenset({502, 504})
 
@@ -86,8 +86,9 @@ class RefusedError(ClientError):
 class Patience:
     """How long a client keeps trying.
 
-    `reconnects`: try again after a lost connection too; set it where repeating a request is safe.
-    `awaits`: try again even if the service has never answered. Without it such a service counts as absent.
+    `reconnects`: try again also after a lost connection, a 502 or a 504. Set it only where repeating a request is safe.
+    `awaits`: with `reconnects`, try again even if the service has never answered. Without `awaits`, the client gives up
+    on a service that has never answered.
     """
 
     attempts_max: int = 3
@@ -99,12 +100,12 @@ class Patience:
 
 
 def quote_segment(text: str) -> str:
-    """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL code would drop them."""
+    """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL libraries remove them."""
     return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether `url` names a web server, and a path can be added to it."""
+    """Return whether `url` is the address of a web server to which a path can be added."""
     try:
         parts = urlsplit(url)
         whole = parts.port is None or parts.port > 0
@@ -114,7 +115,7 @@ def is_web_address(url: str) -> bool:
 
 
 class ServiceClient:
-    """One service at `url`. Use as an async context manager; every method raises ClientError."""
+    """A client of the service at `url`. Use it as an async context manager. Every method may raise ClientError."""
 
     def __init__(
         self,
@@ -165,15 +166,15 @@ class ServiceClient:
         query: Mapping[str, str] | None = None,
         body: object = None,
     ) -> T:
-        """Send a request as `send_request` does and return the response as `answer`. May raise NotTheContractError."""
+        """Send a request as `send_request` does, and decode the response as `answer`. May raise NotTheContractError."""
         return decode_answer(await self.send_request(method, path, query=query, body=body), answer)
 
     async def send_request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None
     ) -> bytes:
-        """Send one request, and again while the service asks for patience; return the body of the 2xx response.
+        """Send a request, repeat it as `Patience` allows, and return the body of the 2xx response.
 
-        `path` must be percent-encoded. Raises RefusedError for a problem, UnreachableError if nothing answers.
+        `path` must be percent-encoded. Raises RefusedError for a problem, UnreachableError if no answer comes.
         """
         for attempt in range(1, self._patience.attempts_max + 1):
             outcome, wait_s = await self._attempt(method, path, query, body, attempt=attempt)
@@ -192,7 +193,7 @@ class ServiceClient:
     ) -> tuple[bytes | ClientError, float | None]:
         """Return the body of a 2xx response, or the failure and the seconds to wait before the next attempt.
 
-        No seconds (None): another attempt is of no use.
+        The seconds are None if another attempt would be of no use.
         """
         assert self._session is not None, "use ServiceClient as an async context manager"
         address = self.url + path
@@ -202,7 +203,7 @@ class ServiceClient:
         headers = {} if body is None else {"Content-Type": "application/json"}
         reconnect_s = self._backoff_s(attempt) if self._patience.reconnects else None
         try:
-            # A redirect would send the key to another host. The contract has no redirects.
+            # Following a redirect could send the API key to another host. The contract has no redirects.
             async with self._session.request(
                 method, URL(address, encoded=True), data=payload, headers=headers, allow_redirects=False
             ) as response:
@@ -223,12 +224,15 @@ class ServiceClient:
         return refusal, reconnect_s if status in PROXY_STATUSES else None
 
     def _backoff_s(self, attempt: int) -> float:
-        """Return a wait that doubles each time. Its upper half is random, so clients of one outage spread out."""
+        """Return a wait between half of a limit and the limit, at random. The limit doubles with each attempt.
+
+        After an outage, the random part spreads the requests of many clients.
+        """
         ceiling_s = min(self._patience.wait_s_max, self._patience.wait_base_s * 2.0 ** min(attempt, 30))
         return ceiling_s * (0.5 + self._rng.random() / 2)
 
     def _asked_wait_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds that the service asks for, plus up to half as many. A date falls back to `_backoff_s`."""
+        """Return the seconds that `Retry-After` asks for, plus up to half as many. For a date, use `_backoff_s`."""
         if not retry_after.strip().isdecimal() or len(retry_after) > 9:
             return self._backoff_s(attempt)
         return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
@@ -264,14 +268,14 @@ class ServiceClient:
         return await self.request_answer("PUT", board_path(board), dict[str, Any], body=spec)
 
     async def apply_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
-        """Post a batch; return one result for each post, in order. Give each a `post_id`, and a repeat is harmless."""
+        """Post a batch; return one result for each post, in order. If each has a `post_id`, a repeat is harmless."""
         answer = await self.request_answer("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
         if len(answer.results) != len(posts):
             raise NotTheContractError(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
 
     async def queue_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
-        """Queue a batch of posts; return one result `accepted` for each. One wrong post refuses the whole batch."""
+        """Queue a batch of posts; return one result `accepted` for each. With one wrong post, all are refused."""
         path = f"{board_path(board)}/posts"
         answer = await self.request_answer("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
         if answer.accepted != len(posts):
@@ -279,13 +283,13 @@ class ServiceClient:
         return [PostResult("accepted")] * len(posts)
 
     async def get_queue_state(self) -> QueueState:
-        """Return what waits in the ingest queue, and who applies it."""
+        """Return how many posts wait in the ingest queue, and which workers apply them."""
         return await self.request_answer("GET", "/v1/queue", QueueState)
 
     async def get_page(
         self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None
     ) -> Page:
-        """Return one page of a ranking, best first: from row `from_rank`, from `cursor`, or from the top."""
+        """Return one page of a ranking, best first. It begins at row `from_rank`, at `cursor`, or at the top."""
         query = {"limit": str(limit)}
         query |= ({"from_rank": str(from_rank)} if from_rank else {}) | ({"cursor": cursor} if cursor else {})
         return await self.request_answer(
@@ -314,9 +318,9 @@ class ServiceClient:
         with_next: bool = False,
         with_previous: bool = False,
     ) -> list[Position]:
-        """Return an owner's positions in `columns` (none: every ranked column).
+        """Return an owner's positions in `columns`, or in every ranked column if `columns` is empty.
 
-        `with_next` adds the next better place to each, and `with_previous` the position of the period before.
+        `with_next` adds the next better place to each position. `with_previous` adds the position in the period before.
 
         Raises RefusedError `unknown_owner`, `not_ranked`.
         """
@@ -353,14 +357,14 @@ class ServiceClient:
         return (await self.request_answer("GET", path, ValuesFor, query=query)).values
 
     async def audit_column(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
-        """Compare the stored curve with random owners, counted exactly. Raises RefusedError `no_curve`."""
+        """Compare the stored curve with the exact ranks of random owners. Raises RefusedError `no_curve`."""
         path = f"{board_path(board)}/rankings/{quote_segment(column)}/audit"
         return await self.request_answer(
             "POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)}
         )
 
     async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return lines of the journal past a number."""
+        """Return at most `limit` lines of the journal, those with the next numbers greater than `after`."""
         return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod
@@ -369,7 +373,7 @@ class ServiceClient:
         return int(decode_answer(line, dict[str, Any])["seq"])
 
     async def refresh_curve(self, board: str, column: str) -> RefreshDone:
-        """Have a job process fit a new curve; return once it serves. Raises RefusedError `no_job_process`."""
+        """Have a job process fit a new curve; return once readers get it. Raises RefusedError `no_job_process`."""
         return await self.request_answer(
             "POST", f"{board_path(board)}/rankings/{quote_segment(column)}/refresh", RefreshDone
         )
@@ -389,7 +393,7 @@ def decode_answer(content: bytes, answer: type[T]) -> T:
 
 
 def refusal_of(status: int, content: bytes) -> RefusedError:
-    """Return the refusal in a response other than 2xx. Without a problem document it has at least the status."""
+    """Return the error for a response other than 2xx. Without a problem document, its code names the status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""The responses of a service as the command line reads them: looser than `service.contract.responses`, on purpose.
+"""The responses of a service as the command line reads them. They are less strict than `service.contract.responses`.
 
-The rule: a type names only what a command uses, and decoding ignores the rest. So an older command line keeps working
-against a newer service. Untyped decimals are decoded as `decimal.Decimal`, with every digit.
+The rule: a type names only what a command uses, and decoding ignores the rest. Therefore an older command line keeps
+working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every digit.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ import msgspec
 
 
 def one_line(text: str) -> str:
-    """Return `text` with `?` for everything a terminal would act upon: owners and details come from strangers."""
+    """Return `text` with `?` in place of each character that is not printable.
+
+    Owners and details come from strangers, and a terminal would act upon control characters in them.
+    """
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
-    """One place in the request that the service points at."""
+    """A fault at one place of the request."""
 
     pointer: str = ""
     detail: str = ""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """An RFC 9457 body, as far as a person needs it."""
+    """The part of a problem document (RFC 9457) that a person needs."""
 
     title: str = ""
     detail: str = ""
@@ -35,14 +38,14 @@ class Problem(msgspec.Struct, frozen=True):
     def one_line_text(self) -> str:
         """Return code, detail and the first pointers on one line without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
-        shown = [f"{error.pointer or '/'} {self._news(error.detail)}".strip() for error in self.errors[:3]]
+        shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in self.errors[:3]]
         more = len(self.errors) - len(shown)
         if shown:
             text += f" ({'; '.join(shown)}{f'; and {more} more' if more > 0 else ''})"
         return one_line(text)
 
-    def _news(self, detail: str) -> str:
-        """Return the detail of a pointer, empty where the problem's own detail says the same."""
+    def _added_detail(self, detail: str) -> str:
+        """Return the detail of a pointer, or an empty text if the problem's own detail ends with it."""
         return "" if self.detail.endswith(detail) else detail
 
 
@@ -58,7 +61,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class CurveState(msgspec.Struct, frozen=True):
-    """A curve of a board. `bound`: the largest error of an estimated rank, relative to the rank; None: unknown."""
+    """A curve of a board. `bound` is the largest relative error of an estimated rank, or None if it is unknown."""
 
     total: int = 0
     bound: float | None = None
@@ -71,7 +74,7 @@ class Predictor(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True):
-    """What the commands need of a board document; the rest of it is shown as it came."""
+    """The part of a board document that the commands use."""
 
     columns: list[Column]
     ties: str = "shared"
@@ -106,7 +109,7 @@ class QueueShard(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """The ingest queue."""
+    """The state of the ingest queue."""
 
     posts: int
     age_seconds: Decimal | int
@@ -118,7 +121,7 @@ class QueueState(msgspec.Struct, frozen=True):
 
 
 class PostResult(msgspec.Struct, frozen=True):
-    """What became of one post; `error` is set if it was rejected."""
+    """The outcome of one post; `error` is set if it was rejected."""
 
     status: str
     owner: str = ""
@@ -147,7 +150,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class NextPlace(msgspec.Struct, frozen=True):
-    """The next better place; `points` is None where the column's range ends before it."""
+    """The next better place. `points` is None if no value in the column's range overtakes it."""
 
     rank: int
     value: Any = None
@@ -155,7 +158,7 @@ class NextPlace(msgspec.Struct, frozen=True):
 
 
 class Previous(msgspec.Struct, frozen=True):
-    """The owner in the period before; positions and moves are None where there was no value."""
+    """An owner's positions in the period before. Positions and moves are None if the owner had no value."""
 
     board: str
     position: Position | None = None
@@ -186,7 +189,7 @@ class Positions(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """Where an owner ended in a period; `position` is None where it had no value."""
+    """An owner's final position in a period. `position` is None if the owner had no value."""
 
     board: str
     position: Position | None = None
@@ -209,7 +212,7 @@ class RefreshDone(msgspec.Struct, frozen=True):
 
 
 class Knot(msgspec.Struct, frozen=True):
-    """A value with its rank; `value` is exact (`decimal.Decimal` where it has a point)."""
+    """A value with its rank; `value` is exact (`decimal.Decimal` if it has a decimal point)."""
 
     value: Any
     rank: int
@@ -229,7 +232,7 @@ class CurveDocument(msgspec.Struct, frozen=True):
 
 
 class ValueFor(msgspec.Struct, frozen=True):
-    """The worst value that still has a rank, or a percentile."""
+    """The worst value that still has the wanted rank or percentile."""
 
     rank: int | None = None
     percentile: Any = None
@@ -244,7 +247,7 @@ class ValuesFor(msgspec.Struct, frozen=True):
 
 
 class BrokenBracket(msgspec.Struct, frozen=True):
-    """A value whose true rank its bracket missed."""
+    """A value whose true rank is outside its bracket."""
 
     value: Any
     true_rank: int
@@ -254,7 +257,7 @@ class BrokenBracket(msgspec.Struct, frozen=True):
 
 
 class AuditDone(msgspec.Struct, frozen=True):
-    """What an audit found; errors are relative to the true rank, None where nothing was compared."""
+    """The result of an audit. Errors are relative to the true rank; they are None if nothing was compared."""
 
     column: str
     outcome: str

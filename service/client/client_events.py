@@ -1,6 +1,6 @@
 """Read the server-sent events of a service, for the command line.
 
-The length of a line is bounded. Whatever is no event is skipped, as the standard asks.
+The length of a line is bounded. Everything that is not an event is skipped, as the standard requires.
 """
 
 from __future__ import annotations

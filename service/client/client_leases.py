@@ -1,6 +1,6 @@
 """Requests for pools and leases with a `ServiceClient`, for the commands.
 
-As there, whatever goes wrong leaves as one ClientError, and every walk over pages has a bound.
+As in `client`, every failure is raised as one ClientError, and every walk over pages has a bound.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
 async def list_records(
     client: ServiceClient, path: str, member: str, *, limit: int, query: Mapping[str, str] | None = None
 ) -> list[Record]:
-    """Return at most `limit` records of a list that comes in pages; `member` holds them in each page."""
+    """Return at most `limit` records of a list that comes in pages; `member` is the name of the list in a page."""
     found: list[Record] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -47,7 +47,7 @@ async def list_records(
 
 
 async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
-    """Return the events of resources past a number."""
+    """Return at most `limit` events of resources, those with the next numbers greater than `after`."""
     query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
     lines = (await client.send_request("GET", "/v1/leases/journal", query=query)).splitlines()
     return [decode_answer(line, Record) for line in lines]
@@ -59,7 +59,7 @@ def split_names(names: Sequence[str], size: int) -> list[list[str]]:
 
 
 def add_up_figures(answers: Sequence[Record]) -> Record:
-    """Add up the figures of several responses."""
+    """Add up the figures of several responses, by name."""
     total: Record = {}
     for answer in answers:
         for name, count in answer.items():

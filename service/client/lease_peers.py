@@ -1,7 +1,7 @@
 """Read the lease journals of other stores over HTTP.
 
-The rule: whatever a peer answers that is no page of its journal leaves as one `PeerUnavailableError`, whose text shows
-no key.
+The rule: any answer other than a page of the journal is raised as one `PeerUnavailableError`. Its text never contains
+the API key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(LeaseEventLine).decode
 async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
     """Provide a function that reads a page of a peer's journal.
 
-    `peers`: the URL of each peer by its name; the password of a URL is the API key.
+    `peers` has the URL of each peer by its name. The password in a URL is the API key.
     """
     async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
 
@@ -53,16 +53,18 @@ async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
 
 
 def _event(line: bytes) -> PublishedLeaseEvent:
-    told = _decode(line)
+    parsed = _decode(line)
     return PublishedLeaseEvent(
-        number=told.seq,
-        client_id=told.client_id,
-        pool_id=told.pool_id,
-        kind=told.kind,
-        resource=told.resource,
-        key=told.key,
-        region=told.region,
-        version=told.version,
-        at_us=to_micros(datetime.fromisoformat(told.at)),
-        expires_at_us=0 if told.lease_expires is None else to_micros(datetime.fromisoformat(told.lease_expires)),
+        number=parsed.seq,
+        client_id=parsed.client_id,
+        pool_id=parsed.pool_id,
+        kind=parsed.kind,
+        resource=parsed.resource,
+        key=parsed.key,
+        region=parsed.region,
+        version=parsed.version,
+        at_us=to_micros(datetime.fromisoformat(parsed.at)),
+        expires_at_us=0
+        if parsed.lease_expires is None
+        else to_micros(datetime.fromisoformat(line_event.lease_expires)),
     )
