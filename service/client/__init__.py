@@ -10,8 +10,8 @@ the responses. They name only what a command uses, so that an older command line
          ──502, 504, lost connection, if the caller reconnects──> wait ──> again
          ──anything else────────────────────────────────────────> ClientError
 
-The most important rule: every failure is raised as one `ClientError`. Its text is a single line that is safe to print on
-a terminal. Every attempt, wait and walk over pages has a bound.
+The most important rule: every failure is raised as one `ClientError`. Its text is a single line that is safe to print
+on a terminal. Every attempt, wait and walk over pages has a bound.
 
 The room may import `contract`; only `lease_peers` also imports jobs and storage. Begin with `client`.
 """

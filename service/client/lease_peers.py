@@ -64,7 +64,5 @@ def _event(line: bytes) -> PublishedLeaseEvent:
         region=parsed.region,
         version=parsed.version,
         at_us=to_micros(datetime.fromisoformat(parsed.at)),
-        expires_at_us=0
-        if parsed.lease_expires is None
-        else to_micros(datetime.fromisoformat(line_event.lease_expires)),
+        expires_at_us=0 if parsed.lease_expires is None else to_micros(datetime.fromisoformat(parsed.lease_expires)),
     )

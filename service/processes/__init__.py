@@ -1,4 +1,4 @@
-"""The processes of one node: the supervisor of `rankcurve serve --workers N`, its workers, a process with jobs only.
+"""The processes of one node: the supervisor of `rankcurve serve --workers N`, its workers, and a process for jobs.
 
     supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve: front ends on one shared port
                <──report (standard output)──────────  jobs1               jobs: refreshes, folds, audits, …
@@ -7,8 +7,9 @@
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
 The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
-never outlives its supervisor: the pipe of its orders ends with the supervisor.
+never outlives its supervisor: the pipe that brings its orders closes when the supervisor ends.
 
-The room composes the service, so it imports `serve`, `app`, `wiring` and telemetry; only the commands import it. Begin
-with `node`, which puts the parts together, then `supervisor` and `worker`. `orders` holds the messages between them.
+The room runs the whole service, so it imports `serve`, `app`, `wiring` and telemetry. Only the commands import it.
+Begin with `node`, which puts the parts together, then read `supervisor` and `worker`. `orders` holds the messages
+between them.
 """

@@ -1,6 +1,6 @@
 """A process with jobs only: it refreshes, folds, audits and prunes for the front ends that share its store.
 
-It serves no leaderboard. If `jobs_port` is set, monitors can ask it there what they ask a front end.
+It serves no leaderboard. If `jobs_port` is set, monitoring systems read its health and metrics on that port.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def run(settings: Settings) -> None:
 
     Raises:
         StorageError: the store can't be opened.
-        ServiceError: the monitors' port would be open to others without a key.
-        OSError: the monitors' port can't be bound.
+        ServiceError: other machines could reach the port for monitoring without an API key.
+        OSError: the port for monitoring can't be bound.
     """
     run_process(settings, Metrics(), _keep_working)
 
@@ -32,7 +32,7 @@ async def _keep_working(settings: Settings, metrics: Metrics) -> None:
 
 @asynccontextmanager
 async def keep_jobs_running(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
-    """Run the jobs within the block; provide the addresses for monitors, none where no port is set."""
+    """Run the jobs within the block. Provide the addresses for monitoring, or an empty list if no port is set."""
     async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
         if not settings.jobs_port:
             yield []

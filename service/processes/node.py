@@ -1,4 +1,4 @@
-"""Run `rankcurve serve --workers N`: reserve the port, make the folder of figures, start the supervisor.
+"""Run `rankcurve serve --workers N`: reserve the port, make the folder for metrics, start the supervisor.
 
 Everything that the node needs is checked and chosen before the first process starts.
 """
@@ -35,7 +35,7 @@ def run(settings: Settings) -> None:
     """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailedError: the processes can't run; the message is the one that a single process would have given.
+        NodeFailedError: the processes can't run; the message is the same as that of a single process.
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
@@ -50,20 +50,20 @@ def run(settings: Settings) -> None:
 
 
 def list_process_slots(settings: Settings) -> list[ProcessSlot]:
-    """Return the places of these settings. Jobs have a process of their own, so that no request waits for a fit."""
+    """Return a place for each process of the node. Jobs have their own process, so that no request waits for a fit."""
     front_ends = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
     return front_ends + ([ProcessSlot("jobs1", "jobs")] if settings.jobs == "embedded" else [])
 
 
 def _reserve(settings: Settings, stack: ExitStack) -> list[tuple[str, int]]:
-    """Bind the address without listening, which keeps it for this node; return host and port of each address."""
+    """Bind the address for this node, but do not listen on it. Return host and port of each address."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses: list[tuple[str, int]] = []
     port = settings.port
     for family, _, _, _, address in dict.fromkeys(found):
-        # First without SO_REUSEPORT: else another node of the same user would silently share the port.
-        with _bound(family, str(address[0]), port, reuse_port=False) as alone:
-            port = alone.getsockname()[1]
+        # Bind first without SO_REUSEPORT. Otherwise another node of the same user would silently share the port.
+        with _bound(family, str(address[0]), port, reuse_port=False) as probe:
+            port = probe.getsockname()[1]
         stack.enter_context(_bound(family, str(address[0]), port, reuse_port=True))
         addresses.append((str(address[0]), port))
     return addresses
@@ -149,14 +149,14 @@ class WorkerProcess:
 
 
 async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
-    """Start a process and send it its orders. It logs to where this process logs."""
+    """Start a process and send it its orders. It writes its log lines to the standard error of this process."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
     process = await asyncio.create_subprocess_exec(
         *_COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdin is not None
-    with suppress(ConnectionError):  # the process has ended already; its exit code tells why
+    with suppress(ConnectionError):  # the process has ended already; its exit code shows why
         process.stdin.write(encode_line(orders) + b"\n")
         await process.stdin.drain()
     return WorkerProcess(process)

@@ -1,7 +1,7 @@
 """The messages between a supervisor and a process that it starts.
 
 The rule: orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold
-a password. The pipe also closes when the supervisor ends, however it ends, and so tells the process.
+a password. The pipe also closes when the supervisor ends, whatever the reason. This tells the process to stop.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import msgspec
 
 from config import Settings
 
-STOP_GRACE_S = 5.0  # beyond the bounds of requests and jobs, to close the store and write the last log lines
+STOP_GRACE_S = 5.0  # time to close the store and write the last log lines, after requests and jobs have stopped
 WorkKind = Literal["serve", "jobs"]
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The first and only line on a process' standard input."""
+    """The first and only line on the standard input of a process."""
 
-    name: str  # of its place in the node; a process that replaces another one has the same
+    name: str  # the name of its place in the node; a process that replaces another one has the same name
     work: WorkKind
-    folder: str  # holds the figures of the node's processes
+    folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The first and only line on its standard output; a process that ends without one has crashed."""
+    """The first and only line that a process writes to standard output. Ending without a report is a crash."""
 
     outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached; another try may succeed
     detail: str = ""

@@ -1,10 +1,10 @@
-"""The supervisor: start the processes of `rankcurve serve --workers N`, replace those that crash, stop all together.
+"""The supervisor starts the processes of `rankcurve serve --workers N`, replaces those that crash, and stops them.
 
     place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
 The rule: no part of the service runs in this process, so no fault of the service can end it. The processes share one
-port (SO_REUSEPORT). This process chose it and keeps it bound, and the kernel spreads connections over the workers.
+port (SO_REUSEPORT). This process chose the port and keeps it bound. The kernel spreads connections over the workers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NodeFailedError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class SupervisorLimits:
-    """The bounds of the supervisor; each but `stop_s_max` is a setting of the same name."""
+    """The bounds of the supervisor. Each field except `stop_s_max` is a setting of the same name."""
 
     worker_backoff_base_s: float
     worker_backoff_s_max: float
@@ -42,7 +42,7 @@ class SupervisorLimits:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSlot:
-    """A process that the node should have. Several processes may fill the same place, one after another."""
+    """A place in the node for one process. When that process crashes, another one takes the same place."""
 
     name: str
     work: WorkKind
@@ -56,10 +56,10 @@ class Child(Protocol):
         """The id of the process."""
 
     async def read_report(self) -> Report | None:
-        """Return what the process reports of its start; None if it ended without a report."""
+        """Return the report of the process about its start; None if it ended without a report."""
 
     async def wait(self) -> int:
-        """Return the exit code once the process has ended; a negative one is the signal that ended it."""
+        """Return the exit code once the process has ended. A negative code names the signal that ended it."""
 
     def terminate(self) -> None:
         """Ask the process to stop; harmless if it has ended."""
@@ -72,7 +72,7 @@ Spawn = Callable[[ProcessSlot], Awaitable[Child]]
 
 
 class Supervisor:
-    """Keeps one process in every place."""
+    """Keeps one process running in every place."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """Take the places to fill and the ways to fill them.
+        """Prepare to fill `places` with processes that `spawn` starts.
 
         `ended` is called for every process that has ended, before another one takes its place.
         """
@@ -120,12 +120,12 @@ class Supervisor:
             stopping.cancel()
             await self._end(keepers)
         for keeper in keepers:
-            await keeper  # raises the error that made it give up
+            await keeper  # raises the error of a keeper that gave up
         if self._unclean:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
     async def _keep(self, place: ProcessSlot) -> None:
-        crashes = 0  # in a row
+        crashes = 0  # how many times in a row
         while not self._stop.is_set():
             started = self._monotonic()
             report, code = await self._run_one(place)
@@ -162,8 +162,8 @@ class Supervisor:
             NodeFailedError: it would not.
         """
         if report is not None and report.outcome != "ready" and place not in self._ready:
-            raise NodeFailedError(report.detail)  # as the process alone would have said
-        # A store that can't be reached usually comes back, so only the pause limits how often the process is tried.
+            raise NodeFailedError(report.detail)  # the same message as from a single process
+        # A store that can't be reached usually comes back. Therefore the number of starts is not limited in this case.
         away = report is not None and report.outcome == "away"
         if crashes >= self._limits.worker_crashes_max and not away:
             detail = f": {report.detail}" if report is not None and report.detail else ""
@@ -175,7 +175,7 @@ class Supervisor:
         return longest * self._rng.uniform(0.5, 1)
 
     async def _pause(self, pause_s: float) -> None:
-        """Sleep, but return at once when the node stops."""
+        """Sleep, but return immediately when the node stops."""
         sleeping = asyncio.ensure_future(self._sleep(pause_s))
         stopping = asyncio.ensure_future(self._stop.wait())
         try:

@@ -1,7 +1,7 @@
 """A worker, which the supervisor starts as `python -m service.processes.worker` with its orders on standard input.
 
 The rule: a worker never outlives its supervisor. The pipe of its orders closes when the supervisor ends. The worker
-then stops, and it exits without cleaning up if that takes longer than `stop_s_max`.
+then stops. If stopping takes longer than `stop_s_max`, it exits without cleaning up.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ ORDERS_DESCRIPTOR = 0
 def main() -> None:
     """Carry out the orders until SIGTERM or the supervisor's end."""
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # only reports go to the supervisor: whatever else is printed goes to standard error
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches every process of a terminal; the supervisor passes it on
-    # Not sys.stdin: the thread that waits for the supervisor's end would hold its lock while the interpreter exits.
+    os.dup2(2, 1)  # only reports go to the supervisor; everything else that is printed goes to standard error
+    # Ctrl-C reaches every process of a terminal. Ignore it here, because the supervisor passes it on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Don't read from sys.stdin. The thread that waits for the supervisor's end would hold the lock of sys.stdin while
+    # the interpreter exits.
     with open(ORDERS_DESCRIPTOR, "rb", buffering=0, closefd=False) as pipe:
         orders = decode_orders(pipe.readline())
     _Worker(orders, lambda report: reports.write(encode_line(report) + b"\n")).run()
 
 
 class _Worker:
-    def __init__(self, orders: Orders, tell: Callable[[Report], object]) -> None:
-        self._orders, self._tell = orders, tell
+    def __init__(self, orders: Orders, send_report: Callable[[Report], object]) -> None:
+        self._orders, self._send_report = orders, send_report
         self._settings = Settings(**orders.settings)
 
     def run(self) -> None:
@@ -54,13 +54,13 @@ class _Worker:
         try:
             run_process(self._settings, metrics, self._work, name=self._orders.name)
         except StoreAwayError as error:
-            self._tell(Report("away", str(error)))
+            self._send_report(Report("away", str(error)))
             sys.exit(1)
         except (StorageError, ServiceError) as error:
-            self._tell(Report("refused", str(error)))
+            self._send_report(Report("refused", str(error)))
             sys.exit(1)
         except OSError as error:
-            self._tell(Report("refused", f"cannot serve on {self._settings.host}: {error.strerror or error}"))
+            self._send_report(Report("refused", f"cannot serve on {self._settings.host}: {error.strerror or error}"))
             sys.exit(1)
 
     async def _work(self, settings: Settings, metrics: Metrics) -> None:
@@ -73,14 +73,14 @@ class _Worker:
             else keep_jobs_running(settings, metrics) as addresses
         ):
             log.info("started", work=self._orders.work, addresses=addresses)
-            self._tell(Report("ready"))
+            self._send_report(Report("ready"))
             await stop.wait()
             log.info("stopping")
         log.info("stopped")
 
     def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         def watch() -> None:
-            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent, so it returns when the other end is closed
+            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent, so this returns only when the other end is closed
             shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor can no longer remove it
             log.error(
                 "supervisor_gone",

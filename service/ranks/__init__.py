@@ -1,15 +1,15 @@
 """Finding ranks on one leaderboard: positions, pages of a ranking, the next better entry, a distribution.
 
-    request ──> LocatorCache (one Locator a board) ──> curve: where its bracket is good enough
-                                                   └─> count: near the top, in a short gap, or without a curve
+    request ──> LocatorCache (a Locator for each board) ──> curve: where its bracket is good enough
+                                                        └─> count: near the top, in a short gap, or without a curve
 
-Every rank leaves with its bracket `low … high` and with the method that found it. Ranking is expensive without a curve:
-the lower an owner stands, the more entries must be counted.
+Every rank is returned with its bracket `low … high` and with the method that found it. Ranking is expensive without a
+curve: the lower an owner stands, the more entries must be counted.
 
 The most important rule concerns snapshots. A count starts from a curve's knot and from a mark in the change log. The
 caller takes both before its read begins, because a start that is newer than the snapshot would give wrong ranks.
 
 The room imports storage, predictor and `service.contract`. It knows nothing of HTTP; `streams` and `views` use it.
 
-Begin with `locator`; `pages` shows how its ranks become rows. `rank_context` holds what other rooms receive.
+Begin with `locator`; `pages` shows how its ranks become rows. `rank_context` has the object that other rooms receive.
 """

@@ -1,7 +1,8 @@
 """Estimate the distribution of a column from its curve: the number of entries between two values, with its bracket.
 
-Nothing is read from the store. The curve ranks each edge, so a part holds the difference of two ranks, and its bracket
-follows from their brackets.
+The range of the column is split into parts of equal width, and the curve gives the rank of each edge. The entries of a
+part are the difference between the ranks of its two edges. The bracket follows from their brackets. Nothing is read
+from the store.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class _Counts(NamedTuple):
 
 
 def split_range(least: int, most: int, parts: int) -> list[int]:
-    """Return the ends of parts of equal width; there are fewer parts where the range holds fewer values."""
+    """Return the edges of parts of equal width. There are fewer than `parts` if the range has fewer values."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 
 
 def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
-    """Return parts of equal width over the values that the curve knows; an empty column has none."""
+    """Return parts of equal width over the range of values that the curve knows; none for an empty column."""
     if not curve.total:
         return []
     keys = [knot.key for knot in curve.knots]
@@ -59,7 +60,7 @@ def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[Est
 
 
 def _below(curve: RankCurve, padding: Padding, value: int) -> _Counts:
-    """Return how many entries have a smaller value."""
+    """Return how many entries have a smaller value, with the bracket of that number."""
     # `pad` gives the best cell of a value, so every strictly better entry has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))

@@ -1,12 +1,14 @@
-"""Find ranks on one board: read them off the curve where it is good enough, else count; always with bracket and method.
+"""Find ranks on one board, each with its bracket and its method.
+
+A rank comes from the curve or from a count. The mode of the request decides which:
 
     auto      counts near the top, in gaps with few entries, and where there is no curve; else reads the curve
     exact     always counts
     estimate  never counts where a curve exists
 
-A count may start at the knot of the curve that is nearest to the value (the anchor knot). Then it is equally short at
-any depth. This needs the change log to still hold every change since the curve's mark. Where a curve exists, a count in
-`auto` reads a bounded number of rows.
+A count may start at the knot of the curve that is nearest to the value (the anchor knot). Then it is equally short for
+good and for bad ranks. This works only while the change log still holds every change since the curve's mark. If a curve
+exists, a count in `auto` reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-NAMED_MAX = 256  # lists of column names that a locator remembers the indexes of
+NAMED_MAX = 256  # lists of column names whose indexes a locator remembers
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 
 
 @dataclass(frozen=True, slots=True)
 class CountLimits:
-    """How many rows a count may read; each field is a setting of the same name."""
+    """How many rows and changes a count may read. Each field is a setting of the same name."""
 
     exact_gap_rows_max: int
     exact_changes_max: int
@@ -49,7 +51,7 @@ CountStarts = Mapping[int, CountStart]  # by column index
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is asked for: an owner's, or with `owner` None that of a newcomer with this value."""
+    """A cell whose rank is wanted. `owner` has the cell; None: a newcomer would have it."""
 
     column_index: int
     cell: str
@@ -67,7 +69,7 @@ class LocatedRank(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether the bracket holds this rank alone."""
+        """Return whether this rank is the only one in the bracket."""
         return self.low == self.high
 
 
@@ -76,14 +78,15 @@ def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> L
     key = ranking.padding.key_of_cell(wanted.cell)
     rank, low, high, _ = curve.locate(key)
     if ranking.timed and wanted.owner is not None:
-        # Owners who reached the same value in the same microsecond rank by code points, which a curve does not know.
+        # Owners who reached the same value in the same microsecond are ordered by their code points. The curve does not
+        # know this order, so the bracket covers all of them.
         ties = curve.ties_at(key)
         high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
     return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
 
 
 class _Column(NamedTuple):
-    """What a position in one ranked column needs, looked up once for each locator."""
+    """The facts about a ranked column that a position needs; each locator looks them up once."""
 
     name: str
     scale: int
@@ -96,8 +99,8 @@ class _CellForm(NamedTuple):
     """How a stored cell of a column becomes a value."""
 
     name: str
-    offset: int | None  # of a padded cell; None: the cell is the value
-    width: int | None  # digits, where a time follows them
+    offset: int | None  # the offset of a padded cell; None: the cell is the value itself
+    width: int | None  # the digits before the time; None: the cell holds no time
     scale: int
 
 
@@ -135,7 +138,7 @@ class Locator:
         return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """Return the values of a row by column name, as they travel. This is a hot path: every row of every page."""
+        """Return the values of a row by column name, as the API shows them. Hot path: every row of every page."""
         found: Stats = {}
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell
@@ -145,7 +148,7 @@ class Locator:
         return found
 
     def find_ranked_indexes(self, names: tuple[str, ...]) -> list[int] | None:
-        """Return the indexes of ranked columns, None where one of the names is unknown or not ranked."""
+        """Return the indexes of ranked columns; None if one of the names is unknown or not ranked."""
         found = self._named.get(names)
         if found is None:
             by_name = {column.name: index for index, column in self._columns.items()}
@@ -159,10 +162,10 @@ class Locator:
     def find_position_by_curve(
         self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]
     ) -> Position | None:
-        """Return the position that the curve gives an owner's cell, None where the caller must use `locate_ranks`.
+        """Return the position that the curve gives an owner's cell; None if the caller must use `locate_ranks`.
 
-        Nearly every request takes this path. Therefore the code is flat: it does the work of `locate_without_count` and
-        `make_position` in one function, for columns where equal values share a rank.
+        Nearly every request takes this path. Therefore this one function does the work of `locate_without_count` and
+        `make_position`. It handles only columns in which equal values share a rank.
         """
         column = self._columns[column_index]
         curve = self._find(self.board, column_index)
@@ -187,11 +190,11 @@ class Locator:
         )
 
     def find_curve(self, index: int) -> RankCurve | None:
-        """Return the curve that serves a column, None where there is none."""
+        """Return the current curve of a column; None if there is none."""
         return self._find(self.board, index)
 
     def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
-        """Return the rank that the curve gives, None where a count is needed."""
+        """Return the rank that the curve gives; None if a count is needed."""
         if mode == "exact":
             return None
         curve = self.find_curve(wanted.column_index)
@@ -211,14 +214,17 @@ class Locator:
         return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return the curve and its mark that counts in a column start from. Call it before the read begins."""
+        """Return the curve and mark that counts in a column start from; None if there are none.
+
+        Call it before the read begins.
+        """
         served = self._book.find_served(self.board, column_index)
         if served is None or served.mark is None:
             return None
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return the count starts of the columns asked for, without columns that have none; see `find_count_start`."""
+        """Return the count start of each wanted column that has one; see `find_count_start`."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
         return {index: start for index, start in found.items() if start is not None}
 
@@ -267,14 +273,14 @@ class Locator:
         return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
 
     def _among_ties(self, wanted: WantedRank) -> str:
-        """Return the owner before whom equal cells count as better.
+        """Return the owner whose place among equal cells must be counted.
 
-        Empty where equal values share a rank: nobody is better then, and a run of ties may be long.
+        Return an empty text if equal values share a rank. Then no equal cell is better, and there may be many to count.
         """
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
     async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
-        """Count one rank and read the totals in one statement; return None where the caller must count in full."""
+        """Count one rank and read the totals in one statement; return None if the caller must count in full."""
         ranking, owner, now_us = self.entries.rankings[wanted.column_index], self._among_ties(wanted), self._now_us()
         found = await read_single(self._store, lambda: ranking.count_from_anchor(start, wanted.cell, owner=owner))
         if found is None or not found.totals:
@@ -285,9 +291,9 @@ class Locator:
     async def locate_ranks(
         self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
     ) -> tuple[list[LocatedRank], dict[int, int]]:
-        """Return ranks in the order asked for, and the board's totals.
+        """Return the ranks in the order of `wanted`, and the board's totals.
 
-        `totals`: totals that the caller has read. Where a rank is counted, the totals returned are of its snapshot.
+        `totals`: the totals if the caller has read them. If a rank is counted, the totals of its snapshot are returned.
         """
         found = [self.locate_without_count(each, mode) for each in wanted]
         if None in found or totals is None:
@@ -331,11 +337,11 @@ class Locator:
         )
 
 
-_as_of = lru_cache(maxsize=1024)(format_us)  # every rank that is read off a curve shows the curve's time
+_as_of = lru_cache(maxsize=1024)(format_us)  # all ranks from one curve show the same time
 
 
 def percentile(rank: int, total: int) -> float:
-    """Return 100 * (total - rank) / (total - 1), clipped to 0 … 100, to three digits; 100 for an only entry."""
+    """Return 100 * (total - rank) / (total - 1), limited to 0 … 100, with three decimals; 100 if total <= 1."""
     if total <= 1:
         return 100.0
     return round(min(100.0, max(0.0, 100 * (total - rank) / (total - 1))), 3)

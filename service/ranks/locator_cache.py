@@ -1,6 +1,6 @@
 """The locator of each board: a `Locator` for boards with rows, an `ArchiveLocator` for boards that were archived.
 
-Callers ask both in the same way.
+Both have the same methods.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ArchiveLocator(Locator):
 
 
 class LocatorCache:
-    """Keeps a `Locator` for each of the last used boards."""
+    """Keeps a `Locator` for each of the most recently used boards."""
 
     def __init__(
         self,

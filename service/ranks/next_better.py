@@ -21,7 +21,7 @@ from .locator import Locator, WantedRank, read_board_totals
 class NextBetterFinder:
     """Reads an owner's positions, each with the next better entry.
 
-    Make it before the read begins: what exact counts start from must not be newer than the snapshot.
+    Create it before the read begins, because the starts of exact counts must not be newer than the snapshot.
     """
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
@@ -77,8 +77,8 @@ class NextBetterFinder:
 def count_missing_points(ranking: Ranking, own_cell: str, next_cell: str) -> int | None:
     """Return the smallest improvement that overtakes an entry, in units of the last digit.
 
-    None: the column's range ends before it. Where the earliest of equal values ranks first, an owner has to pass the
-    value, because the other owner reached it earlier.
+    If the earliest of equal values ranks first, an equal value is not enough, because the other owner reached it
+    earlier. Return None if the column's range has no better value.
     """
     padding = ranking.padding
     wanted = padding.decode_value(next_cell)

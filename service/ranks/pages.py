@@ -1,8 +1,8 @@
 """Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
 
-A page knows the exact row number of its first row. It is 1 at the top, it comes from the cursor while the board has not
-changed, and else it is counted again. The other ranks follow from counting along the page. So a walk over a board that
-does not change costs nothing for ranks.
+A page needs the exact row number of its first row. At the top it is 1. While the board has not changed, the cursor
+holds it; otherwise it is counted again. All ranks of the page follow from counting along its rows. Therefore a walk
+over a board that does not change needs no counts in the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Window:
 
     rows: list[Entry]
     first_row_number: int  # 1-based
-    first_rank: int  # of the first row; smaller than its row number inside a run of ties
+    first_rank: int  # the rank of the first row; smaller than its row number inside a run of ties
     exact: bool
     totals: dict[int, int]
     more_before: bool
@@ -39,7 +39,7 @@ class Window:
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
-    """Return the rank of each row: its row number, or that of the first row of its tie where ties share a rank."""
+    """Return the rank of each row: its row number or, where ties share a rank, that of the first row of its tie."""
     ranks: list[int] = []
     previous: str | None = None
     rank = window.first_rank
@@ -87,7 +87,7 @@ class Pager:
         self._dialect = store.dialect
 
     async def read_first(self, limit: int) -> Window:
-        """Read the best rows in a read of their own."""
+        """Read the best rows, with a snapshot of their own."""
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
@@ -100,15 +100,15 @@ class Pager:
         return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Return whether an archived board has entries past a row that its archive may not hold."""
+        """Return whether the board is archived and has entries after this row. The archive may not hold them."""
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
-        """Return what counts for deep pages start from; see `Locator.find_count_start`."""
+        """Return what the counts for deep pages start from; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, even inside a tie; no rows past the end."""
+        """Return the rows from row number `rank` on, even if it is inside a tie. Past the end there are no rows."""
         totals = yield from read_board_totals(self._dialect, self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -122,7 +122,7 @@ class Pager:
         """Return the rows before or after a cursor's place.
 
         Raises:
-            BadCursorError: the board was emptied since.
+            UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
         """
         totals = yield from read_board_totals(self._dialect, self._board)
         row_number = place.row_number
@@ -152,7 +152,7 @@ class Pager:
         return better_count + before
 
     def _taken(self, place: RowCursor) -> Program[int]:
-        """Return 1 if the cursor's row is still at its place, else 0: then it no longer counts before the page."""
+        """Return 1 if the cursor's row is still at its place, else 0. If it is, it counts as a row before the page."""
         near = yield from self.ranking.read_rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
         here = near.after
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
@@ -168,7 +168,7 @@ class Pager:
         return Window(rows[:limit], row_number, rank, True, totals, more_before, more_after)
 
     def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
-        """Return a window as a page. `exact`: whether the rank of each row is known; None: `window.exact` for all."""
+        """Return a window as a page. `exact`: for each row, whether its rank is exact; None: `window.exact` for all."""
         rows = window.rows
         last_number = window.first_row_number + len(rows) - 1
         return Page(
@@ -186,7 +186,7 @@ class Pager:
         name = self._board.spec.columns[self._index].name
         ranked = []
         for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
-            if not entry.owner:  # erased from an archive: the other rows keep their ranks
+            if not entry.owner:  # the owner was erased from the archive; the other rows keep their ranks
                 continue
             stats = stats_of(entry.cells)
             ranked.append(
@@ -211,7 +211,7 @@ class Pager:
                 cell=cell_of(self.ranking, entry),
                 owner=entry.owner,
                 row_number=row_number,
-                # -1 equals no count of changes: an estimated row number is counted when the cursor is used.
+                # -1 differs from every count of changes, so an estimated row number is counted when the cursor is used.
                 changes=window.totals.get(CHANGES, 0) if window.exact else -1,
             )
         )
@@ -220,7 +220,7 @@ class Pager:
         """Decode a cursor of this ranking.
 
         Raises:
-            BadCursorError: it belongs to another ranking, or is no cursor.
+            BadCursorError: it is no cursor, it belongs to another ranking, or the board was emptied since.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
         if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):

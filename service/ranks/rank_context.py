@@ -15,7 +15,7 @@ from .pages import FirstPage, Pager
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """The parts of one process that find ranks; `wiring` makes one for each process."""
+    """The objects with which a process finds ranks. `wiring` makes one context for each process."""
 
     store: Store
     locators: LocatorCache
