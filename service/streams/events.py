@@ -1,6 +1,6 @@
 """Events of streams, and the protocol between the feed and a topic.
 
-A topic's state is one value that is replaced and never changed, so that a read that failed can be undone.
+A topic's state is one immutable value. If a read fails, the topic goes back to its earlier state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Event(NamedTuple):
     """One event of a stream."""
 
-    number: int  # a number of the journal: whoever has seen this event has seen everything up to that number
+    number: int  # a number of the journal; a client that has seen this event has seen every change up to it
     name: str
     data: bytes  # JSON on one line
 
@@ -30,18 +30,18 @@ class Event(NamedTuple):
 
 
 class State(Protocol):
-    """What a topic has told its clients."""
+    """The state of a topic as its clients know it."""
 
     @property
     def last(self) -> Event | None:
-        """The state as an event; None before `read_state`."""
+        """The state as an event; None until `read_state` has run."""
 
 
 class Topic(Protocol):
-    """Something that clients follow, as the feed uses it."""
+    """Something that clients follow. The feed calls these methods."""
 
     board: Board
-    index: int  # of the ranked column
+    index: int  # the index of the ranked column
     state: State
 
     @property
@@ -49,17 +49,20 @@ class Topic(Protocol):
         """The owner who is followed; None for the top of a ranking."""
 
     def find_count_start(self) -> CountStart | None:
-        """Return what counts start from. The feed calls it before a look begins; see `Locator.find_count_start`."""
+        """Return what counts start from. The feed calls it before a poll begins; see `Locator.find_count_start`."""
         ...
 
-    def read_state(self, glance: FeedSnapshot) -> Program[None]:
-        """Read the state as of the glance's snapshot, which has seen all rows up to `glance.until`."""
+    def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
+        """Read the state as of the snapshot, which has seen all rows up to `snapshot.until`."""
         ...
 
-    def apply_new_rows(self, glance: FeedSnapshot) -> Program[Event | None]:
-        """Apply the glance's new rows of the board to the state; return the event that they cause, if any."""
+    def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
+        """Apply the snapshot's new rows of the board to the state; return the event that they cause, if any."""
         ...
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """Return the event for a client that has seen everything before these rows, None where they changed nothing."""
+        """Return the event, numbered `until`, for a client that has missed only these rows.
+
+        Return None if the rows changed nothing.
+        """
         ...

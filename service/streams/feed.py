@@ -2,9 +2,9 @@
 
     journal ──new rows of the watched boards──> topics ──at most one event each──> their clients
 
-Every look reads one snapshot, whatever the number of topics. It reads the rows past what all topics have seen. An
-event's number therefore tells what its client has seen. A client that comes back with the number, to any process of the
-service, misses nothing.
+Every poll reads one snapshot, whatever the number of topics. It reads the rows of the journal that the topics have not
+seen yet. Therefore an event's number tells what its client has seen. A client that comes back with this number, to any
+process of the service, misses nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FeedLimits:
 
     stream_clients_max: int
     stream_poll_s: float
-    stream_rows_max: int  # rows of the journal that one look reads
+    stream_rows_max: int  # the most rows of the journal that one poll reads
     stream_heartbeat_s: float
     light_read_rows_max: int
 
@@ -52,7 +52,7 @@ class Subscriber(Protocol):
     """A connection that receives events."""
 
     def send_event(self, event: Event) -> bool:
-        """Send an event; return False where the client has left, or was dropped because it reads too slowly."""
+        """Send an event; return False if the client has left, or was dropped because it reads too slowly."""
 
     def send_heartbeat(self) -> bool:
         """Send a sign of life; return False as `send_event` does."""
@@ -68,7 +68,7 @@ class FeedObserver(Protocol):
         """Note the number of clients after it changed."""
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """Note a finished look: the rows it read, the events it sent to clients, and how long it took."""
+        """Note a finished poll: the rows it read, the events it sent to clients, and how long it took."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class _Joining:
     """A client that waits for its first event."""
 
     key: Hashable
-    make: Callable[[], Topic]  # called before the look begins
+    make: Callable[[], Topic]  # makes the topic; called before the poll begins
     last_seen: int | None
     client: Subscriber
     done: asyncio.Future[None]
@@ -85,30 +85,30 @@ class _Joining:
 @dataclass(slots=True, eq=False)
 class _Watched:
     topic: Topic
-    state: State  # what the clients were last told
+    state: State  # the state as the clients know it
     clients: set[Subscriber] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class _LookResult:
-    """What one snapshot led to, before any client is told."""
+class _PollResult:
+    """The result of one poll, before any client receives it."""
 
-    glance: FeedSnapshot
+    snapshot: FeedSnapshot
     published: int
     rows: int = 0
-    lost: bool = False  # the journal was pruned past what the topics have seen
+    lost: bool = False  # the journal was pruned before the topics had seen all of it
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
-    gone: list[_Watched] = field(default_factory=list)
+    ended: list[_Watched] = field(default_factory=list)  # topics whose streams end
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
         """The topics have seen all rows up to this number."""
-        return self.glance.until
+        return self.snapshot.until
 
 
 class Feed:
-    """Reads the journal while there are clients, and tells their topics."""
+    """Reads the journal while there are clients, and sends them the events of their topics."""
 
     def __init__(
         self,
@@ -125,10 +125,10 @@ class Feed:
         self._topics: dict[Hashable, _Watched] = {}
         self._joining: list[_Joining] = []
         self._seen: int | None = None  # the number up to which all topics have seen the journal
-        self._sizes: dict[int, int] = {}  # entries of boards on which counts start from the top
+        self._sizes: dict[int, int] = {}  # by board key: the entries of boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._failure = ""  # of the last look
+        self._failure = ""  # the error of the last poll
         self._beaten_s = 0.0
 
     @property
@@ -141,8 +141,9 @@ class Feed:
     ) -> None:
         """Have a client receive a topic's events; return once it has received the first ones.
 
-        `make` makes the topic of `key`. It is called only where no client follows that topic yet.
-        `last_seen`: the number that the client comes back with, -1 for a number that no journal has.
+        `make` makes the topic of `key`. It is called only if no client follows that topic yet.
+        `last_seen`: the number of the last event that the client has seen, or -1 for a number that no journal has. A new
+        client has None.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -153,7 +154,7 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # The task serves every client. In a context of its own its log lines don't carry the first client's ids.
+            # The task serves every client. In its own context, its log lines don't carry the first client's ids.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
@@ -186,21 +187,22 @@ class Feed:
             try:
                 begun = {one.key: one.make() for one in joining if one.key not in watched}
                 starts = _find_count_starts([*(each.topic for each in watched.values()), *begun.values()])
-                glance = FeedSnapshot(self._store.dialect, {slot: on for slot, on in starts.items() if on is not None})
-                heavy = await self._counts_far([slot for slot, on in starts.items() if on is None])
-                look = await self._store.read(
-                    lambda: self._look(glance, watched, joining, begun),  # noqa: B023
+                known = {slot: start for slot, start in starts.items() if start is not None}
+                snapshot = FeedSnapshot(self._store.dialect, known)
+                heavy = await self._counts_far([slot for slot, start in starts.items() if start is None])
+                poll = await self._store.read(
+                    lambda: self._poll(snapshot, watched, joining, begun),  # noqa: B023
                     heavy=heavy,
                 )
             except Exception as error:
-                if str(error) != self._failure:  # there may be many looks a second: log a failure once
+                if str(error) != self._failure:  # there may be many polls a second; log a repeated failure once
                     log.warning("feed_failed", detail=str(error))
                 self._failure = str(error)
                 _refuse(joining, error)
             else:
                 self._failure = ""
-                events = self._tell(look)
-                self._observer.streamed(rows=look.rows, events=events, seconds=self._monotonic() - started_s)
+                events = self._deliver(poll)
+                self._observer.streamed(rows=poll.rows, events=events, seconds=self._monotonic() - started_s)
             self._beat()
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
@@ -214,102 +216,103 @@ class Feed:
         self._sizes = {key: self._sizes[key] for key in keys}
         return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
 
-    def _look(
+    def _poll(
         self,
-        glance: FeedSnapshot,
+        snapshot: FeedSnapshot,
         watched: dict[Hashable, _Watched],
         joining: list[_Joining],
         begun: dict[Hashable, Topic],
-    ) -> Program[_LookResult]:
+    ) -> Program[_PollResult]:
         for each in watched.values():
-            each.topic.state = each.state  # an earlier look may have failed after it replaced the state
+            each.topic.state = each.state  # an earlier poll may have failed after it had replaced the state
         published = yield from self._journal.find_last_published()
-        glance.until = published
-        look = _LookResult(glance, published)
-        seen = look.until if self._seen is None else self._seen
+        snapshot.until = published
+        poll = _PollResult(snapshot, published)
+        seen = poll.until if self._seen is None else self._seen
         begins_after = yield from self._journal.find_begin()
         rows: list[JournalRow] = []
         boards = {each.topic.board.key for each in watched.values()}
         if seen < begins_after:
-            look.lost = True
-        elif boards and seen < look.until:
+            poll.lost = True
+        elif boards and seen < poll.until:
             rows = yield from self._journal.read_changes(
                 seen, limit=self._limits.stream_rows_max, boards=sorted(boards)
             )
             if len(rows) == self._limits.stream_rows_max:
-                glance.until = rows[-1].number
-        look.rows = len(rows)
+                snapshot.until = rows[-1].number
+        poll.rows = len(rows)
         if rows:
             topics = [each.topic for each in watched.values()]
-            glance.add_rows(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
+            snapshot.add_rows(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
         for each in watched.values():
-            yield from _follow(look, each)
-        if seen < look.published:
-            yield from self._reached(look, watched)
+            yield from _follow(poll, each)
+        if seen < poll.published:
+            yield from self._reached(poll, watched)
         unread = set(begun)
         for one in joining:
             topic = begun.get(one.key) or watched[one.key].topic
-            yield from self._join(look, one, topic, unread, begins_after)
-        return look
+            yield from self._join(poll, one, topic, unread, begins_after)
+        return poll
 
-    def _reached(self, look: _LookResult, watched: dict[Hashable, _Watched]) -> Program[None]:
-        """Note the topics whose family board has received its first post since: their streams end.
+    def _reached(self, poll: _PollResult, watched: dict[Hashable, _Watched]) -> Program[None]:
+        """Mark the topics whose family board has received its first post since the last poll: their streams end.
 
-        Only now the board has a key by which the journal's rows are found. Clients come back and follow that key.
+        Only now the board has its own key, by which the journal's rows are found. The clients come back and follow the
+        board by this key.
         """
         waiting = [each for each in watched.values() if each.topic.board.is_unreached]
         if waiting:
             found = yield from find_boards_by_id(self._store.dialect, sorted({each.topic.board.id for each in waiting}))
             reached = {board.id for board in found}
-            look.gone += [each for each in waiting if each.topic.board.id in reached]
+            poll.ended += [each for each in waiting if each.topic.board.id in reached]
 
     def _join(
-        self, look: _LookResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
+        self, poll: _PollResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
     ) -> Program[None]:
         try:
-            # The journal does not record who is erased from an archive. Read its state anew for every newcomer.
+            # The journal does not record who is erased from an archive. Read its state again for each new client.
             if one.key in unread or topic.board.archived_us is not None:
-                yield from topic.read_state(look.glance)
+                yield from topic.read_state(poll.snapshot)
                 unread.discard(one.key)
-            first = yield from self._first_events(look, topic, one.last_seen, begins_after)
+            first = yield from self._first_events(poll, topic, one.last_seen, begins_after)
         except StorageError as error:
-            look.joined.append((one, error, []))
+            poll.joined.append((one, error, []))
             return
-        look.joined.append((one, topic, first))
+        poll.joined.append((one, topic, first))
 
     def _first_events(
-        self, look: _LookResult, topic: Topic, last_seen: int | None, begins_after: int
+        self, poll: _PollResult, topic: Topic, last_seen: int | None, begins_after: int
     ) -> Program[list[Event]]:
         last = topic.state.last
         assert last is not None
-        state = last._replace(number=look.until)
+        state = last._replace(number=poll.until)
         if last_seen is None:
             return [state]
         limit = self._limits.stream_rows_max
         rows: list[JournalRow] | None = None
-        if begins_after <= last_seen <= look.published:
+        if begins_after <= last_seen <= poll.published:
             rows = yield from self._journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
-            return [Event(look.until, "reset", RESET), state]
-        missed = topic.find_missed_event([row for row in rows if row.number <= look.until], look.until)
+            return [Event(poll.until, "reset", RESET), state]
+        missed = topic.find_missed_event([row for row in rows if row.number <= poll.until], poll.until)
         return [] if missed is None else [missed]
 
-    def _tell(self, look: _LookResult) -> int:
-        self._seen = look.until
+    def _deliver(self, poll: _PollResult) -> int:
+        self._seen = poll.until
         sent = 0
         for watched in self._topics.values():
             watched.state = watched.topic.state
-        for watched, event in look.events:
+        for watched, event in poll.events:
             sent += self._send(watched, [event])
-        if look.lost:
+        if poll.lost:
             for watched in self._topics.values():
                 last = watched.topic.state.last
                 assert last is not None
-                sent += self._send(watched, [Event(look.until, "reset", RESET), last])
-        for watched in look.gone:
+                sent += self._send(watched, [Event(poll.until, "reset", RESET), last])
+        for watched in poll.ended:
             for client in watched.clients:
                 client.end_stream()
-        for one, topic, first in look.joined:
+        for one, topic, first in poll.joined:
             if one.done.done():  # the client left while it waited
                 continue
             if isinstance(topic, Exception):
@@ -343,9 +346,9 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
-    """Return what counts start from, for each column in which an owner is followed.
+    """Return, for each column in which an owner is followed, what counts start from.
 
-    Call it before a look: the curve and its mark must not be newer than the snapshot.
+    Call it before a poll, because the curve and its mark must not be newer than the snapshot.
     """
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
@@ -355,16 +358,16 @@ def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountSta
     return found
 
 
-def _follow(look: _LookResult, each: _Watched) -> Program[None]:
+def _follow(poll: _PollResult, each: _Watched) -> Program[None]:
     try:
-        if look.lost:
-            yield from each.topic.read_state(look.glance)
-        elif look.glance.find_rows(each.topic.board):
-            event = yield from each.topic.apply_new_rows(look.glance)
+        if poll.lost:
+            yield from each.topic.read_state(poll.snapshot)
+        elif poll.snapshot.find_rows(each.topic.board):
+            event = yield from each.topic.apply_new_rows(poll.snapshot)
             if event is not None:
-                look.events.append((each, event))
+                poll.events.append((each, event))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
-        look.gone.append(each)  # its clients come back and are told why
+        poll.ended.append(each)  # its clients come back and receive the error
 
 
 def _refuse(joining: Sequence[_Joining], error: Exception) -> None:

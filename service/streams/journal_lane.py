@@ -1,7 +1,7 @@
-"""The lane of long answers: one of them is read and encoded at a time, a few lines in each turn of the event loop.
+"""A lane for long answers: only one at a time is read and encoded, a few lines in each turn of the event loop.
 
-A page of the journal takes far longer to encode than an owner's positions. Its readers wait for each other in the lane.
-Every other request waits for at most one turn of lines.
+A page of the journal takes far longer to encode than an owner's positions. Therefore readers of journals wait for each
+other in this lane, and every other request waits for at most one turn.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from storage.errors import StoreBusyError
 
-TURN_LINES = 40
+TURN_LINES = 40  # lines that are encoded in one turn
 # The pause between two turns. Yielding to the event loop is not enough: the threads that read the store for others need
-# the interpreter lock, and a loop that never rests hands it over late each time.
+# the interpreter lock, and a loop that never pauses releases the lock late each time.
 _REST_S = 0.001
 _encode = msgspec.json.Encoder().encode_lines
 

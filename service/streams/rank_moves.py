@@ -1,8 +1,8 @@
 """Rows of the journal as moves in one ranked column, and the test whether they concern an owner who is followed.
 
 A row concerns an owner in three cases: it is the owner's own; it has lost its name and may be the owner's; or it moves
-an entry past the owner's cell. The test takes two searches however many rows there are, so that many owners of a busy
-board can be followed.
+an entry past the owner's cell. The test takes two binary searches, whatever the number of rows. Therefore many owners
+of a busy board can be followed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ABSENT = {True: "", False: "~"}  # sorts as worse than every cell; the key says
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A row of the journal as a move in one column, from the cell `before` to `after`; None: not ranked."""
+    """A row of the journal as a move in one column, from cell `before` to cell `after`; None: no ranked value."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move names no owner and may be of the one with this cell, or empties the board."""
+        """Return whether the move names no owner, and may be that of the owner with this cell or empties the board."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 

@@ -1,6 +1,6 @@
-"""What all topics of one look share: each board, column and entry is read at most once in the look's snapshot.
+"""What all topics share during one poll: each board, column and entry is read at most once in the poll's snapshot.
 
-A look pays for a board or a column once, however many topics follow it.
+The cost of a board or a column does not depend on how many topics follow it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A topic reads its state in one snapshot, together with a number of the journal. It then follows the rows past that
 number. A row that the snapshot had already seen changes nothing.
 
-All clients of a topic share its `state`. It is one value that is replaced and never changed, so that the feed can put
-the old one back when a look fails.
+All clients of a topic share its `state`. It is one immutable value. If a poll fails, the feed restores the earlier
+value.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .rank_moves import Move, MoveReader
 from .snapshot import FeedSnapshot
 
 EARLIEST = LogMark(0)
-OVERTAKERS_MAX = 10  # owners that one event names; more may have overtaken
+OVERTAKERS_MAX = 10  # the most owners that one event names; more may have overtaken
 
 
 @dataclass(frozen=True, slots=True)
 class _Top:
     last: Event | None = None
     owners: frozenset[str] = frozenset()
-    worst: str | None = None  # cell of the last row shown; None: there is room for more rows
+    worst: str | None = None  # the cell of the last row shown; None: there is room for more rows
     shown: bytes = b""
 
 
@@ -62,15 +62,15 @@ class TopTopic:
         """Return None: the top of a ranking needs no count."""
         return None
 
-    def read_state(self, glance: FeedSnapshot) -> Program[None]:
+    def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
         """See `Topic`."""
-        self.state = yield from self._read(glance.until)
+        self.state = yield from self._read(snapshot.until)
 
-    def apply_new_rows(self, glance: FeedSnapshot) -> Program[Event | None]:
+    def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
         """See `Topic`."""
-        if not self._touched(glance.read_moves(self.board, self.index, self._column).all):
+        if not self._touched(snapshot.read_moves(self.board, self.index, self._column).all):
             return None
-        read = yield from self._read(glance.until)
+        read = yield from self._read(snapshot.until)
         if read.shown == self._now.shown:
             return None
         self.state = read
@@ -111,13 +111,14 @@ class _Standing:
     cell: str | None = None
     rank: int | None = None
     total: int = 0
-    counted: LogMark = EARLIEST  # which changes the count of the rank has seen
+    counted: LogMark = EARLIEST  # the changes that the count of the rank has seen
 
 
 class OwnerTopic:
     """The position of one owner.
 
-    The rank is counted when the owner moves itself. In between it follows from the entries that pass the owner.
+    The rank is counted when the owner's own entry moves. Between two counts, it follows from the entries that pass the
+    owner.
     """
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
@@ -137,17 +138,17 @@ class OwnerTopic:
         """See `Topic`."""
         return self._locator.find_count_start(self.index)
 
-    def read_state(self, glance: FeedSnapshot) -> Program[None]:
+    def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
         """See `Topic`.
 
         Raises:
             UnknownOwnerError: the owner has no entry on the board.
             NotRankedError: the owner has no value in the column, or is hidden.
         """
-        counted = yield from self._count(glance)
+        counted = yield from self._count(snapshot)
         if counted.cell is None:
             yield from self._refuse()
-        self.state = replace(counted, last=self._event(counted, glance.until, counted.rank, []))
+        self.state = replace(counted, last=self._event(counted, snapshot.until, counted.rank, []))
 
     def _refuse(self) -> Program[None]:
         found = yield from self._entries.find_entries([self.owner])
@@ -156,25 +157,25 @@ class OwnerTopic:
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
-    def apply_new_rows(self, glance: FeedSnapshot) -> Program[Event | None]:
+    def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
         """See `Topic`."""
         before = self._now
-        moves = glance.read_moves(self.board, self.index, self._column)
+        moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
             return None
         fresh = [move for move in moves.all if not before.counted.covers(position_of(move.row.number))]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
-            now = yield from self._count(glance)
+            now = yield from self._count(snapshot)
         elif before.rank is not None and (more or overtakers):
-            total = (yield from glance.read_totals(self.board)).get(self.index, 0)
+            total = (yield from snapshot.read_totals(self.board)).get(self.index, 0)
             now = replace(before, rank=before.rank + more, total=total)
         else:
             return None
         if (now.cell, now.rank) == (before.cell, before.rank) and not overtakers:
             self.state = replace(now, last=before.last)
             return None
-        event = self._event(now, glance.until, before.rank, overtakers)
+        event = self._event(now, snapshot.until, before.rank, overtakers)
         self.state = replace(now, last=event)
         return event
 
@@ -195,7 +196,7 @@ class OwnerTopic:
         for move in moves:
             before, after, row = move.before, move.after, move.row
             if move.may_concern_cell(cell):
-                moved = True  # the owner may have been erased, or the board was emptied
+                moved = True  # the owner may have been erased, or the board may have been emptied
                 continue
             if row.owner == self.owner:
                 moved = moved or before != after
@@ -211,14 +212,14 @@ class OwnerTopic:
                 past.pop(row.owner, None)
         return list(past), moved, more
 
-    def _count(self, glance: FeedSnapshot) -> Program[_Standing]:
-        totals = yield from glance.read_totals(self.board)
-        found = yield from glance.read_entry(self._entries, self.owner)
+    def _count(self, snapshot: FeedSnapshot) -> Program[_Standing]:
+        totals = yield from snapshot.read_totals(self.board)
+        found = yield from snapshot.read_entry(self._entries, self.owner)
         cell = None if found is None else found.cells[self.index]
-        counted, total = (yield from glance.read_mark()), totals.get(self.index, 0)
+        counted, total = (yield from snapshot.read_mark()), totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)
-        better_count = yield from self._better_count(cell, glance.find_count_start(self.board, self.index))
+        better_count = yield from self._better_count(cell, snapshot.find_count_start(self.board, self.index))
         return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
     def _better_count(self, cell: str, start: CountStart | None) -> Program[int]:
