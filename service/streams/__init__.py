@@ -4,9 +4,8 @@
                                                  │ FeedSnapshot: what all topics share during one poll
     client ──join──> waits for the next poll ──first events──> watched ──leave, or too slow──> dropped
 
-All streams of a process share one reader of the journal, the feed. It pauses for `stream_poll_s` seconds between
-two polls. Each poll reads one snapshot, whatever the number of topics. A topic has one state, which all its clients
-share.
+All streams of a process share one reader of the journal, the feed. It pauses for `stream_poll_s` seconds between two
+polls. Each poll reads one snapshot, whatever the number of topics. A topic has one state, which all its clients share.
 
 The most important rule: a topic's state is one immutable value. If a poll fails, the topic goes back to its earlier
 state. The number of an event is a number of the journal, so a client can resume at any process.

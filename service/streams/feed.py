@@ -142,8 +142,8 @@ class Feed:
         """Have a client receive a topic's events; return once it has received the first ones.
 
         `make` makes the topic of `key`. It is called only if no client follows that topic yet.
-        `last_seen`: the number of the last event that the client has seen, or -1 for a number that no journal has. A new
-        client has None.
+        `last_seen`: the number of the last event that the client has seen, or -1 for a number that no journal has.
+        It is None for a new client.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.

@@ -11,11 +11,11 @@ A handler receives a `Context` (what the process holds) and a `Call` (the decode
 `service.contract`, bytes, or a `Reply`. It raises a `ProblemError` or a typed error of a lower room; `service.http`
 turns either into an HTTP answer.
 
-The most important rule: a handler never trusts what this process remembers of a board to say that something does not
-exist. It asks the store first, because another process may have made it. `retry_on_change` runs a handler again when a
-board has changed under it.
+The most important rule: a handler asks the store before it answers that something does not exist. What this process
+remembers of a board is not enough, because another process may have changed it. `retry_on_change` runs a handler again
+if a board has changed while it ran.
 
-`owners` is the lowest folder: others import `find_column`, profiles and positions from it, and beyond that the folders
-do not import each other. The route table in `service.api` names every handler. Begin there, and read
+`owners` is the lowest folder: the others import `find_column`, profiles and positions from it. The other folders do not
+import each other. The route table in `service.api` names every handler. Begin there, and read
 `rankings/rankings` as a typical resource.
 """

@@ -1,6 +1,6 @@
 """Handlers and routes of API keys: operators create, list and revoke them.
 
-The rule: the text of a key appears in the answer that creates it and nowhere else; not in a log, a cache or a list.
+The rule: the text of a key appears only in the answer that creates it, and never in a log, a cache or a list.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _keys(context: Context) -> StoreKeys:
 
 
 async def _apply(context: Context) -> None:
-    """Have this process follow at once. If the store fails now, the watch of keys looks again within a second."""
+    """Make this process read the keys immediately. If the store fails now, the key watch reads them within a second."""
     with suppress(StorageError):
         await context.key_watch.poll_keys()
 

@@ -1,6 +1,6 @@
-"""Handle a request again when another process has made its boards anew, emptied them or added columns.
+"""Handle a request again if another process has created its boards again, emptied them, or added columns to them.
 
-Before every new try the store is asked for the current boards, so that the caller is answered from what they are now.
+Before every new try, the current boards are read from the store. Therefore the answer fits their current state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.records import Board, PartOutcome, Post
 
 T = TypeVar("T")
 
-_RENEWALS_MAX = 3  # tries after which a board that keeps changing fails the request
+_RENEWALS_MAX = 3  # how often the boards are read again, before a board that keeps changing fails the request
 
 
 def retry_on_change(route: Route) -> Route:
@@ -45,14 +45,16 @@ async def _reread(catalog: Catalog, call: Call) -> None:
     board_id = call.path.get("board")
     for each in call.body.boards if board_id is None else (board_id,):
         if catalog.find_known(each) is None:
-            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just asked the store
+            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just looked for it in the store
         await catalog.reread_board(each)
 
 
 async def retry_with_boards(
     catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
 ) -> T:
-    """Return what `answer` makes of the boards by id; boards that the store has no row of are left out.
+    """Call `answer` with the current boards by id, and return its result; call it again if a board has changed.
+
+    Boards that have no row in the store are left out.
 
     Raises:
         UnknownBoardError, BoardChangedError: the boards changed during every try.
@@ -71,7 +73,7 @@ async def retry_with_boards(
 async def find_retriable_posts(
     catalog: Catalog, posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]
 ) -> list[int]:
-    """Return the indexes of posts that were rejected because of a board that the store does have, in a new form."""
+    """Return the indexes of posts that were rejected because this process had an outdated copy of a board."""
     gone: dict[str, Board] = {}
     unknown: dict[int, list[str]] = {}
     for index, (post, parts) in enumerate(zip(posts, outcomes, strict=True)):
@@ -84,7 +86,7 @@ async def find_retriable_posts(
 
 
 async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
-    """Return the ids of boards that still exist but are no longer what this process knew."""
+    """Return the ids of boards that still exist but differ from what this process knew."""
     behind = set()
     for board in boards:
         try:

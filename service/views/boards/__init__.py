@@ -3,6 +3,6 @@
 `boards` and `families` check a specification once, when it arrives, so that the store only holds valid ones. `audit`
 compares a curve with exact counts. `history` shows where an owner ended in past periods.
 
-The handlers change the catalog and the store in one order: first the store in a transaction, then what this process
-remembers. Other processes learn of the change when they ask the store. Begin with `boards`.
+Every handler first changes the store, in a transaction, and then what this process remembers of the catalog. Other
+processes learn of the change when they ask the store. Begin with `boards`.
 """

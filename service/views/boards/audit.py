@@ -1,4 +1,4 @@
-"""The audit of one column, for operators: random entries are counted exactly and compared with the curve."""
+"""The audit of one column, for operators: count the exact ranks of random entries, and compare the curve with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.curves.auditing import Audit
 from storage.log.cells import Padding
 from storage.records import Board
 
-SHOWN_MAX = 10  # ranks outside their brackets that an answer lists
+SHOWN_MAX = 10  # the most ranks outside their brackets that one answer lists
 
 
 async def audit_column(context: Context, call: Call) -> AuditAnswer:

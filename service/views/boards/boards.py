@@ -51,7 +51,7 @@ from storage.records import (
 )
 from storage.store import Program
 
-DEFAULT_LIMIT_UNITS = 10**15  # default min and max of a column, smaller where they would not fit 64 bits
+DEFAULT_LIMIT_UNITS = 10**15  # the default range of a column is minus to plus this value, or less to fit into 64 bits
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -239,10 +239,10 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
 
 
 class _Counted(NamedTuple):
-    """What the store knows of boards beside their specifications."""
+    """What the store knows about boards besides their specifications."""
 
     totals: dict[int, dict[int, int]]  # by board key and column index
-    families: dict[int, Family]  # by key; the families that the boards belong to
+    families: dict[int, Family]  # by family key: the families that the boards belong to
 
     def entries(self, board: Board) -> int:
         """Return how many entries a board has."""

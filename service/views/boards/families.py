@@ -28,7 +28,7 @@ from storage.store import Program
 
 from .boards import make_board_answer, make_spec
 
-FACET_READS_MAX = 16  # pages of boards that one request reads at most, where nearly all boards are empty
+FACET_READS_MAX = 16  # the most pages of boards that one request reads; it reads several if boards are empty
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
@@ -44,7 +44,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
 
 
 def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
-    """Return the specification after checking it.
+    """Check a family's specification and return it.
 
     Raises:
         SpecInvalidError: its parts contradict each other.
@@ -124,7 +124,8 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     """Handle `GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
-    family = await context.catalog.families.reread_family(call.path["family"])  # the store decides what is closed
+    # Read the family from the store: another process may have changed its grace, which decides what is closed.
+    family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query.period, query)
     before, named = period.previous, board_id(family.id, period.id, facets)
@@ -206,7 +207,7 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     """Return the facet values of a request, sorted by name.
 
     Raises:
-        ProblemError: a value is none of a facet, or the family has no boards by these facets together.
+        ProblemError: a text cannot be the value of a facet, or the family has no boards for these facets together.
     """
     for name, value in values.items():
         if not is_facet_value(value):
@@ -232,7 +233,7 @@ def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuer
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
-    """Return a period of the family's calendar, with its bounds and whether it is closed now."""
+    """Return a period of the family's calendar, with its bounds and whether it is currently closed."""
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)

@@ -1,6 +1,6 @@
 """The handler of an owner's history: where the owner ended in the closed periods, newest first.
 
-It lists every closed period since the family was made, even if the owner was absent, so that a chart has a place for
+It lists every closed period since the family was made, even if the owner was absent, so that a chart has a point for
 each. One answer takes at most four reads by each connection pool, whatever the limit:
 
     1. the family
@@ -33,9 +33,8 @@ from .families import check_facets, make_period_answer
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
     """Handle `GET /v1/families/{family}/owners/{owner}/history`."""
     query: HistoryQuery = call.query
-    family = await context.catalog.families.reread_family(
-        call.path["family"]
-    )  # another process may have deleted it or shortened its grace
+    # Read the family from the store: another process may have deleted it or shortened its grace.
+    family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = _kind(family, query.period)
     family, index = await _column(context, family, query.column)
@@ -48,12 +47,12 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     periods = periods[: query.limit]
     boards = [board_id(family.id, period.id, facets) for period in periods]
     found = await _positions(context, boards, index, call.path["owner"], query.rank)
-    told = [
+    answers = [
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
     following = context.cursors.encode_cursor(BoardCursor(periods[-1].id, list_id)) if more else None
-    return HistoryAnswer(call.path["owner"], query.column, told, following)
+    return HistoryAnswer(call.path["owner"], query.column, answers, following)
 
 
 def _kind(family: Family, name: str) -> PeriodKind:
@@ -66,7 +65,7 @@ def _kind(family: Family, name: str) -> PeriodKind:
 
 
 async def _column(context: Context, family: Family, name: str) -> tuple[Family, int]:
-    """Return the family and the index of a ranked column; ask the store before calling the column unknown."""
+    """Return the family and the index of a ranked column. Ask the store before reporting that it is unknown."""
     if name not in family.template_board.column_index:
         family = await context.catalog.families.reread_family(family.id)
     index = family.template_board.column_index.get(name)
@@ -92,7 +91,10 @@ def _before(context: Context, cursor: str, list_id: str) -> Period | None:
 
 
 def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None, limit: int) -> list[Period]:
-    """Return at most `limit` closed periods, newest first, back to the first that could still take posts."""
+    """Return at most `limit` closed periods, newest first.
+
+    The oldest one is the first period that still took posts when the family was made.
+    """
     found: list[Period] = []
     while newest is not None and len(found) < limit:
         bounds = calendar.bounds_us(newest)

@@ -1,4 +1,4 @@
-"""Handlers of leases: ask for one by its key, look at it, give it back, and read the journal of all of them.
+"""Handlers of leases: get or extend one by its key, show it, give it back, and read the journal of all leases.
 
 The rule: the caller and the store's clock decide how long a lease lasts; the clock of this process never does.
 """
@@ -65,7 +65,7 @@ def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
             raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
         return None, max(1, round(seconds * 1e6))
     expires_at_us = to_micros(expires)  # type: ignore[arg-type]
-    # This process's clock only bounds what makes sense. It is no part of any lease.
+    # This process's clock only rejects times that make no sense. It never decides how long a lease lasts.
     if expires_at_us > context.now_us() + most_s * 1e6:
         raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
     return expires_at_us, 0

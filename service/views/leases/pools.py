@@ -1,7 +1,7 @@
 """Handlers of pools: create, show, fill, empty and delete them, mostly for operators.
 
 The figures of a pool come from stored counts. Only leases that have ended but were not yet liberated are counted row by
-row, at most `lease_expired_counted_max` of each region.
+row, at most `lease_expired_counted_max` in each region.
 """
 
 from __future__ import annotations

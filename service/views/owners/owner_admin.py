@@ -1,9 +1,10 @@
 """Handlers by which operators change an owner on every leaderboard: erase, hide, show again.
 
-Work on many boards goes in transactions of a bounded number of boards. Interrupted work is finished by asking again.
+Each transaction works on a bounded number of boards. If the work is interrupted, the operator finishes it by sending
+the same request again.
 
-Archives are erased after the boards that have rows: a board that is archived meanwhile is then found among the
-archives. The catalog of a process does not hold archives, so they are found through the store.
+An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is then
+found among the archives. The catalog of a process does not hold archives, so they are looked up in the store.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from storage.queue.queue_erasure import drop_queued
 from storage.records import Board
 from storage.store import Program
 
-ARCHIVES_A_STEP = 100  # archives a transaction; few blocks of each are decoded and written anew
-FAMILY_BOARDS_A_STEP = 2_000  # one query asks for all of them, and opening one takes microseconds
-HIDDEN_MORE = 100_000  # hidden rows that an owner may have on boards outside the step
-BOARDS_A_STEP = 20  # few: compiling the statements of boards that nobody used blocks the event loop
+ARCHIVES_A_STEP = 100  # archives in one transaction; it decodes and writes few blocks of each
+# Boards of families in one transaction: many, because one query reads all of them, and opening one takes microseconds.
+FAMILY_BOARDS_A_STEP = 2_000
+# Other boards in one transaction: few, because compiling the statements of unused boards blocks the event loop.
+BOARDS_A_STEP = 20
+HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the step
 TOKEN_BYTES = 8
-CHANGE_MORE_S = 30  # beyond the wait for transactions; after that posts undo a change, as its process must have died
-SETTLED_LOOK_S = 0.005  # between two checks whether older transactions have ended; nearly always none runs
+# Seconds that a change may take beyond the wait for transactions. After them its process must have died: posts undo it.
+CHANGE_MORE_S = 30
+SETTLED_LOOK_S = 0.005  # between two checks whether older transactions have ended; usually none is running
 _Work = Callable[[list[Entries]], Program[None]]
 
 
@@ -54,7 +58,8 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
     """Erase the owner's entries.
 
-    `until` receives, by board key, the number in the log below which nothing of the owner may stay.
+    `until` receives, by board key, the `seq` of the erasure in the change log. Up to this number, nothing of the owner
+    may stay in the log.
     """
     erased: list[int] = []
     for entries in boards:
@@ -68,10 +73,11 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]
 
 
 async def erase_owner(context: Context, call: Call) -> Reply:
-    """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and what the journal says of the owner."""
+    """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasure_statements(context.store.dialect)
-    await drop_queued(context.store, owner)  # first: posts that a worker has taken are applied by then
+    # This comes first. Posts that a worker has taken meanwhile are then applied before the entries are erased.
+    await drop_queued(context.store, owner)
     begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
     await erase_from_archives(context, owner)
@@ -86,7 +92,7 @@ def _forget(context: Context, owner: str) -> Program[None]:
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
-    """Take the owner's name and posts out of the journal, a bounded number of rows a transaction."""
+    """Remove the owner's name and posts from the journal, a bounded number of rows in each transaction."""
     log, rows_max = erasure_statements(context.store.dialect), context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
 
@@ -142,12 +148,16 @@ async def _change(context: Context, owner: str, *, hide: bool) -> None:
     try:
         await _settle(context)
         is_hidden = hide
-    finally:  # after a failure as before; until then an owner's first posts to boards are refused
+    finally:
+        # After a failure, the owner is hidden or shown as before. Until this write, first posts of the owner to boards
+        # are refused.
         await context.store.write(lambda: statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
 
 
 async def _settle(context: Context) -> None:
-    """Return when every transaction that may not have seen that an owner is changing has ended.
+    """Wait until every transaction has ended that began before the change of an owner.
+
+    Such a transaction may not have seen that the owner is being hidden or shown.
 
     Raises:
         StoreBusyError: one of them runs for too long. A repeated request continues from here.
@@ -192,7 +202,7 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
     alive = yield from hold_boards_with_rows(dialect, [entries.board.key for entries in boards])
     # A board that was deleted or archived since the catalog was read has no rows.
     there = [entries for entries in boards if entries.board.key in alive]
-    if there and _in_family_table(there[0].board):  # the owner is on few of thousands of boards
+    if there and _in_family_table(there[0].board):  # of thousands of boards, the owner is on few
         unseen = set((yield from hidden_statements(dialect).list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
         shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, owner))}
         there = [entries for entries in there if entries.board.key in shown | unseen]
@@ -200,7 +210,7 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
 
 
 async def erase_from_archives(context: Context, owner: str) -> None:
-    """Take an owner out of every archive, in transactions of a bounded number of boards."""
+    """Erase an owner from every archive, a bounded number of archives in each transaction."""
     after_key = -1
     while True:
         keys = await context.store.read(
@@ -219,5 +229,6 @@ def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[No
     dialect = context.store.dialect
     boards = yield from find_boards_by_key(dialect, keys)
     for board in boards.values():
-        if board.archived_us is not None:  # else the archive is still being written, and is begun anew
+        # An archive that is still being written is skipped: it is begun again, because the owner's row was erased.
+        if board.archived_us is not None:
             yield from ArchivedEntries(dialect, board).erase_entry(owner, now_us=context.now_us())

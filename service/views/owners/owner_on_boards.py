@@ -1,6 +1,7 @@
-"""The positions of one owner on many boards, in few statements however many boards there are.
+"""The positions of one owner on many boards, in few statements, whatever the number of boards.
 
-It takes two reads, each in one snapshot. The first reads all entries. The second counts all ranks that need a count.
+It takes two reads of each store, each in one snapshot. The first reads all entries. The second counts all ranks that
+need a count.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class BoardColumn(NamedTuple):
 
 
 class _Sought(NamedTuple):
-    """An owner's cell on a board, whose rank is wanted."""
+    """An owner's cell on a board; its rank is wanted."""
 
     locator: Locator
     wanted: WantedRank
@@ -48,7 +49,7 @@ class _Count(NamedTuple):
 async def find_positions(
     context: Context, asked: Sequence[BoardColumn], owner: str, mode: RankMode = "auto"
 ) -> list[Position | None]:
-    """Return the owner's positions in the order asked for, None where the owner has no value.
+    """Return the owner's positions in the order of `asked`; None where the owner has no value.
 
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
@@ -88,7 +89,7 @@ async def _located(
 ) -> list[tuple[LocatedRank, dict[int, int]]]:
     """Return ranks with the totals of their boards.
 
-    They come from the curve; those for which it is not enough are counted in one snapshot.
+    A rank comes from the curve if the curve is good enough. All other ranks are counted in one snapshot.
     """
     found = [each.locator.locate_without_count(each.wanted, mode) for each in sought]
     counts = [

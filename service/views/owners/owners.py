@@ -1,4 +1,4 @@
-"""Handlers that read owners: an entry, its positions, many owners at once, one owner on many boards."""
+"""Handlers that read owners: an entry, its positions, many owners in one request, one owner on many boards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .profiles import add_profiles
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
-    """Return a board and the index of one of its ranked columns; ask the store before calling either unknown.
+    """Return a board and the index of one of its ranked columns. Ask the store before reporting that one is unknown.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -77,7 +77,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-    """Return the entries of those owners who are hidden, by owner. No ranking of the board holds them."""
+    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
     entries, statements = context.boards.open_board(board)[0], hidden_statements(context.store.dialect)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
@@ -111,7 +111,7 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
         answer = await _positions_now(context, call, query)
-    except (UnknownOwnerError, NotRankedError) as error:  # an owner who has not played this period is compared too
+    except (UnknownOwnerError, NotRankedError) as error:  # an owner with no value in this period is compared too
         absent, board = error, await context.catalog.find_board(board.id)
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
         answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
@@ -238,7 +238,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
 
 
 def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
-    """Return the rank of each owner among these rows alone."""
+    """Return the rank of each owner among only these rows."""
     high = locator.board.spec.columns[index].best is Best.HIGH
     rows = list(rows)
     cells = sorted((cell for row in rows if isinstance(cell := row.cells[index], str)), reverse=high)

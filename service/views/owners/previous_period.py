@@ -1,7 +1,8 @@
-"""An owner's positions beside those of the period before, so that a client can tell "you moved" from "the field moved".
+"""An owner's positions beside those of the period before. A client can tell "you moved" from "the field moved".
 
-The current value is ranked on the earlier board as any value is. `moved` compares that rank with the owner's earlier
-one. For `moved` the owner's own earlier entry does not count, and an equal value counts as no move.
+The owner's current value is ranked on the earlier board like any other value. `moved` is the difference between this
+rank and the owner's earlier rank. For `moved`, the owner's own earlier entry does not count, and an equal value is no
+move. `field_moved` is the rest of the change of rank.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def find_board_before(board: Board) -> str | None:
 async def add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> OwnerPositions:
-    """Return the answer with `previous` set in each of its positions; None where there is no board before."""
+    """Return the answer with `previous` set in each of its positions; None if there is no board before."""
     if before_id is None:
         for position in answer.positions:
             position.previous = None

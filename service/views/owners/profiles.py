@@ -1,6 +1,6 @@
-"""Handlers of profiles, such as an owner's name and picture: stored as they came, and added to rows that are read.
+"""Handlers of profiles, such as an owner's name and picture. Profiles are stored as they came.
 
-The rows of an answer get their profiles in one statement, whatever their number.
+Other handlers add profiles to the rows of their answers: one statement reads them for all rows of an answer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
 
-Missing boards are made before the posts are applied, in a transaction of their own. If the posts then fail, the boards
+Missing boards are made in their own transaction before the posts are applied. If the posts then fail, the boards
 stay. This does no harm: a board without posts reads as empty whether the store has it or not.
 """
 
@@ -49,7 +49,7 @@ from .posts import (
 )
 from .queueing import QUEUED, ResolvedPosts, make_refusal, queue_posts
 
-FACET_SETS_KEPT = 32_768  # sets of facet values of one period each, whose boards' ids a process remembers
+FACET_SETS_KEPT = 32_768  # sets of facet values, each in one period, for which a process remembers the board ids
 
 
 class _PeriodBoards(NamedTuple):
@@ -66,14 +66,14 @@ class _Wanted(NamedTuple):
     changes: list[ColumnChange]
 
     def targets(self) -> Iterable[tuple[NewBoard, bool]]:
-        """Return every board that the post reaches, with whether its period is closed."""
+        """Return every board that the post reaches, and whether its period is closed."""
         return ((new, closed) for boards, closed in self.periods for new in boards)
 
 
 class _PostOutcome(NamedTuple):
-    """What became of a post: an outcome for each board, or one error for the whole post."""
+    """The outcome of a post: one for each board, or one error for the whole post."""
 
-    boards: list[tuple[Board | str, PartOutcome]]  # an id, where the board was not looked up
+    boards: list[tuple[Board | str, PartOutcome]]  # an id if the board was not looked up
     status: PostStatus  # the best status of its boards
     error: Exception | None = None
 
@@ -81,7 +81,7 @@ class _PostOutcome(NamedTuple):
     def is_gone(self) -> bool:
         """Return whether nothing was applied because a board was deleted with its family.
 
-        The family may have been made anew, so the post is worth another try.
+        The family may have been created again, so the post is tried once more.
         """
         if self.status is not PostStatus.REJECTED:
             return False
@@ -104,7 +104,7 @@ async def post_to_family(context: Context, call: Call) -> Answer:
             family = await _forget(context, family)
         try:
             settled |= zip(left, await _settle(context, family, [posts[index] for index in left]), strict=True)
-        except UnknownBoardError:  # the table that the family's boards share is gone: nothing was applied
+        except UnknownBoardError:  # the table that the family's boards share was dropped, so nothing was applied
             family = await _forget(context, family)
             settled |= zip(left, await _settle(context, family, [posts[index] for index in left]), strict=True)
             break
@@ -143,7 +143,7 @@ async def _queue(context: Context, family_id: str, posts: Sequence[ReceivedPost]
 
 
 async def _forget(context: Context, family: Family) -> Family:
-    """Forget the boards of a family that this process knows, and return the family as the store has it now.
+    """Forget what this process knows of a family's boards, and return the family as the store has it now.
 
     Raises:
         UnknownFamilyError: the family was deleted.
@@ -191,7 +191,7 @@ async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost
 async def _repeated(
     context: Context, applied: Sequence[Sequence[PartOutcome]], boards: dict[str, Board]
 ) -> dict[int, Board]:
-    """Return by key the boards that repeated posts reached the first time, without deleted ones."""
+    """Return, by key, the boards that repeated posts reached the first time. Deleted boards are left out."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -242,7 +242,7 @@ def _boards_in(
     ]
 
 
-_shelf = lru_cache(maxsize=1_024)(shelf)  # all boards of a shelf share one string
+_shelf = lru_cache(maxsize=1_024)(shelf)  # all boards of a shelf share one string object
 
 
 async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -> dict[str, Board]:

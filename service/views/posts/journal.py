@@ -1,7 +1,7 @@
-"""Handlers of the journal, the durable log of accepted posts: all of it, or the posts of one owner.
+"""Handlers of the journal, the durable log of accepted posts. They read all of it, or the posts of one owner.
 
 A line tells what was posted and what was stored afterwards, in the units of the wire. A line of an erased owner keeps
-its number, but no owner, post or value.
+its number, but has no owner, post or value.
 """
 
 from __future__ import annotations
@@ -85,26 +85,26 @@ async def owner_posts(context: Context, call: Call) -> OwnerPosts:
 
 def make_lines(rows: Iterable[JournalRow], boards: _Boards) -> Iterator[JournalLine]:
     """Yield the rows as lines of the response."""
-    tellers: dict[int, _LineWriter] = {}
+    writers: dict[int, _LineWriter] = {}
     for row in rows:
-        teller, board = tellers.get(row.board_key), boards.get(row.board_key)
-        if teller is None and board is not None:
-            teller = tellers[row.board_key] = _LineWriter(board)
-        yield _line(row, teller)
+        writer, board = writers.get(row.board_key), boards.get(row.board_key)
+        if writer is None and board is not None:
+            writer = writers[row.board_key] = _LineWriter(board)
+        yield _line(row, writer)
 
 
-def _line(row: JournalRow, teller: _LineWriter | None) -> JournalLine:
-    line = JournalLine(row.number, "erased", None if teller is None else teller.id, row.owner, format_us(row.at_us))
+def _line(row: JournalRow, writer: _LineWriter | None) -> JournalLine:
+    line = JournalLine(row.number, "erased", None if writer is None else writer.id, row.owner, format_us(row.at_us))
     if row.record is None:
         return line
-    happened = row.record.kind
-    line.kind = _KINDS[happened]
-    if happened in _POSTS:
-        line.status = _POSTS[happened]
+    kind = row.record.kind
+    line.kind = _KINDS[kind]
+    if kind in _POSTS:
+        line.status = _POSTS[kind]
         if row.record.error is not None:
             line.error = post_problem_of(decode_error(row.record.error)).to_document()
-        if teller is not None:
-            teller.write_post(line, row, row.record)
+        if writer is not None:
+            writer.write_post(line, row, row.record)
     return line
 
 

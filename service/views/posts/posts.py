@@ -1,4 +1,4 @@
-"""Posting to leaderboards: from the posts of a request to durable outcomes and their results.
+"""Posting to leaderboards: parse the posts of a request, apply them durably, and return their results.
 
 A fault that concerns one post becomes that post's `rejected` result, and the post never reaches the writer. Everything
 else is decided in the writer's transaction.
@@ -122,7 +122,7 @@ async def _settle(context: Context, posts: list[ReceivedPost], *, single: bool, 
                 result, status = _result(found, next(outcomes), named=only_board is None, single=single)
             else:
                 result, status = _refused(post, found, named=only_board is None, single=single), PostStatus.REJECTED
-        except ProblemError:  # a single post: its problem is the response
+        except ProblemError:  # the problem of a single post is the response
             context.metrics.posts_settled(PostStatus.REJECTED.value)
             raise
         context.metrics.posts_settled(status.value)
@@ -137,7 +137,7 @@ async def _apply_again(
     applied: list[list[PartOutcome]],
     only_board: str | None,
 ) -> tuple[list[_Resolved], list[list[PartOutcome]]]:
-    """Apply rejected posts again whose boards another process made anew; return all posts and their outcomes."""
+    """Apply rejected posts again if this process had outdated copies of their boards; return all posts and outcomes."""
     accepted = [index for index, found in enumerate(resolved) if isinstance(found, Post)]
     sent = [found for found in resolved if isinstance(found, Post)]
     outcomes = dict(zip(accepted, applied, strict=True))
@@ -171,7 +171,7 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 
 
 class _Asked(NamedTuple):
-    """What the store was asked for one request. It is asked once for each board, however many posts name the board."""
+    """What the store has answered for one request. It is asked once for each board, even if many posts name one."""
 
     unknown: dict[str, UnknownBoardError]
     reread: set[str]
@@ -260,7 +260,7 @@ def _bounds(column: ColumnSpec) -> str:
 
 
 def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """Return a hash of owner, values and `at`, which tells a retry from another post under the same id.
+    """Return a hash of owner, values and `at`, which distinguishes a retry from another post with the same id.
 
     Values are compared as numbers: neither their spelling nor the scale of a board's column matters.
     """
@@ -271,7 +271,7 @@ def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: 
 
 
 def make_comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
-    """Return one value of a post in the form that fingerprints compare: column name, value, whether it overwrites."""
+    """Return one value of a post as fingerprints compare it: the column's name, the value, whether it overwrites."""
     value = change.value
     if isinstance(value, int):
         value = format_decimal(value, column.scale)
@@ -281,7 +281,7 @@ def make_comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str,
 
 
 def format_stats(board: Board, values: Sequence[StatValue | None]) -> Stats:
-    """Return stored values by column name, as they travel."""
+    """Return stored values by column name, as the API shows them."""
     columns = board.spec.columns
     if len(columns) == 1 and values:  # most boards have one column
         column, value = columns[0], values[0]
@@ -321,7 +321,7 @@ def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) 
 
 
 def board_result(board: Board, part: PartOutcome) -> BoardResult:
-    """Return what became of a post on one board."""
+    """Return the outcome of a post on one board, as the API shows it."""
     if part.error is not None:
         return BoardResult(board=board.id, status="rejected", error=post_problem_of(part.error).to_document())
     return BoardResult(
@@ -333,7 +333,7 @@ def board_result(board: Board, part: PartOutcome) -> BoardResult:
 
 
 def first_cause(errors: Sequence[Exception]) -> Exception:
-    """Return the error that caused the others."""
+    """Return the error that caused the others: the first that is not a `PostRejectedError`, if there is one."""
     return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
 

@@ -1,7 +1,7 @@
-"""Handlers that show the ingest queue to operators, and the outcome of one post to whoever sent it.
+"""Handlers that show the ingest queue to operators, and the outcome of one post to its sender.
 
-Both report what the store says, so every process gives the same answer. A post can be asked for only if it came with a
-`post_id`. Its outcome serves callers that queued the post, or that never received the response to it.
+Both read from the store, so every process gives the same answer. Only a post with a `post_id` can be looked up. Callers
+do so if they queued the post, or if they never received the response to it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def post_state(context: Context, call: Call) -> PostState:
         return PostState(post_id=post_id, status="pending")
     return PostState(
         post_id=post_id,
-        status=fate.status.value,  # type: ignore[arg-type]  # a duplicate is never remembered
+        status=fate.status.value,  # type: ignore[arg-type]  # `duplicate` is never stored as an outcome
         updated_at=format_us(fate.updated_at_us or 0),
         stats=format_stats(board, fate.stats or ()),
     )

@@ -21,17 +21,16 @@ from storage.posting.post_ids import find_repeats
 from storage.records import Post, PostStatus
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # tries after which boards that keep changing fail the request
+_RENEWALS_MAX = 3  # tries; if the boards change during all of them, the request fails
 
 
 @dataclass(slots=True)
 class ResolvedPosts:
-    """The posts of a request, when none of them is wrong."""
+    """The posts of a request in which no post is wrong."""
 
-    posts: list[Post] = field(default_factory=list)  # at least one board may take each
-    closed: dict[int, tuple[Post, PeriodClosedError]] = field(
-        default_factory=dict
-    )  # by index; no board takes these any more, so each must be a duplicate
+    posts: list[Post] = field(default_factory=list)  # posts that at least one board may take
+    # By index in the request: posts that no board takes any more. Each of them must be a duplicate.
+    closed: dict[int, tuple[Post, PeriodClosedError]] = field(default_factory=dict)
 
 
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ResolvedPosts]], *, single: bool) -> Answer:
@@ -65,7 +64,7 @@ async def _check_repeats(
     """Refuse the request unless every post that no board takes was applied before.
 
     Raises:
-        ProblemError: a post is no duplicate.
+        ProblemError: a post is not a duplicate.
     """
     posts = [post for post, _ in closed.values()]
     repeats = await context.store.read(lambda: find_repeats(context.posting.post_ids, posts))
@@ -92,7 +91,7 @@ async def _reread(context: Context, posts: list[Post]) -> None:
 
 
 def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
-    """Return why none of a post's boards takes it any more, or yet; None where one of them may."""
+    """Return the error if all of a post's boards are closed or not yet open; None if one of them may take the post."""
     error = None
     for part in post.parts:
         if not part.board.may_close:
@@ -109,7 +108,7 @@ def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
 def make_refusal(error: Exception, index: int | None) -> ProblemError:
     """Return the problem that refuses a request because of one of its posts.
 
-    `index`: of the post in the request's list; None: the post is the request's body itself.
+    `index` is the index of the post in the request's list. It is None if the body of the request is the post itself.
     """
     problem = post_problem_of(error)
     if index is None:

@@ -1,7 +1,8 @@
-"""The handler of event streams: server-sent events with numbers of the journal, so that a client resumes where it was.
+"""The handler of event streams. Events carry numbers of the journal, so that a client can resume where it was.
 
-A client costs no more memory than what waits in its socket. Events are written to the connection as they come. A client
-that does not read them is dropped once `stream_unread_bytes_max` is passed. It comes back with the last number it saw.
+A client costs no more memory than the bytes that wait in its socket. Events are written to the connection as they come.
+A client that does not read them is dropped once more than `stream_unread_bytes_max` bytes wait. It can come back with
+the last number that it saw.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # All of a family's boards that no post has reached share one key, so the id is part of it. So is the time of
-    # archiving, because an archived board is read in another way.
+    # The topic's key has the board's id, because all boards of a family that no post has reached share one board key.
+    # It also has the time of archiving, because an archived board is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
@@ -99,8 +100,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     try:
         await context.feed.join_topic(key, make, client, last_seen=_last_seen(call.request))
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
-        call.answered_s = perf_counter()  # the stream lasts as long as the client wants; don't time it
-        # A stream ends when its client leaves, or when the client's key is revoked.
+        call.answered_s = perf_counter()  # don't measure the stream: it lasts as long as the client wants
+        # A stream ends when its client leaves, or when the client's API key is revoked.
         with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))
         response.force_close()

@@ -1,7 +1,7 @@
 """Handlers of the rows around an owner or a value.
 
-One rank is found, that of the owner or value. The ranks of the other rows follow by counting along the rows, so all of
-them agree. Where the curve gives the rank, the rows come from a read that many requests share. Where the rank must be
+Only the rank of the owner or value is looked up. The ranks of the other rows follow by counting along the rows, so all
+ranks agree. Where the curve gives the rank, the rows come from a read that many requests share. Where the rank must be
 counted, the count and the rows come from one snapshot.
 """
 
@@ -113,7 +113,7 @@ def _window(
     better: int,
     worse: int,
 ) -> Window:
-    """Return the rows asked for, out of rows that were read with `MORE` at each edge."""
+    """Return the window of the wanted rows. `near` has `MORE` rows more at each edge."""
     ranking = pager.ranking
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
@@ -122,7 +122,7 @@ def _window(
     more_before = len(near.before) > len(before)
     more_after = len(near.after) > worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
     if located.method not in COUNTED_METHODS:
-        # The first and last row numbers are known. Keep the estimate between them.
+        # The first and the last row number of the ranking are known. Keep an estimated row number between them.
         last_first = totals.get(ranking.index, 0) - len(rows) + 1
         if not more_before:
             first_row_number = 1
@@ -160,7 +160,7 @@ async def _answer(
 
 
 def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRank) -> list[bool]:
-    """Return for each row whether its rank is known, not estimated."""
+    """Return, for each row, whether its rank is exact."""
     if window.exact or wanted.owner is None or not located.exact:
         return [window.exact] * len(window.rows)
     # The curve knows the owner's rank, unless the rows show that the rank has changed since.

@@ -1,7 +1,7 @@
 """The document of a curve: everything that a client needs to rank offline as the service does with the same curve.
 
-The rule: a client that follows docs/rank_offline.py with nothing but this document gets the service's answer, digit by
-digit.
+The rule: a client with only this document, which computes as docs/rank_offline.py does, gets exactly the service's
+answer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from storage.records import Board
 def curve_etag(served: ServedCurve) -> str:
     """Return the entity tag of a curve's document. It changes as soon as any rank may have changed.
 
-    The tag is weak, because the `as_of` of a live curve moves on even while no rank changes. The first live counts of a
-    curve are such a step: they come shortly after the fit and change no rank.
+    The tag is weak, because the `as_of` of a live curve moves on even while no rank changes. For example, the first
+    live counts of a curve come shortly after the fit and change no rank.
     """
     as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
     live_version = 0 if as_fitted else served.live_version
@@ -28,7 +28,7 @@ def curve_etag(served: ServedCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:
-    """Return the document of a column's curve, as it was fitted or as it is kept live."""
+    """Return the document of a column's curve. The curve is as it was fitted, or is kept live."""
     column = board.spec.columns[column_index]
     at = _Places(board, column_index)
     return CurveAnswer(
@@ -68,7 +68,7 @@ class _Places:
 
 
 def _outside(curve: Curve | LiveCurve, at: _Places) -> OutsideAnswer | None:
-    """Return what is known of entries beyond the outer knots, which came after the fit; None where there are none."""
+    """Return what is known about entries beyond the outer knots, which came after the fit; None if there are none."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

@@ -129,12 +129,14 @@ async def get_values(context: Context, call: Call) -> Values:
 
 
 class _ValueFinder:
-    """Finds the values of ranks: from the rows where that reads few or there is no curve, else from the curve."""
+    """Finds the values of ranks. It reads rows if they are few or if there is no curve; otherwise it uses the curve."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
         self._start = context.ranks.locators.find_locator(board).find_count_start(index)
-        self._rows_left = context.settings.light_read_rows_max  # rows that exact values of deep ranks may still read
+        self._rows_left = (
+            context.settings.light_read_rows_max
+        )  # rows that exact values of deep ranks may still cost
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale
@@ -174,7 +176,7 @@ class _ValueFinder:
         return to_wire_number(value, self._scale), to_wire_number(low, self._scale), to_wire_number(high, self._scale)
 
     def _takes(self, rank: int) -> bool:
-        """Return whether to read the row of a deep rank from its anchor knot; deduct the gap from the rows left."""
+        """Return whether to count from an anchor knot to the row of a deep rank; deduct the gap from the rows left."""
         near = None if self._start is None else self._start.curve.key_at(rank)
         if self._start is None or near is None:
             return False
@@ -205,7 +207,7 @@ async def curve(context: Context, call: Call) -> Answer:
 async def _final_curve(context: Context, call: Call, board: Board, index: int) -> Answer:
     """Return the curve of a closed board for which this process holds none.
 
-    It comes from the archive. A board with few entries gets a curve whose knots are all of its values.
+    An archived board's curve comes from the archive. A board with few entries gets a curve with a knot for each value.
     """
     entries, _ = context.boards.open_board(board)
     archived = isinstance(entries, ArchivedEntries)
@@ -273,8 +275,8 @@ def _estimated(part: EstimatedBucket, scale: int) -> Bucket:
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
     """Return (from, to, entries) of parts of equal width between the smallest and the largest value.
 
-    A part includes its `from`; only the last includes its `to`. There are fewer parts than asked for where the range
-    holds fewer values.
+    A part includes its `from`; only the last includes its `to`. There are fewer than `buckets` parts if the
+    range has fewer values.
     """
     best = yield from ranking.find_row_after_skip(0)
     worst = yield from ranking.find_worst_row()

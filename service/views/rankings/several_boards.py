@@ -1,4 +1,4 @@
-"""The rank of a value among the entries of several leaderboards together: shards of one game, or regions.
+"""The rank of a value among the entries of several leaderboards together, such as those of the regions of a game.
 
 Each board ranks the value as usual, and only the counts are added up. So the bracket of the sum is as reliable as the
 brackets of its parts.
@@ -17,7 +17,7 @@ from service.views.owners.owners import find_column
 from storage.errors import UnknownColumnError
 from storage.records import Board
 
-# From the best to the worst. The answer names the worst method among its parts: a sum is no better than that.
+# From the best to the worst. A sum is no better than its worst part, so the answer names the worst method of its parts.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
