@@ -49,8 +49,9 @@ class LeaseAgent:
     ) -> None:
         """`region`: the region that new resources come from.
 
-        The agent hands out a remembered lease until `renew_before_s` before its end, as long as the lease still lasts
-        for `enough_ratio` of the time that is asked for. It remembers the `leases_max` last used leases.
+        The agent hands out a remembered lease until `renew_before_s` before its end, if the time that is left is
+        at least `enough_ratio` of the time that the caller asks for. It remembers the `leases_max` leases that were
+        used last.
         """
         self._url, self._region = url.rstrip("/"), region
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -186,7 +187,8 @@ class LeaseAgent:
         failure: object = None
         for attempt in range(self._attempts_max):
             if attempt:
-                await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))  # full jitter
+                # A random part of the longest wait, so that agents do not ask all together ("full jitter").
+                await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))
             before_attempt()
             try:
                 async with self._session.request(method, URL(self._url + path, encoded=True), json=body) as response:

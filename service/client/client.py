@@ -350,7 +350,7 @@ class ServiceClient:
     async def get_values(
         self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
     ) -> list[ValueFor]:
-        """Return the worst values that still have these ranks, then those that still have these percentiles."""
+        """Return, for each rank and then for each percentile, the worst value that still has it."""
         lists = {"ranks": ranks, "percentiles": percentiles}
         query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
         path = f"{board_path(board)}/rankings/{quote_segment(column)}/values"
@@ -364,7 +364,7 @@ class ServiceClient:
         )
 
     async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return at most `limit` lines of the journal, those with the next numbers greater than `after`."""
+        """Return the next lines of the journal after a number, at most `limit`."""
         return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod

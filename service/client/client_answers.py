@@ -93,7 +93,7 @@ class BoardList(msgspec.Struct, frozen=True):
 
 
 class PostsAccepted(msgspec.Struct, frozen=True):
-    """How many posts are durable in the ingest queue."""
+    """The number of posts of the request that are durable in the ingest queue."""
 
     accepted: int
 

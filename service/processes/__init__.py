@@ -6,6 +6,8 @@
     place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
+A place (`ProcessSlot`) has one process at a time; a process that crashes is replaced by another one in its place.
+
 The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
 never outlives its supervisor: the pipe that brings its orders closes when the supervisor ends.
 

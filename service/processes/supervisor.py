@@ -102,7 +102,7 @@ class Supervisor:
         await self._complete.wait()
 
     def stop(self) -> None:
-        """Have `run` stop every process and return."""
+        """Make `run` stop every process and return."""
         self._stop.set()
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class Supervisor:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
     async def _keep(self, place: ProcessSlot) -> None:
-        crashes = 0  # how many times in a row
+        crashes = 0  # crashes in a row
         while not self._stop.is_set():
             started = self._monotonic()
             report, code = await self._run_one(place)
@@ -159,7 +159,7 @@ class Supervisor:
         """Check whether another start may help.
 
         Raises:
-            NodeFailedError: it would not.
+            NodeFailedError: another start would not help.
         """
         if report is not None and report.outcome != "ready" and place not in self._ready:
             raise NodeFailedError(report.detail)  # the same message as from a single process

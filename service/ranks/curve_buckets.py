@@ -33,7 +33,7 @@ class _Counts(NamedTuple):
 
 
 def split_range(least: int, most: int, parts: int) -> list[int]:
-    """Return the edges of parts of equal width. There are fewer than `parts` if the range has fewer values."""
+    """Return the edges of `parts` parts of equal width, or of fewer parts if the range has fewer values."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 

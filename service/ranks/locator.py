@@ -51,7 +51,7 @@ CountStarts = Mapping[int, CountStart]  # by column index
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is wanted. `owner` has the cell; None: a newcomer would have it."""
+    """A cell whose rank is wanted. `owner` is the owner of the cell, or None for the cell of a newcomer."""
 
     column_index: int
     cell: str
@@ -138,7 +138,7 @@ class Locator:
         return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """Return the values of a row by column name, as the API shows them. Hot path: every row of every page."""
+        """Return the values of a row by column name, as the API shows them. This runs for every row of every page."""
         found: Stats = {}
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell

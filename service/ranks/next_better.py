@@ -32,7 +32,7 @@ class NextBetterFinder:
     def of(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
     ) -> Program[tuple[Entry | None, dict[int, Position]]]:
-        """Return the owner's entry (None where there is none) and its positions by column index."""
+        """Return the owner's entry (None if there is none) and its positions by column index."""
         locator = self._locator
         entry = (yield from locator.entries.find_entries([owner])).get(owner)
         if entry is None:

@@ -2,7 +2,7 @@
 
 A page needs the exact row number of its first row. At the top it is 1. While the board has not changed, the cursor
 holds it; otherwise it is counted again. All ranks of the page follow from counting along its rows. Therefore a walk
-over a board that does not change needs no counts in the store.
+over a board that does not change never counts the rows above a page.
 """
 
 from __future__ import annotations

@@ -21,14 +21,17 @@ _ABSENT = {True: "", False: "~"}  # sorts as worse than every cell; the key says
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A row of the journal as a move in one column, from cell `before` to cell `after`; None: no ranked value."""
+    """A row of the journal as a move in one column. A cell is None if the entry was not ranked by the column."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move names no owner, and may be that of the owner with this cell or empties the board."""
+        """Return whether the move may concern the owner with this cell, although it names no owner.
+
+        Such a move erases an owner with this cell, or empties the board.
+        """
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 

@@ -82,7 +82,7 @@ async def put_board(context: Context, call: Call) -> Reply:
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Return the times between which a board is open, None where it has none.
+    """Return the times between which a board is open; None if it has no such times.
 
     Raises:
         SpecInvalidError: the times contradict each other.

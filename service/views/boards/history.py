@@ -1,4 +1,4 @@
-"""The handler of an owner's history: where the owner ended in the closed periods, newest first.
+"""The handler of an owner's history: the owner's final position in each closed period, newest first.
 
 It lists every closed period since the family was made, even if the owner was absent, so that a chart has a point for
 each. One answer takes at most four reads by each connection pool, whatever the limit:

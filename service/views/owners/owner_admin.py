@@ -36,7 +36,8 @@ FAMILY_BOARDS_A_STEP = 2_000
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the step
 TOKEN_BYTES = 8
-# Seconds that a change may take beyond the wait for transactions. After them its process must have died: posts undo it.
+# Seconds that a change may take beyond the wait for transactions. If it takes longer, its process must have died, and
+# the owner's next post undoes the change.
 CHANGE_MORE_S = 30
 SETTLED_LOOK_S = 0.005  # between two checks whether older transactions have ended; usually none is running
 _Work = Callable[[list[Entries]], Program[None]]
@@ -58,8 +59,8 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
     """Erase the owner's entries.
 
-    `until` receives, by board key, the `seq` of the erasure in the change log. Up to this number, nothing of the owner
-    may stay in the log.
+    `until` receives, by board key, the `seq` of the erasure in the change log. Up to this number, no name or post
+    of the owner may stay in the log.
     """
     erased: list[int] = []
     for entries in boards:
@@ -76,7 +77,7 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasure_statements(context.store.dialect)
-    # This comes first. Posts that a worker has taken meanwhile are then applied before the entries are erased.
+    # This comes first. When it returns, the posts that a worker had taken are applied, and erased below.
     await drop_queued(context.store, owner)
     begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))

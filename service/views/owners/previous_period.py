@@ -39,7 +39,7 @@ def find_board_before(board: Board) -> str | None:
 async def add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> OwnerPositions:
-    """Return the answer with `previous` set in each of its positions; None if there is no board before."""
+    """Return the answer with `previous` set in each position. It is None if there is no board before."""
     if before_id is None:
         for position in answer.positions:
             position.previous = None

@@ -78,7 +78,7 @@ class _PostOutcome(NamedTuple):
     error: Exception | None = None
 
     @property
-    def is_gone(self) -> bool:
+    def found_board_deleted(self) -> bool:
         """Return whether nothing was applied because a board was deleted with its family.
 
         The family may have been created again, so the post is tried once more.
@@ -97,7 +97,7 @@ async def post_to_family(context: Context, call: Call) -> Answer:
         return await _queue(context, family.id, posts, single=single)
     settled: dict[int, _PostOutcome] = {}
     for _ in range(2):
-        left = [index for index in range(len(posts)) if index not in settled or settled[index].is_gone]
+        left = [index for index in range(len(posts)) if index not in settled or settled[index].found_board_deleted]
         if not left:
             break
         if settled:

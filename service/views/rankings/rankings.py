@@ -134,9 +134,8 @@ class _ValueFinder:
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
         self._start = context.ranks.locators.find_locator(board).find_count_start(index)
-        self._rows_left = (
-            context.settings.light_read_rows_max
-        )  # rows that exact values of deep ranks may still cost
+        # The rows that may still be read to find exact values of deep ranks.
+        self._rows_left = context.settings.light_read_rows_max
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
         self._scale = board.spec.columns[index].scale
