@@ -16,8 +16,8 @@ import msgspec
 from storage.errors import StoreBusyError
 
 TURN_LINES = 40  # lines that are encoded in one turn
-# The pause between two turns. Yielding to the event loop is not enough: the threads that read the store for others need
-# the interpreter lock, and a loop that never pauses releases the lock late each time.
+# The pause between two turns. Yielding to the event loop is not enough. The threads that read the store for other
+# requests need the interpreter lock, and a loop that never pauses releases the lock late each time.
 _REST_S = 0.001
 _encode = msgspec.json.Encoder().encode_lines
 

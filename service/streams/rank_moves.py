@@ -16,7 +16,7 @@ from storage.log.journal import JournalRow
 from storage.log.log_record import NO_CHANGE
 from storage.records import Board
 
-_ABSENT = {True: "", False: "~"}  # sorts as worse than every cell; the key says whether high values are best
+_ABSENT = {True: "", False: "~"}  # texts that sort as worse than every cell; the key tells whether high values are best
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from storage.boards.api_keys import StoredKey
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
-NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # not `$`, which also matches before a line end
+NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # not `$`, because `$` also matches before a line end
 _BEGINNING = (-1, "")
 _TAG = "Access"
 

@@ -97,11 +97,11 @@ def _rank_instead(board: Board, index: int, value: int, own: int, earlier: Posit
 async def _ranked(
     context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
 ) -> dict[int, Position]:
-    """Return by column index the positions that newcomers with these values would have on the earlier board."""
+    """Return, by column index, the positions that newcomers with these values would have on the earlier board."""
     locator = context.ranks.locators.find_locator(board if before is None else before)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
-    if before is None:  # nothing was posted to it: any value would have ranked first
+    if before is None:  # the earlier board has no posts, so any value would have ranked first
         now_us = context.now_us()
         located, totals = [LocatedRank(1, 1, 1, "count", now_us) for _ in wanted], dict[int, int]()
     else:

@@ -9,5 +9,5 @@
 accepted posts.
 
 The most important rule: a faulty post never reaches the writer, and only this post is rejected. A queued request has no
-result for each post; there, one faulty post refuses the whole request. Begin with `posts`.
+result for each post. Therefore one faulty post refuses the whole queued request. Begin with `posts`.
 """

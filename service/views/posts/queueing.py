@@ -29,7 +29,7 @@ class ResolvedPosts:
     """The posts of a request in which no post is wrong."""
 
     posts: list[Post] = field(default_factory=list)  # posts that at least one board may take
-    # By index in the request: posts that no board takes any more. Each of them must be a duplicate.
+    # By index in the request: posts that no board currently takes. Each of them must be a duplicate.
     closed: dict[int, tuple[Post, PeriodClosedError]] = field(default_factory=dict)
 
 

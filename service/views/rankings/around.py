@@ -113,7 +113,7 @@ def _window(
     better: int,
     worse: int,
 ) -> Window:
-    """Return the window of the wanted rows. `near` has `MORE` rows more at each edge."""
+    """Return the wanted rows as a window. `near` may hold `MORE` further rows at each edge."""
     ranking = pager.ranking
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
