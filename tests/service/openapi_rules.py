@@ -106,7 +106,8 @@ def one_line(ctx: Any, value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")  # they change what `NAMED` names
+# These operations would change the things that `NAMED` names.
+_KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_owner")
 
 
 @schemathesis.hook

@@ -1,6 +1,6 @@
 """A family in plain Python, as API.md describes it; tests compare the boards of a real service with it.
 
-It shares no code with the service, not even the calendar: a period is what the clocks of the zone show.
+It shares no code with the service. It computes the periods itself, from the local time of the family's zone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Days of a family, played on a service and in plain Python, with posts at every boundary between two days.
 
-The clock moves only by the steps made here, and each answer is compared with the model at once.
+The test moves the clock, and compares each answer with the model immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = [
     PlainColumn("mood", "last", "low", 1, 0, 20),
     PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # each post adds 1: no post may count twice
 ]
-GRACE_S = 7_200  # longer than clocks jump
+GRACE_S = 7_200  # longer than any jump of a zone's clocks
 OWNERS = [f"o{number}" for number in range(9)]
 RETRIES = 12  # earlier posts that may be sent again
 ATTEMPTS = 5
@@ -81,7 +81,7 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Set the clock; send posts with these times (None: without one) and one earlier post again; check all."""
+        """Set the clock, send one post for each of these times (None: without a time), repeat one, and check all."""
         self.clock.now_us = now_us
         wire, expected = [], []
         for at_us in ats_us:

@@ -28,7 +28,7 @@ class FakeLeases:
         self.asked: list[dict[str, Any]] = []
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.given_back: list[str] = []
-        self.statuses: list[int] = []  # of the next answers; 200 if there is none
+        self.statuses: list[int] = []  # the statuses of the next answers; 200 once the list is empty
         self.hold: asyncio.Event | None = None
         self.takes_s = 0.0  # seconds before an answer
         self.url = ""

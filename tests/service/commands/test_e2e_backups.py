@@ -31,7 +31,7 @@ from tests.service.views.posts.test_e2e_durability import (
 )
 
 CLIENTS = 4
-LATER = 500  # owners who come to a board only after the backup
+LATER = 500  # owners whose first post to the board comes after the backup
 A = "/v1/leaderboards/a"
 
 
@@ -173,7 +173,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
-    # This server is ahead of the other one: its transaction numbers lie in the other one's future.
+    # This server gets higher transaction numbers than the other server has.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
     serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
     ledger, acknowledged = await post_around(

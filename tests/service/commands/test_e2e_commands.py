@@ -113,7 +113,7 @@ def test_a_killed_import_continues_and_counts_every_line_once(shell: Shell, tmp_
     command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
     running = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     resume = Path(f"{path}.killed.resume")
-    for _ in range(20_000):  # each round takes a moment: wait until some batches are sent and recorded
+    for _ in range(20_000):  # wait until the import has sent and recorded some batches
         if get(shell.process, "/v1/leaderboards/killed")["entries"] and resume.exists():
             break
     running.send_signal(signal.SIGKILL)

@@ -72,7 +72,9 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
-    with rejects.open("a") as stream:  # as if the import had been killed after a batch, before it saved its mark
+    with rejects.open(
+        "a"
+    ) as stream:  # as if the import had been killed between writing a batch's rejects and saving its position
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
     finished = do_import(fake, path, "--rejects", str(rejects))

@@ -24,7 +24,7 @@ class Limits:
 
 @dataclass
 class Upload:
-    """A body of pieces; time passes before each of them, and `None` never comes."""
+    """A body that arrives in pieces. Time passes before each piece. At a piece `None`, nothing more ever arrives."""
 
     pieces: list[bytes | None]
     passes: Callable[[float], None]
@@ -44,7 +44,7 @@ class Upload:
 
     async def readany(self) -> bytes:
         self.passes(self.pause_s)
-        for _ in range(3):  # a timer that is due fires in these turns of the loop
+        for _ in range(3):  # in these turns of the event loop, every due timer fires
             await asyncio.sleep(0)
         piece = self.pieces.pop(0) if self.pieces else b""
         return await asyncio.Future[bytes]() if piece is None else piece

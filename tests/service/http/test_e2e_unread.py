@@ -48,12 +48,12 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
         return float(lines[0].split()[-1]) if lines else 0.0
 
     before, after = -1.0, 0.0
-    while before != after or not after:  # until the service answers no more of them
+    while before != after or not after:  # wait until the service answers no further request of this connection
         before = after
-        for _ in range(50):  # requests of other callers, each a turn of the store
+        for _ in range(50):  # requests of other callers; each one uses the store
             await service.call("GET", "/readyz")
         after = answered()
-    assert 0 < after < 1000  # as many as the sockets and one buffer hold, not all
+    assert 0 < after < 1000  # the service answered as many as fit into the sockets and one buffer
     writer.close()
     await service.stop()
 
@@ -67,7 +67,11 @@ async def service(tmp_path: Path) -> Service:
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 2, "exact_top": 1})
-    values = [0, *range(1, 20), 1000]  # most values are at one end: the curve's line puts the middle too low
+    values = [
+        0,
+        *range(1, 20),
+        1000,
+    ]  # most values lie at one end, so the curve's straight line gives the middle too low a rank
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": value}} for i, value in enumerate(values)))
     await service.refresh("b", "xp")
     for owner in ("o01", "o19"):
@@ -86,5 +90,6 @@ async def test_a_row_is_exact_only_at_the_rank_that_the_curve_gave_it(service: S
     await service.post("b", *({"owner": f"n{i:02}", "stats": {"xp": 1000 + i}} for i in range(10)))
     page = await service.get("/v1/leaderboards/b/entries/o02/around?column=xp&better=5&worse=1")
     own = next(entry for entry in page["entries"] if entry["owner"] == "o02")
-    assert own["rank"] == 13 or not own["exact"]  # 3 at the snapshot, 13 now, and never anything else
+    # The rank was 3 when the curve was fitted and is 13 now. Only the current rank may be called exact.
+    assert own["rank"] == 13 or not own["exact"]
     await service.stop()

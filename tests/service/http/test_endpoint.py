@@ -257,7 +257,7 @@ async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error
     assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     writer.close()
     await writer.wait_closed()
-    for _ in range(1000):  # bounded turns of the loop until the server has noticed
+    for _ in range(1000):  # let the event loop run until the server has noticed it
         await call("GET", "/metrics")
         if b'route="posting",status="4xx"' in call.body:
             break
@@ -297,7 +297,7 @@ async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Cal
     post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
     status = b""
     for body in (post, b"{".ljust(4000), b"{", post):
-        for _ in range(1000):  # bounded turns of the loop until the server has noticed the previous end
+        for _ in range(1000):  # let the event loop run until the server has noticed that the previous connection ended
             reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
             writer.write(head.encode())
             assert b"100 Continue" in await reader.readline()
@@ -352,7 +352,7 @@ async def test_headers_may_arrive_in_pieces(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
         writer.write(piece.encode())
-        await call("GET", "/healthz")  # the service has received what was written before
+        await call("GET", "/healthz")  # after this answer, the service has received what was written before
     for _ in range(3):
         assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
     writer.close()

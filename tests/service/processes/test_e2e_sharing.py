@@ -107,7 +107,7 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
             await job.board("b", {"name": "xp"})
             await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
             await job.refresh("b", "xp")
-            await front.start()  # not earlier: a curve is in the table a moment before it is in memcached
+            await front.start()  # start it only now: a curve reaches memcached a moment after it reaches the table
             await wait_for_curve(front, 30)
             assert read_counter(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()

@@ -288,8 +288,8 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
                     while not (await get_envelope(caller, applied))["value"]["OneMinuteRate"] > 0:
-                        pass  # this worker has not read the counts since
-                # `prune` runs in the process of the jobs alone, `live watch` in all three.
+                        pass  # this worker has not noted the posts in its history of rates yet
+                # `prune` runs only in the job process. `live watch` runs in that process and in both workers.
                 assert (await get_envelope(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
                 assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
                 paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
