@@ -61,7 +61,7 @@ def test_tests_that_share_a_given_server_run_in_one_process(store: str, processe
     shown = subprocess.run(
         command, cwd=ROOT, env={**kept, "RANKCURVE_TEST_STORE": store}, capture_output=True, text=True, check=True
     ).stdout
-    assert f"--numprocesses {processes} --dist loadfile tests/storage" in shown
+    assert f"--numprocesses {processes} --dist loadfile --no-loadscope-reorder tests/storage" in shown
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

@@ -59,7 +59,9 @@ async def prepare_store(store: Store) -> str:
     if before:
         store.set_dialect(numbered_from(plain, before))
     salt = await store.write(lambda: migrate(store.dialect))
-    moved = await store.write(lambda: _raise_offset(plain, before))
+    moved = before
+    if await store.read(lambda: _find_foreign_number(plain, before)):
+        moved = await store.write(lambda: _raise_offset(plain))
     if moved != before:
         log.warning("store_was_restored", transactions_before=moved)
         store.set_dialect(numbered_from(plain, moved))
@@ -78,14 +80,13 @@ def _stored(dialect: Dialect) -> Program[int]:
     return int(rows[0][0]) if rows else 0
 
 
-def _raise_offset(plain: Dialect, before: int) -> Program[int]:
+def _raise_offset(plain: Dialect) -> Program[int]:
     """Return the constant that has to be added to this cluster's transaction numbers.
 
     If the store comes from a cluster with higher numbers, first store a higher constant.
     """
-    if not (yield from _find_foreign_number(plain, before)):
-        return before
     # Only one process stores the constant. Others that start at the same time wait for this lock, and then find it.
+    # They wait before they read any table, because renumbering a table waits for everyone who reads it.
     yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)
     before = yield from _stored(plain)
     highest = yield from _find_foreign_number(plain, before)
