@@ -5,10 +5,11 @@
     answers            <── responses, problems, cursors, values <────────────────────────┘
 
 The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. The
-docstrings of bodies and answers appear in it, so they speak to callers of the API. `routes` is the record that ties
-path, types and role together. `keys` holds API keys and roles.
+docstrings of bodies and answers appear in it, so they are written for callers of the API. `routes` defines the record
+of a route with its path, types and role. `keys` holds API keys and roles.
 
 The room imports names and errors of storage, jobs and predictor, and no other room of the service. Its most important
-rule: a value is exact or refused. Nothing is rounded, shortened or dropped silently, and every refusal is a
-`ProblemError` with a code from `problems.CODES`, which never changes. A reader begins with `problems` and `requests`.
+rule: a value is taken exactly as it was sent, or refused. Nothing is rounded, shortened or dropped silently. Every
+refusal is a `ProblemError` with a code from `problems.CODES`; codes never change. A reader begins with `problems` and
+`requests`.
 """

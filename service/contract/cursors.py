@@ -1,6 +1,6 @@
 """Opaque cursors: each is a position in a list or a ranking, signed with the store's salt.
 
-The signature keeps callers from making up cursors. The salt is stored, so a cursor outlives a restart.
+The signature keeps callers from making up cursors. The salt is stored, so cursors remain valid after a restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CURSOR_CHARS_MAX = 2048
 
 
 class RowCursor(msgspec.Struct, array_like=True, frozen=True):
-    """A row of a ranking, and the direction in which the page goes on from it."""
+    """A row of a ranking, and the direction in which the next page continues from it."""
 
     board_key: int
     epoch: int
@@ -55,7 +55,7 @@ class ResourceCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ClientCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last client of a page of clients; `what` tells it apart from the other places."""
+    """The last client of a page of clients. `what` distinguishes it from another cursor of two texts."""
 
     what: Literal["clients"]
     after: str
@@ -69,7 +69,7 @@ class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CursorCodec:
-    """Makes cursors of places and reads them back. Cursors of a store with another salt are refused."""
+    """Encodes places in lists and rankings as cursors, and decodes them. It refuses cursors made with another salt."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
@@ -77,12 +77,12 @@ class CursorCodec:
     def encode_cursor(
         self, place: RowCursor | BoardCursor | PoolCursor | ResourceCursor | ClientCursor | KeyCursor
     ) -> str:
-        """Return the cursor of a place."""
+        """Return the signed cursor that stands for a place in a list or a ranking."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 
     def decode_cursor(self, cursor: str, kind: type[P]) -> P:
-        """Return the place of this type that a cursor stands for.
+        """Return the place that a cursor stands for; `kind` is the type of place that the caller expects.
 
         Raises:
             BadCursorError: this store did not give out the cursor, or it stands for a place of another type.

@@ -1,7 +1,7 @@
 """API keys and roles: who is calling, and what they may do.
 
 The text of a key is shown once, when the key is made. The service stores and compares only its SHA-256. A plain hash is
-enough, because a key holds 256 random bits and is no word that a person chose.
+enough, because a key holds 256 random bits and is not a password that a person chose.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenToOthersError(ServiceError):
 
 
 class Role(IntEnum):
-    """What a key allows; each role includes the ones below it."""
+    """What a key allows. Each role includes the rights of the lower roles."""
 
     READER = 1
     WRITER = 2
@@ -42,7 +42,7 @@ class Role(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Role:
-        """Return the role of a lower-case name. Raises KeyError."""
+        """Return the role with this lower-case name. Raises KeyError if there is none."""
         return cls[name.upper()]
 
 
@@ -51,19 +51,19 @@ class ApiKeyRow(Protocol):
 
     @property
     def id(self) -> str:
-        """The public part, safe to log."""
+        """The public part of the key, which may be logged."""
 
     @property
     def role(self) -> str:
-        """reader, writer or ops."""
+        """The name of the role: reader, writer or ops."""
 
     @property
     def hash(self) -> str:
-        """`hash_key` the key's text."""
+        """The SHA-256 of the key's text, as `hash_key` returns it."""
 
     @property
     def revoked_at_us(self) -> int | None:
-        """When the key was revoked; None: it is valid."""
+        """When the key was revoked, in microseconds since 1970; None if it is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A key that was just made: only its holder receives `text`."""
+    """A key that was just made. Only its holder receives `text`."""
 
     id: str
     text: str
@@ -103,7 +103,8 @@ class KeyRing:
 
         open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
 
-    The first key closes the ring for good: neither revoking the last key nor a store without keys opens it again.
+    The first key closes the ring for good. The ring stays closed even if the last key is revoked or the store no longer
+    has any keys.
     """
 
     def __init__(self, rows: Iterable[ApiKeyRow] = ()) -> None:
@@ -114,9 +115,9 @@ class KeyRing:
         self.replace_keys(rows)
 
     def replace_keys(self, rows: Iterable[ApiKeyRow]) -> None:
-        """Take over the store's keys and end the sessions of keys that are no longer valid.
+        """Replace the keys in memory by the store's keys, and end the sessions of keys that are no longer valid.
 
-        `rows` holds the revoked keys too.
+        `rows` includes revoked keys.
         """
         listed = list(rows)
         self._identities = {
@@ -134,9 +135,10 @@ class KeyRing:
 
     @contextmanager
     def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` if the caller's key is revoked while the context lasts; for answers that go on, such as streams.
+        """Call `end` if the caller's key is revoked while the context lasts.
 
-        Raises ProblemError `unauthorized` if the key was revoked already.
+        Answers that last long, such as streams, use this. Raises ProblemError `unauthorized` if the key is already
+        revoked.
         """
         self.check_valid(identity)
         self._sessions[end] = identity
@@ -146,7 +148,7 @@ class KeyRing:
             del self._sessions[end]
 
     def check_valid(self, identity: Identity) -> None:
-        """Raise ProblemError `unauthorized` if the caller's key was revoked since `identify_caller`."""
+        """Raise ProblemError `unauthorized` if the caller's key was revoked after `identify_caller` accepted it."""
         if not self._is_valid(identity):
             raise _unauthorized("the API key was revoked while the request arrived")
 
@@ -154,7 +156,10 @@ class KeyRing:
         return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
 
     def identify_caller(self, authorization: str | None) -> Identity:
-        """Return the caller that the Authorization header names. Raises ProblemError `unauthorized`."""
+        """Return the caller whose key is in the Authorization header.
+
+        While the ring is open, return ANYONE. Raises ProblemError `unauthorized` if the key is missing or not valid.
+        """
         if self.open:
             return ANYONE
         if authorization is None:
@@ -178,9 +183,9 @@ def require_role(identity: Identity, role: Role) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches the host.
+    """Return whether the host can be reached only from this machine.
 
-    The answer is False for any name other than `localhost`, because a name may resolve to any address.
+    Return False for any name other than `localhost`, because a name may resolve to any address.
     """
     bare = host.strip("[]").lower()
     if bare == "localhost":

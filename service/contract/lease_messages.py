@@ -1,6 +1,6 @@
 """The requests and answers about pools and leases, as types. Parsing and the OpenAPI document both use them.
 
-A resource is opaque: nothing here knows what it may look like, only how long it may be.
+A resource is an opaque text. The service checks only its length, and that it has neither NUL nor surrogates.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ ResourceText = Annotated[
 
 
 class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The name of a client, for people."""
+    """The name of a client, which is shown to people."""
 
     name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a pool. Without a body, every member takes the service's default."""
+    """The settings of a pool. If the request has no body, every member has the service's default."""
 
     partitions: (
         Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region; requests spread over them.")]
@@ -64,7 +64,10 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources for a region. A resource that the pool has stays where it is; with `move`, a free one comes here."""
+    """Resources to add to a region of a pool.
+
+    A resource that the pool already has stays in its region. With `move`, it moves to this region if it is free.
+    """
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
@@ -72,14 +75,17 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources to take out of a pool; with a region, only those of them that are in it."""
+    """Resources to remove from a pool. With `region`, only those that are in this region are removed."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
     region: RegionName | UnsetType = UNSET
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A key asks for a resource, or to keep its own, until `lease_expires` or for `lease_seconds`."""
+    """A key's request to lease a resource, or to keep the one that it has.
+
+    The lease lasts until `lease_expires` or for `lease_seconds`; the request has exactly one of the two.
+    """
 
     client_id: ClientId
     pool_id: PoolId
@@ -90,20 +96,20 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """A page of pools; with `client_id`, only those of that client."""
+    """Asks for a page of pools. With `client_id`, the list holds only the pools of that client."""
 
     client_id: ClientId | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the journal: the lines after a sequence number."""
+    """Asks for the lines of the lease journal that follow a sequence number."""
 
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease of a key. `version` is its fencing number: a later holder of the resource has a greater one."""
+    """The lease of a key. `version` is its fencing number: every later holder of the resource gets a greater one."""
 
     resource: str
     key: str
@@ -117,7 +123,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A region of a pool."""
+    """How many resources a region of a pool has, and how many of them are leased or available."""
 
     total: int
     leased: Annotated[
@@ -133,7 +139,7 @@ class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A client."""
+    """A client, and how many pools it has."""
 
     client_id: str
     name: str
@@ -142,14 +148,14 @@ class ClientAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientList(msgspec.Struct, frozen=True):
-    """A page of clients by id; `next` is the cursor of the page after it, null at the end."""
+    """A page of clients in the order of their ids. `next` is the cursor of the next page; null on the last page."""
 
     clients: list[ClientAnswer]
     next: str | None
 
 
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool. Its regions are there if one pool is asked for."""
+    """A pool. `regions` and `headroom_seconds` are present only in the answer to a request for this one pool."""
 
     client_id: str
     pool_id: str
@@ -160,14 +166,17 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """A page of pools by client and id; `next` is the cursor of the page after it, null at the end."""
+    """A page of pools in the order of clients and ids. `next` is the cursor of the next page; null on the last page."""
 
     pools: list[PoolAnswer]
     next: str | None
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new, how many the pool had, and how many of those were moved to this region."""
+    """How many resources are new (`added`) and how many the pool already had (`known`).
+
+    `moved` is how many of the known resources were moved to this region.
+    """
 
     added: int
     known: int
@@ -175,7 +184,10 @@ class AddedResources(msgspec.Struct, frozen=True):
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """How many resources were removed. A leased one stays until its lease is given back or liberated."""
+    """How many resources were removed, how many stay because they are leased, and how many were not found.
+
+    A leased resource can be removed once its lease is given back or liberated.
+    """
 
     removed: int
     leased: int
@@ -183,7 +195,7 @@ class RemovedResources(msgspec.Struct, frozen=True):
 
 
 class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource; `key` and `lease_expires` are null where it is free."""
+    """A resource of a pool. `key` and `lease_expires` are null if it is free."""
 
     resource: str
     region: str
@@ -193,14 +205,14 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True):
-    """A page of resources by their text; `next` is the cursor of the page after it, null at the end."""
+    """A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page."""
 
     resources: list[ResourceAnswer]
     next: str | None
 
 
 class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the journal of leases."""
+    """A line of the lease journal: one event of one resource."""
 
     seq: int
     at: Time
@@ -215,26 +227,27 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    """Return the text if it is an id of a client or a pool. Raises ProblemError `bad_request`."""
+    """Return the text if it is an id of a client or a pool. Raises ProblemError `bad_request` if it is not."""
     if _NAME.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
 
 
 def parse_client_id(text: str) -> str:
-    """Return the client's id in a path. Raises ProblemError `bad_request`."""
+    """Return the text of a path parameter if it is a client's id. Raises ProblemError `bad_request` if it is not."""
     return parse_client_or_pool_id(text, pointer="client_id")
 
 
 def parse_pool_id(text: str) -> str:
-    """Return the pool's id in a path. Raises ProblemError `bad_request`."""
+    """Return the text of a path parameter if it is a pool's id. Raises ProblemError `bad_request` if it is not."""
     return parse_client_or_pool_id(text, pointer="pool_id")
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:
     """Return the key of a lease in NFC.
 
-    Raises ProblemError `bad_request` if it has control characters or surrogates, or not 1 to KEY_CHARS_MAX characters.
+    Raises ProblemError `bad_request` if the key has control characters or surrogates, or if its length is not 1 to
+    LEASE_KEY_CHARS_MAX characters.
     """
     key = normalise_text(text, chars_max=LEASE_KEY_CHARS_MAX)
     if key is not None:
@@ -246,7 +259,10 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
 
 
 def parse_resource(text: str, *, pointer: str) -> str:
-    """Return the resource unchanged. Raises ProblemError `bad_request` if it has NUL, a surrogate or a wrong length."""
+    """Return the resource unchanged.
+
+    Raises ProblemError `bad_request` if it has NUL or a surrogate, or if its length is not 1 to RESOURCE_CHARS_MAX.
+    """
     surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
     if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:
         return text

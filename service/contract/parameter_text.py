@@ -1,7 +1,7 @@
 """Checks that the text of a query parameter has the form of its type.
 
-The check makes the service read a type as the OpenAPI document defines it. msgspec alone would read `null` as no value,
-`1e2` as a whole number, `1` as true and a number as a time.
+With this check, the service reads each type as the OpenAPI document defines it. Without the check, msgspec would read
+`null` as no value, `1e2` as a whole number, `1` as true and a number as a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WHOLE = "-?(0|[1-9][0-9]*)"
 
 
 class TextForm(NamedTuple):
-    """A pattern, and its name in an error message."""
+    """The pattern that the text of a parameter must match, and what error messages call this form."""
 
     pattern: re.Pattern[str]
     name: str
@@ -33,9 +33,9 @@ _FORMS: dict[type[msgspec.inspect.Type], TextForm] = {
 
 
 def text_forms(kind: type[msgspec.Struct]) -> dict[str, TextForm]:
-    """Return the form of each parameter of a query, or of each member where the parameter is a list.
+    """Return the form of each parameter of a query, by name. If a parameter is a list, the form is that of a member.
 
-    A parameter that takes any text is left out.
+    A parameter that may have any text is left out.
     """
     forms = {
         field.encode_name: _form_of(msgspec.inspect.type_info(field.type)) for field in msgspec.structs.fields(kind)
@@ -57,10 +57,10 @@ def _form_of(kind: msgspec.inspect.Type) -> TextForm | None:
 
 
 def check_forms(found: Mapping[str, str | tuple[str, ...]], forms: Mapping[str, TextForm]) -> None:
-    """Check the text of every parameter.
+    """Check that the text of every parameter has its form.
 
     Raises:
-        ProblemError: `bad_request`, where a text does not have its form.
+        ProblemError: `bad_request`, if a text does not have its form.
     """
     for name, form in forms.items():
         value = found.get(name, ())

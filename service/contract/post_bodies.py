@@ -1,7 +1,7 @@
 """Parses the bytes of a posting request into its posts.
 
-A request is taken whole or refused whole. This module does not know the columns of a board, so it leaves values as the
-raw JSON scalars of the body: a wrong column or value concerns one post, not the request.
+A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
+raw JSON scalars. A wrong column or value is found later, and rejects its post instead of the request.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ _ONE_FACETED = msgspec.json.Decoder(FacetedPostBody)
 _LIST_FACETED = msgspec.json.Decoder(FacetedPostList)
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
-_LIST_KEYS = 1  # the key "posts" itself
+_LIST_KEYS = 1  # the keys of a list besides those of its posts: only "posts"
 
 
 class PostTarget(Enum):
-    """What determines the boards of a post. Each kind has its decoders for one post and for a list."""
+    """Where a request names the boards of its posts. Each member has decoders for one post and for a list of posts."""
 
-    ONE_BOARD = (_ONE, _LIST)  # the path
-    BOARDS = (_ONE_FAN, _LIST_FAN)  # each post
-    FAMILY = (_ONE_FACETED, _LIST_FACETED)  # the family in the path, and each post's facets
+    ONE_BOARD = (_ONE, _LIST)  # the path names the board
+    BOARDS = (_ONE_FAN, _LIST_FAN)  # each post names its boards
+    FAMILY = (_ONE_FACETED, _LIST_FACETED)  # the path names the family, and each post names its facets
 
     def __init__(self, one: msgspec.json.Decoder[PostBody], many: msgspec.json.Decoder[Any]) -> None:
         self.decode_one, self.decode_list = one.decode, many.decode
 
 
 class ReceivedPost(msgspec.Struct, gc=False):
-    """One post as it arrived. Its names are checked; its values are not, because that needs the columns.
+    """One post as it arrived. Its owner, post id and time are checked.
 
-    `parse_decimal` and `parse_text` check a value.
+    Its values are not checked yet, because that needs the columns of the board: see `parse_decimal` and `parse_text`.
     """
 
-    owner: str  # NFC
-    stats: dict[str, Raw]  # column -> JSON scalar, to merge
-    overwrite: dict[str, Raw]  # column -> JSON scalar, from "set"
+    owner: str  # normalised to NFC
+    stats: dict[str, Raw]  # by column: the JSON scalar to merge
+    overwrite: dict[str, Raw]  # by column: the JSON scalar that replaces the stored value (member "set" of the post)
     post_id: str | None
-    at_us: int | None  # None: the time of arrival
-    boards: list[str] | None  # None: the board in the path; ids are not checked, a malformed one is an unknown board
-    facets: dict[str, str] | None = None  # for a family; neither names nor values are checked
+    at_us: int | None  # in microseconds since 1970; None: the time of arrival counts
+    boards: list[str] | None  # None: the path names the board. Ids are not checked; a malformed one is an unknown board
+    facets: dict[str, str] | None = None  # only of a post to a family; neither names nor values are checked
 
 
 class PostLimits(msgspec.Struct, frozen=True):
-    """How much one request may carry."""
+    """The limits of one request with posts."""
 
     posts_max: int
-    boards_max: int  # of one post
-    parts_max: int  # of all posts, each counted once a board
+    boards_max: int  # the most boards of one post
+    parts_max: int  # the most posts of a request, each counted once for each of its boards
 
 
 def parse_posts(
@@ -70,13 +70,12 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    A fault of a single post becomes the answer to the request. `content_type` is the bare media type. `may_set` says
-    whether the caller may use "set".
+    If the body is a single post, a fault of the post is the fault of the request. `content_type` is the media type
+    without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
-        `too_many_boards`,
-            `forbidden`.
+            `too_many_boards` or `forbidden`.
     """
     if content_type == NDJSON_TYPE:
         posts = _parse_lines(body, limits, kind=kind, may_set=may_set)
@@ -113,7 +112,8 @@ def _check_count(count: int, limits: PostLimits) -> None:
 def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
     """Refuse a request whose posts go to too many boards in all.
 
-    The boards of a post determine what it costs. A request is one transaction, and no other post is written meanwhile.
+    The cost of a post grows with the number of its boards. A request is one transaction, and no other post is written
+    while it runs.
     """
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
     if parts > limits.parts_max:
@@ -131,7 +131,7 @@ def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostTarget, may_set: 
         line = line.strip(b" \t\r")
         if not line:
             continue
-        if len(decoded) < limits.posts_max:  # further lines are only counted, so that the refusal can tell how many
+        if len(decoded) < limits.posts_max:  # later lines are only counted, for the number in the error message
             decoded.append(decode_or_refuse(decode, line, prefix=f"/posts/{len(lines)}", where=f"line {line_number}: "))
         lines.append((line_number, line))
     _check_count(len(lines), limits)
@@ -143,13 +143,13 @@ def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostTarget, may_set: 
 
 
 def _is_utf8(body: bytes) -> bool:
-    return bool(body)  # any value will do: `guarded` itself checks that the body is UTF-8
+    return bool(body)  # nobody reads the result: `decode_or_refuse` itself checks that the body is UTF-8
 
 
 def _checked(
     decoded: list[PostBody], limits: PostLimits, *, single: bool, may_set: bool
 ) -> tuple[list[ReceivedPost], int]:
-    """Return the posts with their names checked, and the number of JSON keys that they were decoded from."""
+    """Return the checked posts, and how many JSON keys they had in the body."""
     posts: list[ReceivedPost] = []
     keys = 0
     for index, post in enumerate(decoded):
@@ -165,7 +165,7 @@ def _checked(
 def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    # The first test of `parse_owner`, without a call: nearly every owner passes it.
+    # This repeats the first test of `parse_owner`. Nearly every owner passes it, which saves the call.
     if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:

@@ -20,7 +20,8 @@ from storage import errors as storage_errors
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"
 
-# code -> (HTTP status, title). The error of one post in a list is sent under HTTP 200; its own status is in its body.
+# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. The
+# status of the post's error is then in the body only.
 CODES: dict[str, tuple[int, str]] = {
     "bad_json": (400, "The body is not JSON in UTF-8"),
     "bad_request": (400, "The request does not have the form that the contract demands"),
@@ -86,7 +87,8 @@ CODES: dict[str, tuple[int, str]] = {
     "store_full": (507, "The store's disk is full"),
 }
 
-# Error of storage or jobs -> its code on the wire. The nearest base class in this table decides.
+# Error of storage or jobs -> its code on the wire. An error that is not in the table has the code of its nearest base
+# class in the table.
 STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.UnknownBoardError: "unknown_board",
     storage_errors.UnknownColumnError: "unknown_column",
@@ -133,7 +135,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# The statuses of a refused post that differ from `CODES`: its path was right, and its body is wrong.
+# The statuses of refused posts that differ from `CODES`, because the fault is in the body and not in the path.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
@@ -141,7 +143,7 @@ SHOWN_CHARS_MAX = 80
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One fault and where it stands: `pointer` is a JSON pointer into the body, or the name of a parameter."""
+    """One fault and its place in the request: `pointer` is a JSON pointer into the body, or the name of a parameter."""
 
     pointer: str
     detail: str
@@ -163,10 +165,10 @@ class ServiceError(Exception):
 
 
 class ProblemError(ServiceError):
-    """A fault with a stable `code`. Raised anywhere below a handler, it becomes the answer.
+    """A fault with a stable `code`. If a handler or a function below it raises this error, it becomes the answer.
 
-    `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 when
-    reading and 422 when posting. `headers` are added to the answer.
+    `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 for reads
+    and 422 for posts. `headers` are added to the answer.
     """
 
     def __init__(
@@ -200,7 +202,7 @@ class ProblemError(ServiceError):
 
 
 class BadValueError(ProblemError):
-    """A stat value that its column can't take: `bad_value`, or `value_out_of_range` when only its size is wrong."""
+    """A stat value that its column can't take: `bad_value`, or `value_out_of_range` if only its size is wrong."""
 
     def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
         super().__init__(code, detail, pointer=pointer)
@@ -214,9 +216,10 @@ class BusyError(ProblemError):
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return the problem that an error of a lower layer becomes, by its nearest class in `STORAGE_CODES`.
+    """Return the problem that answers an error: the error itself if it is one, else by its class in `STORAGE_CODES`.
 
-    An error that is not in the table is a bug. It becomes `internal_problem`, whose text says nothing of the cause.
+    An error without a class in the table is a bug. It becomes `internal_problem`, whose text says nothing about the
+    cause.
     """
     if isinstance(error, ProblemError):
         return error
@@ -228,18 +231,18 @@ def problem_of(error: BaseException) -> ProblemError:
 
 
 def internal_problem() -> ProblemError:
-    """Return the problem of a bug: it tells the caller only how to find the cause in the log."""
+    """Return the problem that answers a bug. Its text tells the caller only how to find the cause in the log."""
     return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem of a refused post: `problem_of`, with the status of `POST_STATUSES` where there is one."""
+    """Return the problem of a refused post: that of `problem_of`, with the status of `POST_STATUSES` if it has one."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
 
 
 def clip_text(text: str) -> str:
-    """Return a caller's text fit to be quoted in a detail or a log line: cut, and encodable as UTF-8."""
+    """Shorten a caller's text and make it encodable as UTF-8, so that an error or a log line can quote it."""
     cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
     return cut.encode("utf-8", "backslashreplace").decode("utf-8")

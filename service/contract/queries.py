@@ -29,7 +29,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
-# Functions check these types, so that their errors have codes of their own. The schemas are for the OpenAPI document.
+# Functions of this module check these types instead of msgspec, because their errors have codes of their own. The
+# schemas are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
@@ -52,7 +53,7 @@ _Facets = Annotated[
         }
     ),
 ]
-_REST = "facets"  # this field collects the parameters with other names: each family names its own facets
+_REST = "facets"  # this field collects all other parameters, because each family names its own facets
 _BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
 CACHED_CHARS_MAX = 256  # longer queries seldom repeat; the bound keeps the cache of a route below 512 KiB
@@ -72,7 +73,7 @@ class QueryBounds(Protocol):
 
     @property
     def buckets_max(self) -> int:
-        """The most parts of a distribution."""
+        """The most buckets of a distribution."""
 
     @property
     def query_values_max(self) -> int:
@@ -88,50 +89,50 @@ class QueryBounds(Protocol):
 
     @property
     def stream_top_max(self) -> int:
-        """The most rows of a streamed top."""
+        """The most rows in a stream of the top of a ranking."""
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How posts are applied: before the answer, or queued and soon after it."""
+    """When posts are applied: before the answer (`direct`), or soon after it by a queue worker (`queued`)."""
 
     mode: Literal["direct", "queued"] = "direct"
 
 
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of a list, from its beginning or after a cursor."""
+    """Asks for a page of a list, which starts at the beginning of the list or after a cursor."""
 
     limit: _Limit | None = None
     cursor: _Cursor | None = None
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """A page of leaderboards by id."""
+    """Asks for a page of leaderboards in the order of their ids, which all begin with `prefix`."""
 
     prefix: str = ""
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows; with `profiles`, each has its owner's profile."""
+    """Asks for rows. With `profiles`, each row has the profile of its owner."""
 
     profiles: bool = False
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The journal after a sequence number; 0 is before its beginning."""
+    """Asks for the lines of the journal that follow a sequence number. The number 0 comes before the first line."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's newest posts; with `before`, those with a smaller sequence number."""
+    """Asks for an owner's newest posts. With `before`, their sequence numbers are smaller than this one."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The streamed part of a column: its top rows, or one owner's position."""
+    """Asks for a stream about a column: either its top rows, or one owner's position."""
 
     column: _Column
     top: _Limit | None = None
@@ -144,9 +145,9 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's positions; without `columns`, in every ranked column.
+    """Asks for an owner's positions. Without `columns`, there is one for every ranked column.
 
-    With `next`, the next better place of each; with `compare`, where the owner was in the period before.
+    With `next`, each position has the next better place. With `compare`, it has a comparison with the period before.
     """
 
     columns: tuple[_Column, ...] = ()
@@ -160,7 +161,7 @@ class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows on both sides of an owner."""
+    """Asks for the rows on both sides of an owner."""
 
     column: _Column
     better: _Count = 5
@@ -172,7 +173,10 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of a ranking: from the top, after a cursor, or from a row; a cursor excludes `from_rank`."""
+    """Asks for a page of a ranking. The page starts at the top, after a cursor, or at the rank `from_rank`.
+
+    A request can't have both a cursor and `from_rank`.
+    """
 
     limit: _Limit | None = None
     cursor: _Cursor | None = None
@@ -190,7 +194,10 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ValuePositionsQuery(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"with_": "with"}
 ):
-    """Positions of values; the values are text until the column is known. `with`: leaderboards counted together."""
+    """Asks for the positions of values. `with` names further leaderboards, whose entries count too.
+
+    The values stay text until the column is known.
+    """
 
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
     rank: RankMode = "auto"
@@ -202,7 +209,7 @@ class ValuePositionsQuery(
 
 
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows on both sides of a value."""
+    """Asks for the rows on both sides of a value."""
 
     value: _Decimal
     better: _Count = 5
@@ -211,7 +218,7 @@ class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Values for ranks, for percentiles or for both."""
+    """Asks for the values at ranks, at percentiles or at both."""
 
     ranks: tuple[_Rank, ...] = ()
     percentiles: tuple[_Percentile, ...] = ()
@@ -227,20 +234,26 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The number of buckets of equal width. Entries are counted, or estimated from the curve if there is one."""
+    """Asks for a distribution with this many buckets of equal width.
+
+    Its entries are counted (`exact`). With `estimate`, they are read from the curve if there is one.
+    """
 
     buckets: Annotated[int, Meta(ge=1)] = 20
     rank: Literal["exact", "estimate"] = "exact"
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The number of random owners that an audit counts. Default: as many as the service allows."""
+    """Asks for an audit of this many random owners. The default is the largest number that the service allows."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A leaderboard of a family: the period at a time (default: now), and facet values under the facets' names."""
+    """Asks for a leaderboard of a family: that of the period at a time (default: now) and of facet values.
+
+    The value of each facet is a parameter with the name of the facet.
+    """
 
     period: PeriodName
     at: Instant | None = None
@@ -248,7 +261,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The values of one facet, limited by values of other facets."""
+    """Asks for the values of one facet. Values of other facets limit the list."""
 
     facet: FacetName
     limit: _Limit | None = None
@@ -256,7 +269,10 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An owner's final positions in the last closed periods of a kind, by facet values under the facets' names."""
+    """Asks for an owner's final positions in the last closed periods of a kind, such as days.
+
+    The value of each facet is a parameter with the name of the facet.
+    """
 
     period: PeriodName
     column: _Column
@@ -269,7 +285,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         parse_column(self.column)
 
 
-# parameter -> (the setting that bounds it, the code when it is exceeded)
+# parameter -> (the setting that bounds it, the error code of a greater value)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
     "better": ("around_rows_max", "too_many_entries"),
@@ -289,7 +305,7 @@ _OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
 
 
 def check_rank(rank: int, pointer: str) -> None:
-    """Raise ProblemError `bad_rank` for a rank below 1 or beyond 64 bits."""
+    """Raise ProblemError `bad_rank` for a rank that is below 1 or does not fit 64 bits."""
     if not 1 <= rank <= INT64_MAX:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
@@ -346,10 +362,10 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 
 
 def _boards(texts: list[str]) -> tuple[str, ...]:
-    """Return the leaderboards of a parameter that was given once or several times.
+    """Return the leaderboard ids in the texts of a parameter.
 
-    Given several times, each text is one id. Given once, the text is a list with commas, unless it is the id of one
-    board of a family: such an id may contain commas.
+    If the parameter was given several times, each text is one id. If it was given once, its text is a list with commas,
+    unless the text is the id of a board of a family. Such an id may itself contain commas.
     """
     if len(texts) > 1 or parse_family_board(texts[0]) is not None:
         return tuple(texts)
@@ -383,7 +399,10 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter of a query, and the code of a request that exceeds it."""
+    """Return the setting that bounds a parameter of a query, and the error code of a greater value.
+
+    Return None if the parameter has no bound.
+    """
     return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
 
 

@@ -1,6 +1,6 @@
 """The bodies that callers send, as types. Parsing and the OpenAPI document both use them, so they can't differ.
 
-A field stands here exactly if the contract has it. An unknown field fails the whole request.
+The types have exactly the fields of the contract. An unknown field fails the whole request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
-GRACE_SECONDS_MAX = 10**12  # longer than the calendar has years; in microseconds it fits 64 bits
+GRACE_SECONDS_MAX = 10**12  # more years than the calendar has; in microseconds, this number still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]
@@ -42,7 +42,10 @@ _UNIQUE = {"uniqueItems": True}
 
 
 def at_most(setting: str) -> Meta:
-    """Return the bound of a list as the name of a setting; the OpenAPI document holds the setting's number."""
+    """Return metadata that bounds the length of a list by a setting.
+
+    The OpenAPI document shows the value of the setting instead of its name.
+    """
     return Meta(extra_json_schema={"maxItems": setting})
 
 
@@ -91,7 +94,11 @@ StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames"
 
 
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A column of a leaderboard. `min` and `max` default to -1e15 and 1e15, shrunk to what fits 64 bits."""
+    """A column of a leaderboard.
+
+    `min` and `max` default to -1e15 and 1e15. If these do not fit 64 bits at the column's scale, the defaults are
+    smaller.
+    """
 
     name: ColumnName
     sorted: bool
@@ -104,7 +111,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How ranks are estimated. A member that is missing takes the service's default."""
+    """How ranks are estimated. A missing member has the service's default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -113,7 +120,7 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What leaderboards that stand alone and those of a family have in common."""
+    """The part of a specification that single leaderboards and families share."""
 
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
@@ -122,7 +129,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. Opening and closing times are given when it is created, or never."""
+    """The specification of a leaderboard. Opening and closing times can't be added or removed after its creation."""
 
     opens_at: (
         Annotated[
@@ -152,7 +159,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: the specification of its boards, and which boards there are."""
+    """The specification of a family: that of its boards, and the periods and facets by which there are boards."""
 
     table: Literal["own", "shared"] = "shared"
     periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
@@ -184,7 +191,10 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """One contribution of stats. At least one of `stats` and `set` names a column, and none is in both."""
+    """One contribution of stats for one owner.
+
+    `stats` and `set` together name at least one column, and no column is in both.
+    """
 
     owner: OwnerName
     stats: StatsSent | UnsetType = UNSET
@@ -208,7 +218,7 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post that names the leaderboards it goes to; it is applied to all of them or to none."""
+    """A post that names its leaderboards. It is applied to all of them or to none."""
 
     boards: Annotated[
         list[Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]],
@@ -217,7 +227,10 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family. It goes to the family's boards of its time: for everybody, and of its facet values."""
+    """A post to a family. It goes to those boards of the family whose period contains the post's time.
+
+    Of these boards, it goes to the board for everybody, if there is one, and to the boards of the post's facet values.
+    """
 
     facets: (
         Annotated[
@@ -238,32 +251,32 @@ _POSTS = Meta(extra_json_schema={"minItems": 1, "maxItems": "posts_per_request_m
 
 
 class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts to a family, answered in their order."""
+    """Many posts to a family. Their results have the same order."""
 
     posts: Annotated[list[FacetedPostBody], _POSTS]
 
 
 class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts, answered in their order."""
+    """Many posts. Their results have the same order."""
 
     posts: Annotated[list[PostBody], _POSTS]
 
 
 class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts that name their leaderboards, answered in their order."""
+    """Many posts that name their leaderboards. Their results have the same order."""
 
     posts: Annotated[list[FanPostBody], _POSTS]
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Owners whose entries are asked for; with `column`, their positions in it too."""
+    """The owners whose entries the caller wants. With `column`, the answer has their positions in this column, too."""
 
     owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
     column: ColumnName | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The leaderboards on which one owner's position in `column` is asked for."""
+    """The leaderboards on which the caller wants one owner's position in `column`."""
 
     boards: Annotated[list[BoardId], Meta(min_length=1), at_most("query_values_max")]
     column: ColumnName

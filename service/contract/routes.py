@@ -1,6 +1,6 @@
-"""The record of a route. The application serves requests from it, and the OpenAPI document is written from it.
+"""The record of a route, from which the application serves requests and the OpenAPI document is written.
 
-Method, path, role, types and statuses of a request stand in its `Route` and nowhere else.
+The method, path, role, types and statuses of a request are defined in its `Route` and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .problems import JSON_TYPE
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer that is more than a 200 with JSON. `body` is JSON bytes, a struct to encode, or None for no body."""
+    """An answer with another status, media type or headers than a plain 200 with JSON.
+
+    `body` is the bytes to send, a struct to encode as JSON, or None for no body.
+    """
 
     body: bytes | msgspec.Struct | None = None
     status: int = 200
@@ -25,7 +28,8 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-# Bytes are JSON already. A struct still has to be encoded. A response is one that the handler sent itself.
+# What a handler returns: bytes of JSON, a struct to encode as JSON, a `Reply`, or a response that the handler has
+# already sent itself.
 Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 
 
@@ -44,14 +48,16 @@ class Call:
         request: web.Request,
         request_id: str,
     ) -> None:
-        self.path = path  # checked and in NFC: "board", "owner", "column"
+        self.path = path  # the parameters of the path by name, such as "board" or "owner"; checked, and in NFC
         self.query = query  # an instance of the route's `query`, or None
-        self.body = body  # an instance of the route's `body`, the bytes where `raw_body`, or None
-        self.media_type = media_type  # of the body, without parameters
+        self.body = body  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
+        self.media_type = media_type  # the media type of the body, without parameters
         self.identity = identity
         self.request = request
         self.request_id = request_id
-        self.answered_s: float | None = None  # perf_counter() when an answer that goes on began; None: when it ended
+        # The request counts as answered at this time (`perf_counter()`). A handler of a stream sets it when the stream
+        # begins. None: the request counts as answered when the handler returns.
+        self.answered_s: float | None = None
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
@@ -75,23 +81,22 @@ class Route:
     tag: str = ""
     query: type[msgspec.Struct] | None = None
     request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
-    body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # several: one of them
+    body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # a tuple: one of these types
     body_optional: bool = False  # a request without a body counts as one with an empty object
     raw_body: bool = False  # the handler parses the bytes itself
-    ndjson: bool = False  # the route takes NDJSON too
+    ndjson: bool = False  # the route accepts a body in NDJSON, too
     response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
-    statuses: tuple[int, ...] = (200,)  # successes
+    statuses: tuple[int, ...] = (200,)  # the statuses of successful answers
     problems: tuple[str, ...] = ()  # codes besides those that follow from the other fields (see `openapi.list_codes`)
-    media_type: str = JSON_TYPE  # of the answer
-    response_headers: tuple[str, ...] = ()  # besides X-Request-Id
-    has_own_metrics: bool = False  # has its own name in the metrics, because it is requested very often
-    foreign_protocol: bool = (
-        False  # another protocol: its handler reads the rest of the path, the query and any media type
-    )
+    media_type: str = JSON_TYPE  # the media type of the answer
+    response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
+    has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
+    # The route serves another protocol. Its handler parses the rest of the path, the query, and a body of any type.
+    foreign_protocol: bool = False
 
     @property
     def metrics_name(self) -> str:
-        """The name of the route in the metrics: its own, or one that it shares, because each name costs many series."""
+        """The name of the route in the metrics. Most routes share a name, because each name adds many series."""
         if self.has_own_metrics or not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
@@ -103,7 +108,7 @@ class Route:
 
 
 def match_entity_tag(if_none_match: str, etag: str) -> bool:
-    """Return whether an `If-None-Match` header holds an entity tag, or is `*`.
+    """Return whether an `If-None-Match` header contains an entity tag, or is `*`.
 
     Weak tags count as equal (RFC 9110, 13.1.2).
     """

@@ -1,8 +1,8 @@
 """Decodes JSON bodies strictly: a duplicate key or a byte that is not UTF-8 is refused, not dropped.
 
-Whatever a body holds, only a `ProblemError` is raised. msgspec decodes fast, but keeps the last of two equal keys. So a
-cheap count of colons proves that no key was dropped. Only where the count proves nothing does a slower, exact decoder
-run.
+A body that can't be decoded always raises a `ProblemError` and no other error. msgspec decodes fast, but if an object
+has a key twice, it drops the first one. Usually a cheap count of colons proves that no key was dropped. A slower, exact
+decoder runs only if the count does not prove it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def count_key_colons(body: bytes) -> int:
     """Return an upper bound of the number of keys in a body, which is usually the exact number.
 
-    The colon of a key follows its quote mark or white space. Colons inside strings can only add to the count. So if the
-    number of decoded keys equals the count, no key was dropped, whatever the body holds.
+    The colon of a key follows its quote mark or white space. Colons inside strings can only make the count greater. So
+    if the number of decoded keys equals the count, no key was dropped.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):
-        if space in body:  # much faster than the count, and usually false
+        if space in body:  # this test is much faster than the count, and usually false
             count += body.count(space + b":")
     return count
 
@@ -49,16 +49,16 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
-    """Return `read(body)`, and turn everything that msgspec can raise into a ProblemError.
+    """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    `prefix` is put before the JSON pointer, and `where` before the detail, for a line of NDJSON.
+    For a line of NDJSON, `prefix` is put before the JSON pointer of the error, and `where` before its detail.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.
     """
     try:
         if not body.isascii():
-            body.decode("utf-8")  # msgspec does not check strings that it skips
+            body.decode("utf-8")  # msgspec does not check the bytes of strings that it skips
         return read(body)
     except msgspec.ValidationError as error:
         raise _misshapen(str(error), prefix, where) from error
@@ -69,13 +69,16 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
 
 
 def to_json_pointer(path: str) -> str:
-    """Return the JSON pointer of a path of msgspec: `$.posts[3].owner` -> `/posts/3/owner`; `[...]` is any member."""
+    """Return the JSON pointer for a path in an error of msgspec: `/posts/3/owner` for `$.posts[3].owner`.
+
+    `[...]`, which stands for any member, becomes `/*`.
+    """
     path = path.removeprefix("key in ").removeprefix("$")
     return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
 
 
 def pointer_token(key: str) -> str:
-    """Return a caller's key as a token of a JSON pointer (RFC 6901), cut where it is long."""
+    """Return a caller's key as a token of a JSON pointer (RFC 6901); shorten a long key."""
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
@@ -91,46 +94,46 @@ def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
     return ProblemError(code, f"{where}{what} at {pointer or 'the top'}", errors=[FieldError(pointer, what)])
 
 
-class _Twice(dict[str, Any]):
-    """An object of the body; `key` is the first key that stood in it twice, or empty."""
+class _JsonObject(dict[str, Any]):
+    """A JSON object of the body. `repeated_key` is the first key that the object has twice; empty if there is none."""
 
-    key = ""
+    repeated_key = ""
 
 
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
     """Raise ProblemError `duplicate_field` if an object of the body has a key twice.
 
-    `body` must be one that decoded before.
+    msgspec must have decoded `body` before without an error.
     """
-    twice_seen = False
+    repeat_seen = False
 
     def check_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal twice_seen
-        made = _Twice(pairs)
+        nonlocal repeat_seen
+        made = _JsonObject(pairs)
         if len(made) != len(pairs):
-            twice_seen = True
+            repeat_seen = True
             keys = [key for key, _ in pairs]
-            made.key = next(key for index, key in enumerate(keys) if key in keys[:index])
+            made.repeated_key = next(key for index, key in enumerate(keys) if key in keys[:index])
         return made
 
     try:
-        # Numbers stay text: int() refuses more than 4,300 digits, and nothing here needs their value.
+        # Numbers stay text, because int() refuses more than 4,300 digits, and their values are not needed here.
         tree = json.loads(body.decode("utf-8"), object_pairs_hook=check_members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad_json", where + clip_text(str(error))) from error
-    if twice_seen:
-        pointer, key = next(_found_twice(tree))
+    if repeat_seen:
+        pointer, key = next(_find_repeated_keys(tree))
         detail = f"the field {clip_text(key)!r} is given twice"
         raise ProblemError("duplicate_field", where + detail, errors=[FieldError(prefix + pointer, detail)])
 
 
-def _found_twice(tree: Any) -> Iterator[tuple[str, str]]:
+def _find_repeated_keys(tree: Any) -> Iterator[tuple[str, str]]:
     waiting: list[tuple[str, Any]] = [("", tree)]
     while waiting:
         pointer, value = waiting.pop()
-        if isinstance(value, _Twice):
-            if value.key:
-                yield f"{pointer}/{pointer_token(value.key)}", value.key
+        if isinstance(value, _JsonObject):
+            if value.repeated_key:
+                yield f"{pointer}/{pointer_token(value.repeated_key)}", value.repeated_key
             waiting.extend((f"{pointer}/{pointer_token(key)}", member) for key, member in value.items())
         elif isinstance(value, list):
             waiting.extend((f"{pointer}/{index}", member) for index, member in enumerate(value))

@@ -1,11 +1,11 @@
-"""Converts text of the wire to values of storage and back: decimals, times and names.
+"""Converts texts of requests to stored values, and stored values to texts of answers: decimals, times and names.
 
-Every conversion is exact or refused. A value is never rounded, a name never shortened, and a digit of another script
-never accepted.
+A text that can't be converted exactly is refused. A value is never rounded, a name is never shortened, and digits of
+other scripts are never accepted.
 
-`one_of` and `json_text_of` describe a member of an answer that is one of several types. msgspec can't describe a union
-of untagged structs, because it could not decode one; answers are only encoded. `UNION_MEMBERS` collects these types for
-the OpenAPI document.
+`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec can't describe a union
+of untagged structs, because it could not decode one. Answers are only encoded, so these functions write the schema of
+such a member. `UNION_MEMBERS` collects the types for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
-ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"  # one of a family may be longer
+# The id of any board. That of a family's board may be longer than BOARD_PATTERN allows.
+ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
@@ -40,7 +41,8 @@ NO_NUL_PATTERN = "^[^\\u0000]+$"
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
 else:
-    # An answer's decimals are Raw, so that no digit passes through a float. msgspec can't describe Raw.
+    # Decimals of answers are of the type Raw, so that they are never converted to a float. msgspec can't describe Raw,
+    # so the OpenAPI document is made from this type.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
 _INT64_DIGITS = 19
@@ -64,9 +66,8 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
     digits take a fast path without the regular expression.
 
     Raises:
-        BadValueError: `bad_value` for a text that is no decimal or has more digits than the scale, `value_out_of_range`
-        for
-            a value that does not fit a signed 64-bit integer.
+        BadValueError: `bad_value` for a text that is no decimal or has too many digits for the scale,
+            `value_out_of_range` for a value that does not fit a signed 64-bit integer.
     """
     if isinstance(raw, str):
         text, quoted = raw.encode("utf-8", "surrogatepass"), True
@@ -113,9 +114,9 @@ def _exact(text: bytes, scale: int) -> int:
 
 
 def _small_int(exponent: bytes) -> int:
-    """Return the exponent, capped at 10**9 in size.
+    """Return the exponent, limited to the range from -10**9 to 10**9.
 
-    A capped exponent has the same effect as the true one: no body is large enough to hold digits that make up for it.
+    The limit changes no result: it would matter only for a number with about 10**9 digits, and no body can be so large.
     """
     if not exponent:
         return 0
@@ -139,7 +140,10 @@ def _too_large(text: bytes, scale: int) -> BadValueError:
 
 
 def scalar_text(raw: msgspec.Raw | bytes) -> str:
-    """Return the text of a JSON string that stands in the body as `raw`. Raises BadValueError if it is no string."""
+    """Return the text of a JSON string; `raw` is the string as it stands in the body.
+
+    Raises BadValueError if `raw` is not a string.
+    """
     text = bytes(raw)
     if text[:1] != b'"':
         raise BadValueError(f"{_quoted(text)} is not a string")
@@ -154,7 +158,8 @@ def scalar_text(raw: msgspec.Raw | bytes) -> str:
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
-    NUL is refused for every store, because PostgreSQL can't store it and the store must not decide what a value may be.
+    NUL is refused with every store, although only PostgreSQL can't store it: which values are valid must not depend on
+    the store.
 
     Raises:
         BadValueError: the value is no string, has more than `chars_max` characters, or has NUL.
@@ -168,7 +173,7 @@ def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> 
 
 
 def format_decimal(value: int, scale: int) -> str:
-    """Return the number as the wire writes it: `60250` with scale 3 becomes `60.250`."""
+    """Return the number as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
     if scale == 0:
         return str(value)
     whole, fraction = divmod(abs(value), _POWERS[scale])
@@ -176,7 +181,7 @@ def format_decimal(value: int, scale: int) -> str:
 
 
 def to_wire_number(value: int, scale: int) -> Number:
-    """Return the number for an answer: an int where the scale is 0, else its exact digits as the wire writes them."""
+    """Return the number for an answer: an int if the scale is 0, else the exact digits of `format_decimal`."""
     return value if scale == 0 else msgspec.Raw(format_decimal(value, scale).encode())
 
 
@@ -202,9 +207,10 @@ def to_micros(at: datetime) -> int:
 
 
 def normalise_text(text: str, *, chars_max: int) -> str | None:
-    """Return the text in NFC; None unless that has 1 to `chars_max` characters, no control character and no surrogate.
+    """Return the text in NFC, or None if it is not valid.
 
-    The length of the text is checked before the work: NFC shortens a text to a third at most.
+    A valid text has, in NFC, 1 to `chars_max` characters, no control characters and no surrogates. A text that is much
+    too long is refused before it is normalised, because NFC can't make a text shorter than a third of its length.
     """
     if text.isascii():
         return text if text.isprintable() and 0 < len(text) <= chars_max else None
@@ -219,7 +225,7 @@ def normalise_text(text: str, *, chars_max: int) -> str | None:
 def parse_owner(text: str, *, pointer: str = "owner") -> str:
     """Return the owner in NFC.
 
-    Raises ProblemError `bad_request` if it has control characters or surrogates, or not 1 to 128 characters.
+    Raises ProblemError `bad_request` if it has control characters or surrogates, or if its length is not 1 to 128.
     """
     owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
     if owner is not None:
@@ -229,7 +235,7 @@ def parse_owner(text: str, *, pointer: str = "owner") -> str:
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
-    """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request`."""
+    """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request` if it is not."""
     if _BOARD.fullmatch(text) or (
         BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and parse_family_board(text) is not None
     ):
@@ -238,21 +244,21 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
 
 
 def parse_family_id(text: str) -> str:
-    """Return the text if it is the id of a family. Raises ProblemError `bad_request`."""
+    """Return the text if it is the id of a family. Raises ProblemError `bad_request` if it is not."""
     if is_family_id(text):
         return text
     raise ProblemError("bad_request", f"{_repr(text)} is not the id of a family: {FAMILY_PATTERN}", pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
-    """Return the text if it is the name of a column. Raises ProblemError `bad_request`."""
+    """Return the text if it is the name of a column. Raises ProblemError `bad_request` if it is not."""
     if _COLUMN.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
-    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises ProblemError `bad_request`."""
+    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises ProblemError `bad_request` if not."""
     if 0 < len(text) <= POST_ID_CHARS_MAX and "\0" not in text:
         return text
     raise ProblemError("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)
@@ -267,14 +273,14 @@ UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` and `j
 
 
 def one_of(*kinds: type[msgspec.Struct]) -> Any:
-    """Return the type of a member that is one of these types."""
+    """Return the annotation of a member whose value has one of these types."""
     UNION_MEMBERS.extend(kinds)
     refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
     return Annotated[Any, Meta(extra_json_schema={"anyOf": refs})]
 
 
 def json_text_of(*kinds: type[msgspec.Struct]) -> Any:
-    """Return the type of a member that is a text holding the JSON of one of these types."""
+    """Return the annotation of a member whose value is a text: the JSON of one of these types."""
     UNION_MEMBERS.extend(kinds)
     refs = [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]
     described = {"contentMediaType": "application/json", "contentSchema": {"anyOf": refs}}

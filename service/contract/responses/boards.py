@@ -20,7 +20,7 @@ Stats = dict[str, Number | str | None]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A column with every default filled in; `min` and `max` are null for text."""
+    """A column with every default filled in. `min` and `max` are null for a column of text."""
 
     name: str
     sorted: bool
@@ -42,11 +42,12 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaderboard: its full specification and, where one board is asked for, its curves by ranked column.
+    """A leaderboard with its full specification.
 
-    `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are there if it opens or closes. A `closed` leaderboard
-    takes no posts. An `archived` one has no rows any more: the top, owners, values and the curve come from its archive,
-    and any other request is answered with 410.
+    `curves` has the state of each ranked column's curve; it is present only in the answer to a request for this one
+    leaderboard. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an
+    opening or a closing time. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Its
+    archive answers requests for the top, owners, values and the curve; any other request is answered with 410.
     """
 
     id: str
@@ -66,14 +67,14 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardList(msgspec.Struct, frozen=True):
-    """A page of leaderboards by id; `next` is the cursor of the page after it, null at the end."""
+    """A page of leaderboards in the order of their ids. `next` is the cursor of the next page; null on the last one."""
 
     leaderboards: list[BoardAnswer]
     next: str | None
 
 
 class BoardResult(msgspec.Struct, kw_only=True):
-    """What became of a post on one of its leaderboards."""
+    """The result of a post on one of its leaderboards."""
 
     board: str
     status: StatusName
@@ -83,9 +84,10 @@ class BoardResult(msgspec.Struct, kw_only=True):
 
 
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
-    """What became of a post; `stats` are the stored values. A post that named its boards has `boards` instead.
+    """The result of a post. `stats` holds the stored values; a post that named its boards has `boards` instead.
 
-    A rejected post has an `error`. If it has `boards` too, `error` is the cause of the other rejections.
+    A rejected post has an `error`. If it also has `boards`, one of these boards caused `error`, and the others rejected
+    the post for that reason.
     """
 
     owner: str
@@ -111,7 +113,7 @@ else:
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats. `hidden` is there, and true, if no ranking shows the entry."""
+    """One owner's stats. `hidden` is present only if no ranking shows the entry; its value is then true."""
 
     owner: str
     updated_at: Time
@@ -121,8 +123,9 @@ class EntryAnswer(msgspec.Struct):
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup. With a column it has `position`, and `place`, its rank among the owners asked for.
+    """An entry of a lookup.
 
+    If the lookup names a column, the entry has its `position` there, and `place`: its rank among the requested owners.
     Both are null if the owner has no value in the column.
     """
 
@@ -136,7 +139,7 @@ class LookupEntry(msgspec.Struct):
 
 
 class LookupAnswer(msgspec.Struct):
-    """The entries in the order asked for, and the owners who have none."""
+    """The entries in the order of the request, and the owners who have no entry."""
 
     entries: list[LookupEntry]
     missing: list[str]
@@ -155,9 +158,9 @@ class RankedEntry(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """Rows of a ranking, best to worst. Owners of equal rank are sorted by code point.
+    """Rows of a ranking, from the best to the worst. Owners of equal rank are in the order of their code points.
 
-    `next` and `prev` are cursors, null at the ends of the ranking.
+    `next` and `prev` are the cursors of the pages after and before this one; null at the ends of the ranking.
     """
 
     column: str
@@ -168,7 +171,10 @@ class Page(msgspec.Struct, gc=False):
 
 
 class RankValue(msgspec.Struct):
-    """The worst value that still has `rank` or better; on an empty leaderboard all three are null."""
+    """The worst value that has this rank or a better one. The true value lies between `low` and `high`.
+
+    On an empty leaderboard, `value`, `low` and `high` are null.
+    """
 
     rank: int
     value: Number | None
@@ -178,7 +184,10 @@ class RankValue(msgspec.Struct):
 
 
 class PercentileValue(msgspec.Struct):
-    """The worst value that still has the percentile or better; on an empty leaderboard all three are null."""
+    """The worst value that has this percentile or a better one. The true value lies between `low` and `high`.
+
+    On an empty leaderboard, `value`, `low` and `high` are null.
+    """
 
     percentile: float
     value: Number | None
@@ -194,15 +203,16 @@ else:
 
 
 class Values(msgspec.Struct):
-    """Values for the ranks asked for, then for the percentiles."""
+    """The values at the requested ranks, followed by those at the requested percentiles."""
 
     values: list[ValueFor]
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
-    """Entries with a value from `from` up to `to`; the last bucket includes its `to`.
+    """The number of entries with a value from `from` up to, but not including, `to`. The last bucket includes its `to`.
 
-    `low`, `high` and `exact` are there if `entries` was read off the curve: the true number lies between the bounds.
+    `low`, `high` and `exact` are present if `entries` was estimated from the curve. The true number then lies between
+    `low` and `high`; `exact` is true if the two are equal.
     """
 
     from_: Number
@@ -220,16 +230,18 @@ class Buckets(msgspec.Struct):
 
 
 class EndAnswer(msgspec.Struct):
-    """The last value that an entry beyond the knots may have."""
+    """The outermost value that an entry beyond the knots may have."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
-    """Entries that came after the fit and lie beyond its knots: before the best knot, or after the worst.
+    """The entries that came after the fit and lie beyond its knots.
 
-    `best` and `worst` are null if no entry lies there. `errors` has the errors of both sides.
+    `best` is the limit of those before the best knot, and `worst` the limit of those after the worst knot. Each is null
+    if there are no such entries. `errors` has, for both sides, how far an estimated rank can be off; it is null if that
+    was not measured.
     """
 
     best: EndAnswer | None
@@ -238,9 +250,9 @@ class OutsideAnswer(msgspec.Struct):
 
 
 class KnotAnswer(msgspec.Struct):
-    """A value of the column with its exact rank and how many entries have it.
+    """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
-    `reached_at` is when this value was reached; it is there if the earliest of equal values is better.
+    `reached_at` is when this value was reached. It is present if the earliest of equal values is better.
     """
 
     value: Number
@@ -250,12 +262,13 @@ class KnotAnswer(msgspec.Struct):
 
 
 class CurveAnswer(msgspec.Struct, kw_only=True):
-    """A curve with all that ranking offline needs. docs/curve.md has the formula; docs/rank_offline.py is an example.
+    """A curve with everything that is needed to calculate ranks offline.
 
-    Between two neighbouring knots the rank follows a line over keys, or a cubic. `shapes` has the inner control values
-    of the cubics, in 1/65536 of the rise between the knots. `errors` has, for each two neighbours, how far such an
-    estimate can be off; it is null if that was not measured. Lines and cubics are defined on a lattice of `step` units
-    of the last digit. If `snaps` is true, every stored value lies on the lattice.
+    docs/curve.md has the formula, and docs/rank_offline.py is an example. Between two neighbouring knots, the rank
+    follows a straight line over keys, or a cubic. `shapes` has the inner control values of the cubics, in units of
+    1/65536 of the rise between the knots. `errors` has, for each pair of neighbouring knots, how far an estimated rank
+    between them can be off; it is null if that was not measured. Lines and cubics are defined on a lattice of `step`
+    units of the last digit. If `snaps` is true, every stored value lies on the lattice.
     """
 
     column: str
@@ -275,7 +288,7 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
 
 
 class RefreshAnswer(msgspec.Struct):
-    """The curve that now serves, and how long fitting it took."""
+    """The new curve, which is now in use, and how many seconds the refresh took."""
 
     column: str
     method: CurveMethod
@@ -286,7 +299,7 @@ class RefreshAnswer(msgspec.Struct):
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank, as of the curve's time, lies outside the curve's bracket."""
+    """A value whose true rank lies outside the bracket that the curve gives. Both are as of the curve's time."""
 
     value: Number
     true_rank: int
@@ -296,10 +309,10 @@ class AuditedRank(msgspec.Struct):
 
 
 class AuditAnswer(msgspec.Struct, kw_only=True):
-    """The relative error of the curve's ranks of random owners against counted ranks, as of the curve's time.
+    """The relative errors of a curve: its ranks of random owners, compared with counted ranks as of the curve's time.
 
-    `outcome` is `changed` if more posts came since then than the service can subtract; then nothing was compared. It is
-    `empty` if the column has no entry. `broken` lists the first of the wrong brackets.
+    `outcome` is `changed` if more posts came since that time than the service can subtract. Then nothing was compared.
+    It is `empty` if the column has no entry. `broken` lists the first few of the wrong brackets.
     """
 
     column: str

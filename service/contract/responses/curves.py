@@ -1,6 +1,7 @@
 """The state of a board's curves: how accurate each curve is currently.
 
-A figure that is not known is null, never a guess. The bound is that of the current moment, not that of the fit.
+A number that is not known is null, never a guess. `bound` is valid for the current state of the board, not for its
+state at the fit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, descriptio
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a ranked column's curve: how and when it was fitted, its knots, and what has changed since."""
+    """The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit."""
 
     method: FitMethod
     total: int
@@ -26,13 +27,13 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Time
     age_seconds: float
     certificate: float | None = None
-    live: bool  # whether the curve counts what is posted after its fit
-    moves: int  # changes into, out of and within the gaps between its knots since the fit
-    bound: float  # how far an estimated rank may currently be off, relative to the rank, below the exactly counted top
+    live: bool  # whether the curve includes posts that came after its fit
+    moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
+    bound: float  # how far an estimated rank below the exactly counted top may be off now, relative to the rank
 
 
 def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
-    """Return the state of the curve that currently serves."""
+    """Return the state of a board's curve at the time `now_us`."""
     return CurveState(
         method=curve.method,
         total=curve.total,

@@ -15,7 +15,7 @@ from .positions import Position
 
 
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A family: its full specification, and how many leaderboards posts have reached."""
+    """A family: its full specification, and how many of its leaderboards have received posts."""
 
     id: str
     columns: list[ColumnAnswer]
@@ -35,7 +35,10 @@ Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microsecon
 
 
 class PeriodAnswer(msgspec.Struct, frozen=True):
-    """A period. `closed` means that late posts are rejected. For all time, everything but `name` is null."""
+    """A period. If it is `closed`, late posts to it are rejected.
+
+    `starts_at`, `ends_at` and `closed` are null for the period of all time.
+    """
 
     name: str
     starts_at: Bound
@@ -44,9 +47,9 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 
 
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
-    """The leaderboard of a time and of facet values, and the one of the period before.
+    """The leaderboard of one period and of facet values. `previous` is the leaderboard of the period before.
 
-    An `archived` leaderboard answers what its archive holds, and any other request with 410.
+    An `archived` leaderboard answers requests from its archive. A request for anything else is answered with 410.
     """
 
     board: str
@@ -64,7 +67,7 @@ class FacetValue(msgspec.Struct, frozen=True):
 
 
 class FacetList(msgspec.Struct, frozen=True):
-    """The values of a facet that posts had in one period; `next` is the cursor of the next page, null at the end."""
+    """The values that posts of one period had for a facet. `next` is the next page's cursor; null on the last page."""
 
     facet: str
     period: PeriodAnswer
@@ -73,7 +76,10 @@ class FacetList(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """A closed period, its leaderboard, and the owner's final position there; null if the owner had no value."""
+    """A closed period, its leaderboard, and the owner's final position there.
+
+    The position is null if the owner had no value.
+    """
 
     board: str
     period: PeriodAnswer
@@ -81,7 +87,10 @@ class PastPosition(msgspec.Struct, frozen=True):
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
-    """An owner's positions by closed period, newest first, with every period; `next` is the cursor of older ones."""
+    """An owner's final positions in closed periods, the newest period first. No period is left out.
+
+    `next` is the cursor of older periods; null on the last page.
+    """
 
     owner: str
     column: str

@@ -19,9 +19,9 @@ JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erase
 class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or a board.
 
-    `stored` holds what an applied post left in the row. `error` says why a queued post was rejected when it was its
-    turn. Once the owner is erased, `owner` is null and the members after `accepted_at` are missing. `board` is null if
-    the leaderboard was deleted long ago.
+    `stored` holds the values of the row after an applied post. `error` says why a queued post was rejected when a
+    worker took it from the queue. After the owner was erased, `owner` is null and the members after `accepted_at` are
+    missing. `board` is null if the leaderboard was deleted long ago.
     """
 
     seq: int
@@ -39,7 +39,10 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """An owner's posts, the newest first. `next` is the `before` of the next page; null if no older posts are kept."""
+    """An owner's posts, the newest first.
+
+    The next page begins before the sequence number `next`. It is null if no older posts are kept.
+    """
 
     owner: str
     posts: list[JournalLine]
@@ -55,10 +58,10 @@ class TopEvent(msgspec.Struct):
 
 
 class OwnerEvent(msgspec.Struct):
-    """The data of an event `position`: where the owner stands now. All of it is null if the owner is no longer ranked.
+    """The data of an event `position`: the owner's current value and rank.
 
-    `overtaken_by` has up to ten owners who overtook this one since the previous event. `previous_rank` is the rank of
-    that event.
+    `value`, `rank` and `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the
+    previous event. `overtaken_by` has up to ten owners who have overtaken this one since that event.
     """
 
     owner: str
@@ -72,7 +75,10 @@ class OwnerEvent(msgspec.Struct):
 
 
 class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """The data of an event `reset`: the last event that the client has seen is too old to continue from."""
+    """The data of an event `reset`, which has no members.
+
+    The stream can't continue from the last event that the client has seen, because that event is too old.
+    """
 
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better place: its rank with the bracket, the value that holds it, and how much is missing to take it.
+    """The next better place: its rank with the bracket, its value, and the `points` that the owner lacks to take it.
 
-    If the earliest of equal values is better, `points` is one unit more than the difference of the values. It is null
-    if the column's range ends before that.
+    `points` is the difference of the two values. If the earliest of equal values is better, `points` is one unit of the
+    last digit more. It is then null if the column's range does not allow the value that the owner would need.
     """
 
     rank: int
@@ -30,10 +30,10 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank and the bracket [low, high] that the true one lies in as of `as_of`; `exact` where they are equal.
+    """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`.
 
-    `next` and `previous` are there if they were asked for. `next` is null if nobody is better. `previous` is null if no
-    period comes before.
+    `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
+    `next` is null if nobody is better. `previous` is null if no period comes before.
     """
 
     column: str
@@ -60,14 +60,15 @@ class NoPosition(msgspec.Struct, kw_only=True):
 
 
 class Previous(msgspec.Struct, kw_only=True):
-    """The period before: the owner's `position` there, and the position that the current value would have had instead.
+    """A comparison with the period before: `position` is the owner's position there.
 
-    `value_position` ranks the current value among the other owners of that period. If the earliest of equal values is
-    better, it stands behind those with the same value. The owner's own value of that period does not count; if it
-    equals the current one, the position is the same. `moved` is how many places the owner's value has gained among the
-    values of that period (`position.rank` - `value_position.rank`). `field_moved` is how many places the owner has
-    gained because the others' values changed (`value_position.rank` - current `rank`). A member is null if a value that
-    it needs is missing.
+    `value_position` is the position that the current value would have as a new entry of that period. The owner's own
+    entry there counts as well. If the earliest of equal values is better, the new entry stands behind equal values.
+
+    `moved` and `field_moved` use another rank: the one that the owner would have had there with the current value
+    instead of the earlier one. `moved` is how many places the owner has gained by the change of the own value:
+    `position.rank` minus this rank. `field_moved` is how many places the owner has gained because the others' values
+    changed: this rank minus the current `rank`. A member is null if a value that it needs is missing.
     """
 
     board: str
@@ -84,13 +85,13 @@ else:
 
 
 class Positions(msgspec.Struct, gc=False):
-    """Positions of values, in the order asked for."""
+    """The positions of values, in the order of the request."""
 
     positions: list[Position]
 
 
 class OwnerPositions(msgspec.Struct, gc=False):
-    """An owner's positions, in the order asked for."""
+    """An owner's positions, in the order of the request."""
 
     owner: str
     positions: list[OwnerPosition]
@@ -115,7 +116,7 @@ else:
 
 
 class BoardPositions(msgspec.Struct):
-    """One owner's positions on many leaderboards, in the order asked for."""
+    """One owner's positions on many leaderboards, in the order of the request."""
 
     owner: str
     positions: list[AnyBoardPosition]

@@ -16,7 +16,8 @@ from .curves import Time
 class Accepted(msgspec.Struct, frozen=True):
     """Posts that are durable in the ingest queue; workers apply them within seconds.
 
-    `duplicates` is how many of them go to closed periods and were applied before; those are not queued again.
+    `duplicates` is how many of them were applied before and belong to a period that is now closed. They are not queued
+    again.
     """
 
     accepted: int
@@ -24,8 +25,9 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a post on a leaderboard: `pending` in the queue, or the status that direct posting answers.
+    """The state of a post on a leaderboard.
 
+    `status` is `pending` while the post waits in the queue, and afterwards the same status as for a direct post.
     `updated_at` and `stats` are those of the row after the post. `error` says why the post was rejected.
     """
 
@@ -37,7 +39,7 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the queue: how many posts wait and for how long, how many were ever applied, and its worker."""
+    """A shard of the queue: how many posts wait, the age of the oldest, how many were ever applied, and the worker."""
 
     shard: int
     posts: int
@@ -47,10 +49,10 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The ingest queue. At most `workers_max` workers run; `workers` are running now.
+    """The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run.
 
-    `capacity` and `speed` are the posts a second of the store and of one worker, measured when `workers_max` was last
-    calculated from them; null before that.
+    `capacity` is how many posts the store applies per second, and `speed` how many one worker applies per second. They
+    were measured when `workers_max` was last calculated from them; before that they are null.
     """
 
     posts: int
