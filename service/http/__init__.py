@@ -1,4 +1,4 @@
-"""What happens around every handler: from the bytes of a request to a parsed `Call`, and from an answer to bytes.
+"""The work around every handler: the bytes of a request become a parsed `Call`, and an answer becomes bytes.
 
     bytes ──malformed──> aiohttp routes ──> endpoint ──> handler of a view
                                              │  foreign_pages  may a web page send this request?

@@ -1,11 +1,11 @@
 """Reads the bodies of requests while they arrive, within bounds of size, time and memory.
 
-A caller may send slowly, but a caller that stops sending is refused: there is a bound for each pause
-(`body_idle_s_max`) and one for the whole body (`body_wait_s_max`). A service that stops waits for no body. Nothing of a
-body is used before all of it has arrived.
+A caller may send slowly, but a caller that stops sending is refused. There is a bound for each pause
+(`body_idle_s_max`) and one for the time of the whole body (`body_wait_s_max`). While the service stops, it waits for no
+body. No part of a body is used before the whole body has arrived.
 
-All bodies together may hold `arriving_bytes_max` bytes, counted from their arrival to their answer. A body that arrived
-together with its headers is not counted.
+All bodies together may hold `arriving_bytes_max` bytes. A body counts from its arrival until its request is answered. A
+body that arrives together with its headers does not count.
 """
 
 from __future__ import annotations
@@ -30,32 +30,35 @@ class BodyLimits(Protocol):
 
     @property
     def body_bytes_max(self) -> int:
-        """A larger body is refused with 413."""
+        """The largest size of a body, in bytes. A larger body is refused with 413."""
 
     @property
     def body_idle_s_max(self) -> float:
-        """A body of which nothing arrives for longer than this is refused with 408."""
+        """The longest pause within a body, in seconds. After a longer pause, the body is refused with 408."""
 
     @property
     def body_wait_s_max(self) -> float:
-        """A body that takes longer than this in all is refused with 408."""
+        """The longest time for a whole body, in seconds. A body that takes longer is refused with 408."""
 
     @property
     def arriving_bytes_max(self) -> int:
-        """A body that would take all bodies together above this is refused with 503."""
+        """The most bytes that all bodies may hold together. A body that would exceed them is refused with 503."""
 
 
 class BodyStream(Protocol):
     """The part of aiohttp's StreamReader that this module needs."""
 
     def is_eof(self) -> bool:
-        """Return whether all of it has arrived."""
+        """Return whether the whole body has arrived."""
 
     def read_nowait(self) -> bytes:
-        """Return the bytes that have arrived."""
+        """Return the bytes that have arrived and were not read yet."""
 
     async def readany(self) -> bytes:
-        """Return the bytes that have arrived, or else wait for the next ones. At the end, return no bytes."""
+        """Return the bytes that have arrived; if there are none, wait for the next ones.
+
+        At the end of the body, return no bytes.
+        """
 
 
 class ArrivingRequest(Protocol):
@@ -63,22 +66,22 @@ class ArrivingRequest(Protocol):
 
     @property
     def content(self) -> BodyStream:
-        """The body."""
+        """The stream from which the body is read."""
 
     @property
     def content_length(self) -> int | None:
-        """The number of bytes that the headers announce; None: they announce none."""
+        """The size of the body in bytes, as the headers announce it; None if they do not."""
 
     @property
     def headers(self) -> MultiMapping[str]:
-        """The headers."""
+        """The headers of the request."""
 
 
 class _Gathered:
     """The bytes of a body that have arrived.
 
-    The memory of a large body is mapped, so that it goes back to the system when the body is complete. Many large
-    bodies that grow side by side would leave the heap fragmented.
+    A large body gets mapped memory of its own, which is returned to the system when the body is complete. If many large
+    bodies grew on the heap at the same time, they would leave it fragmented.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -99,11 +102,11 @@ class _Gathered:
         self._mapped.write(piece)
 
     def whole(self) -> bytes:
-        """Return all of it."""
+        """Return all pieces as one."""
         return bytes(self._small) if self._mapped is None else self._mapped[: self.size]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Return mapped memory to the system."""
         if self._mapped is not None:
             self._mapped.close()
 
@@ -113,7 +116,7 @@ class BodyReader:
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
-        self._held: dict[int, int] = {}  # bytes by the id of the request
+        self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
         self._held_bytes = 0
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
@@ -121,11 +124,11 @@ class BodyReader:
     async def read_body(self, request: ArrivingRequest) -> bytes:
         """Return the whole body of a request.
 
-        The caller must call `release_body` when the request has ended, also if reading raised.
+        The caller must call `release_body` when the request has ended, even if this method raised an error.
 
         Raises:
-            ProblemError: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` where the
-                service stops first.
+            ProblemError: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` if the
+                service stops before the body has arrived.
         """
         announced = request.content_length
         if announced is None:
@@ -133,8 +136,8 @@ class BodyReader:
         elif announced > self._limits.body_bytes_max:
             raise self._too_large()
         try:
-            if request.content.is_eof():  # nearly always: the body arrived with its headers
-                return self._checked(request.content.read_nowait())  # cheaper than request.read()
+            if request.content.is_eof():  # nearly every body arrives together with its headers
+                return self._checked(request.content.read_nowait())  # `read_nowait` is cheaper than `request.read`
             self._hold(request, announced or 0)
             return await self._arrived(request)
         except TimeoutError as error:
@@ -143,12 +146,16 @@ class BodyReader:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
     def release_body(self, request: ArrivingRequest) -> None:
-        """Subtract the bytes of a request's body, if it was counted, from those that all bodies hold."""
+        """Stop counting the body of a request. Do nothing if it was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
 
     def _hold(self, request: ArrivingRequest, size: int) -> None:
-        """Count this many bytes for a body: those that its headers announce, or those that arrived if they are more."""
+        """Count `size` bytes for a body, unless more are already counted for it.
+
+        `size` is what the headers announce, or what has arrived. Raises ProblemError `too_many_bodies` if all bodies
+        together would then hold too many bytes.
+        """
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
@@ -183,7 +190,7 @@ class BodyReader:
     def refuse_arriving(self) -> None:
         """Refuse every body that is still arriving, and every later one that is not complete on arrival.
 
-        The service calls this when it stops: a connection that ends takes no more bytes.
+        The service calls this when it stops, because it then receives no more bytes from its connections.
         """
         self._stopping = True
         for limit in self._arriving:
@@ -208,7 +215,7 @@ class BodyReader:
 
 
 def _check_coding(headers: MultiMapping[str]) -> None:
-    """Refuse a body with a transfer coding besides `chunked`: aiohttp would decode the chunks and leave the rest."""
+    """Refuse a body with a transfer coding besides `chunked`: aiohttp would decode only the chunks."""
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
         detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes only {_CHUNKED}"

@@ -3,9 +3,9 @@
     request ──> foreign page? ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
-When something goes wrong, the caller gets a problem document. One with the code `internal` says nothing about its
-cause; the log has the cause. Every request passes here, so `Endpoint.__init__` prepares what is the same for all
-requests of a route.
+When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
+the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares what is
+the same for all requests of a route.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ X_REQUEST_ID = istr("X-Request-Id")
 X_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-# The path parameters that the log shows. It hides the others: owners are people, lease keys and post ids may name
-# people, and the rest of a path below /jolokia is a request of another protocol.
+# The path parameters that the log shows. It hides all others. Owners are people, and lease keys and post ids may name
+# people. The rest of a path below /jolokia is a request of another protocol.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
-_CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection, as in nginx; never sent, only counted and logged
-_CUT_OFF = 503  # the service stopped before the answer was ready; never sent either
+# These two statuses are never sent, only counted and logged.
+_CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
+_CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
 _RETRIED_CODES = ("queue_full", "store_busy", "too_many_bodies", "timeout")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {
@@ -78,11 +79,11 @@ class EndpointSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def head_wait_s_max(self) -> float:
-        """A connection that has sent no request, or only a part of one's headers, is closed after this time."""
+        """How many seconds a connection may take to send the complete headers of a request, before it is closed."""
 
     @property
     def keepalive_s_max(self) -> float:
-        """A connection that sends no further request after an answer is closed after this time."""
+        """How many seconds a connection stays open after an answer if it sends no further request."""
 
     @property
     def retry_after_s(self) -> int:
@@ -98,44 +99,44 @@ class EndpointContext(Protocol):
 
     @property
     def settings(self) -> EndpointSettings:
-        """The limits."""
+        """The settings of endpoints, with their limits."""
 
     @property
     def metrics(self) -> Metrics:
-        """Counts requests."""
+        """The metrics, which count requests."""
 
     @property
     def keyring(self) -> KeyRing:
-        """The keys that may call."""
+        """The valid API keys."""
 
     @property
     def key_limits(self) -> KeyLimits:
-        """The rates of each key."""
+        """The rate limits of each API key."""
 
     @property
     def tracer(self) -> Tracer | None:
-        """Makes spans of requests; None: tracing is off."""
+        """The tracer, which makes the spans of requests; None if tracing is off."""
 
     @property
     def request_log(self) -> RequestLog:
-        """Logs requests."""
+        """The log of requests."""
 
     def end_endless_answers(self) -> None:
-        """End the answers that don't end by themselves."""
+        """End the answers that don't end by themselves, such as streams."""
 
     async def ready(self) -> None:
-        """Return when the store answers; raise a storage error or ProblemError where it does not."""
+        """Return if the store answers. Raise a storage error or a ProblemError if it does not."""
 
 
 class RequestIds:
-    """Gives each request an id: the caller's where it is well-formed, else one that no other process makes."""
+    """Gives each request an id: the caller's id if it is well-formed, else a new id that no other process makes."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self._prefix = prefix or secrets.token_hex(4)
         self._numbers = itertools.count(1)
 
     def make_request_id(self, given: str | None) -> str:
-        """Return the id for a request that came with `given` in X-Request-Id."""
+        """Return the id of a request; `given` is its header X-Request-Id, or None."""
         if given is not None and _REQUEST_ID.fullmatch(given):
             return given
         return f"{self._prefix}-{next(self._numbers):x}"
@@ -193,7 +194,7 @@ class Endpoint:
             if self._has_body:
                 body, media_type = await self._body(request)
                 if self.route.role is not None:
-                    self._check_valid(identity)  # a body may take minutes to arrive
+                    self._check_valid(identity)  # a body may take minutes to arrive; the key may be revoked meanwhile
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
             ended_s = call.answered_s or perf_counter()
@@ -215,7 +216,7 @@ class Endpoint:
     def _end(
         self, request: web.Request, span: Span | None, status: int, code: str, seconds: float, identity: Identity
     ) -> None:
-        """Count the request, end its span, and log it where the log wants it."""
+        """Count a request that has ended, end its span, and log it if `RequestLog.should_log` is true."""
         self._answered(status, seconds)
         if span is not None:
             span.end(status, identity.key_id)
@@ -223,15 +224,15 @@ class Endpoint:
             self._context.request_log.log_request(
                 view=self.route.view,
                 method=request.method,
-                path=self._told_path(request),
+                path=self._logged_path(request),
                 status=status,
                 code=code,
                 seconds=seconds,
                 key_id=identity.key_id,
             )
 
-    def _told_path(self, request: web.Request) -> str:
-        """Return the path for the log: a parameter that may name a person stands there as its name in braces."""
+    def _logged_path(self, request: web.Request) -> str:
+        """Return the path for the log. A parameter that may name a person is replaced by its name in braces."""
         found = request.match_info
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
@@ -281,7 +282,7 @@ class Endpoint:
 
 
 def make_problem_response(problem: ProblemError, request_id: str) -> web.Response:
-    """Return the response of a problem."""
+    """Return the HTTP response that a problem becomes."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
@@ -307,7 +308,7 @@ def _response(answer: Answer, request_id: str) -> web.StreamResponse:
 def parse_media_type(header: str) -> str:
     """Return the media type in lower case, without parameters.
 
-    If the header names a charset other than UTF-8, return the header unchanged, so that no route takes it.
+    If the header names a charset other than UTF-8, return the header unchanged, so that every route refuses it.
     """
     media_type, _, parameters = header.partition(";")
     for parameter in parameters.lower().split(";"):
@@ -324,7 +325,7 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would leave `%FF` as these three characters, and they are another owner's name (`%25FF` in a path).
+    aiohttp would keep `%FF` as three characters. These would name another owner, the one who is `%25FF` in a path.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

@@ -1,10 +1,11 @@
 """Responses without aiohttp's `Server` header, and a fast one for the common case.
 
-`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. It saves the
-header dictionary of aiohttp's response, which costs a noticeable part of a small request and is always the same. Any
-other case (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp through `PlainResponse`.
+`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. It builds no
+header dictionary as aiohttp's response does, because that would always be the same and cost a noticeable part of the
+time of a small request. Any other case (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp
+through `PlainResponse`.
 
-`PlainResponse` and `PlainStream` drop the `Server` header: it would tell callers the versions of aiohttp and Python.
+`PlainResponse` and `PlainStream` drop the `Server` header, which would show callers the versions of aiohttp and Python.
 """
 
 from __future__ import annotations
@@ -50,19 +51,20 @@ class FastJsonResponse(web.Response):
     """A 200 with a JSON body; `request_id` is sent as X-Request-Id."""
 
     def __init__(self, body: bytes, request_id: str) -> None:
-        # The base's constructor is not called: it would make the header dictionary. `prepare` makes one where needed.
+        # The constructor of the base class is not called, because it would make the header dictionary. If `prepare`
+        # needs a dictionary, it makes a `PlainResponse`.
         self._json = body
         self._request_id = request_id
         self._full: web.Response | None = None
 
     @property
     def status(self) -> int:
-        """Always 200."""
+        """The HTTP status, which is always 200."""
         return 200
 
     @property
     def keep_alive(self) -> bool | None:
-        """Whether the connection stays open."""
+        """Whether the connection stays open after the answer."""
         return True if self._full is None else self._full.keep_alive
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -85,12 +87,13 @@ class FastJsonResponse(web.Response):
             b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (self._request_id.encode(), _Date.now(), len(body), body)
         )
-        # A caller that sends requests and reads no answers waits here: `write` alone would buffer without a bound.
+        # A caller that sends requests but reads no answers has to wait. Without this, `write` would buffer its answers
+        # without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """End the answer; `prepare` has written all of it already, unless aiohttp writes it."""
+        """End the answer. If `prepare` left it to aiohttp, aiohttp ends it; otherwise it is already written."""
         if self._full is not None:
             await self._full.write_eof(data)

@@ -1,10 +1,10 @@
 """Keeps foreign web pages away from a service without API keys.
 
-Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So a page
-of any site could send requests. Two headers reveal such a page:
+Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So any web
+page that is open in the browser could send requests. Two headers reveal such a page:
 
-* `Host`: the page's own name was made to resolve to this machine (DNS rebinding).
-* `Origin`: the page belongs to another site or to another port.
+* `Host` names the page's own site, if its name was made to resolve to this machine (DNS rebinding).
+* `Origin` names another site or another port, to which the page belongs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
 def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) -> None:
     """Refuse a request that a web page other than the service's own may have made.
 
-    `host` and `origin` are the headers; None: the request has none. A page of another port of this machine may send
-    reads, because its browser hides the answer from it. It may not send changes.
+    `host` and `origin` are headers, or None if the request does not have them. `changes` says whether the request may
+    change anything. A page of another port of this machine may send reads, because the browser hides the answers from
+    the page. It may not send changes.
 
     Raises:
         ProblemError: `host_not_allowed`, `forbidden`.
     """
-    # Only HTTP/1.0 requests have no Host, and no browser speaks HTTP/1.0.
+    # Only requests of HTTP/1.0 lack a Host, and no browser uses HTTP/1.0.
     if host is not None and not _is_loopback_host(host):
         detail = f"without API keys the service is reached by a loopback name only, not by {clip_text(host)!r}"
         raise ProblemError("host_not_allowed", detail)

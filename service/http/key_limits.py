@@ -1,9 +1,9 @@
 """Limits how much one API key may ask for: each key has a token bucket for reads and another for posts.
 
-A request for more tokens than a bucket can hold passes when the bucket is full, and leaves it in debt. So a batch of
-any size passes eventually. However a caller cuts posts into batches, no more of them pass than the rate allows.
+A request for more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
+tokens. So a batch of any size passes eventually, and a caller can't exceed the rate with larger or smaller batches.
 
-Without keys, all callers share one bucket. They are all on this machine, so an address would not tell them apart.
+Without keys, all callers share one bucket. They are all on this machine, so they can't be distinguished by address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.contract.problems import BusyError
 
 @dataclass(frozen=True, slots=True)
 class KeyLimitBounds:
-    """The bounds of one process; each is a setting of the same name."""
+    """The rate limits of one process. Each is a setting of the same name."""
 
     key_reads_per_s: float  # 0: no limit
     key_reads_burst: int
@@ -34,25 +34,30 @@ class KeyLimitObserver(Protocol):
     """Receives the outcome of each check, for the metrics."""
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Record that `count` "reads" or "posts" were within their key's rate (`passed`), or beyond it."""
+        """Record `count` reads or posts; `kind` is "reads" or "posts".
+
+        `passed` says whether they were within their key's rate.
+        """
 
 
 class TokenBuckets:
-    """One bucket a caller, refilled with `rate_per_s` tokens a second up to `burst`.
+    """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A new caller has a full bucket. At most `callers_max` callers are remembered; the longest unused is dropped first.
+    A new caller has a full bucket. At most `callers_max` buckets are remembered. The bucket that was unused for the
+    longest time is dropped first.
     """
 
     def __init__(self, *, rate_per_s: float, burst: int, callers_max: int, monotonic: Callable[[], float]) -> None:
         self._rate_per_s, self._burst, self._callers_max = rate_per_s, float(burst), callers_max
         self._monotonic = monotonic
-        self._levels: dict[str, tuple[float, float]] = {}  # caller -> (tokens, time of it); the longest unused first
+        # caller -> (tokens, when they were counted); the bucket that was unused for the longest time is first
+        self._levels: dict[str, tuple[float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take the tokens and return 0, or take none and return the seconds until they can be taken."""
+        """Take the tokens and return 0. If there are too few, take none and return the seconds until they suffice."""
         now_s = self._monotonic()
         level, at_s = self._levels.pop(caller, (self._burst, now_s))
         level = min(self._burst, level + (now_s - at_s) * self._rate_per_s)
@@ -78,15 +83,15 @@ class KeyLimits:
 
         self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
         self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
-        # Without a limit, requests need not call `admit_read` and `admit_posts`.
+        # If there is no limit, these are false, and requests need not call `admit_read` or `admit_posts`.
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:
-        """Count one read. Raises ProblemError `rate_limited` beyond the key's rate."""
+        """Count one read. Raises ProblemError `rate_limited` if it exceeds the key's rate."""
         self._admit("reads", self._reads, identity, 1)
 
     def admit_posts(self, identity: Identity, count: int) -> None:
-        """Count the posts of one request. Raises ProblemError `rate_limited` beyond the key's rate."""
+        """Count the posts of one request. Raises ProblemError `rate_limited` if they exceed the key's rate."""
         self._admit("posts", self._posts, identity, count)
 
     def _admit(self, kind: str, buckets: TokenBuckets | None, identity: Identity, count: int) -> None:

@@ -2,10 +2,10 @@
 
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
 
-One poll is one statement that counts keys. Only if the counts have changed does the watch read all keys, in the same
-snapshot. While the store does not answer, the known keys stay in force: nobody can revoke a key then either.
+A poll runs one statement, which counts keys. If the counts have changed, the poll also reads all keys in the same
+snapshot. While the store does not answer, the known keys stay valid: nobody can revoke a key at that time either.
 
-The watch is not one of the jobs that operators can pause. A revoked key stops working whatever is paused.
+The watch is not one of the jobs that operators can pause. So a revoked key stops working even if all jobs are paused.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class KeyWatch:
     ) -> None:
         self._store, self.keyring, self._keys_max, self._sleep = store, keyring, keys_max, sleep
         self._known: KeyCounts | None = None
-        self._looking = asyncio.Lock()  # so that an older poll never overwrites the result of a newer one
+        self._poll_lock = asyncio.Lock()  # one poll at a time, so that no poll overwrites the result of a newer one
 
     async def poll_keys(self) -> None:
-        """Update the key ring to the keys that the store holds now.
+        """Put the keys that the store has now into the key ring.
 
         Raises:
             StoreBusyError: the store did not answer within its bounds.
         """
-        async with self._looking:
+        async with self._poll_lock:
             counts, rows = await self._store.read(self._changed)
             if rows is None:
                 return
@@ -57,17 +57,17 @@ class KeyWatch:
                 log.info("keys_changed", valid=self.keyring.valid_count)
 
     async def poll_forever(self) -> None:
-        """Poll the store once an interval, for ever."""
-        away = False
+        """Poll the store every KEY_POLL_INTERVAL_S seconds, until this task is cancelled."""
+        failing = False
         while True:
             await self._sleep(KEY_POLL_INTERVAL_S)
             try:
                 await self.poll_keys()
-                away = False
+                failing = False
             except Exception as error:
-                if not away:
+                if not failing:
                     log.warning("key_look_failed", detail=str(error))
-                away = True
+                failing = True
 
     def _changed(self) -> Program[tuple[KeyCounts, list[StoredKey] | None]]:
         counts = yield from count_keys(self._store.dialect)
@@ -77,7 +77,7 @@ class KeyWatch:
 
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
-    """Return a watch that has polled the store once and goes on polling until the stack ends."""
+    """Return a watch that has polled the store once, and continues to poll until the stack is closed."""
     watch = KeyWatch(store, KeyRing(), keys_max=settings.keys_max, sleep=asyncio.sleep)
     await watch.poll_keys()
     runner = Runner(

@@ -1,8 +1,9 @@
-"""Answers connections whose bytes are no request: unreadable ones, and those whose headers do not end in time.
+"""Answers connections that send no valid request: bytes that can't be read, or headers that do not end in time.
 
-aiohttp refuses such bytes before it asks any route. Here the refusal becomes a problem document like any other: it has
-a request id and is counted. Neither the answer nor the log repeats what was sent, because an unreadable header may hold
-a key. A connection that sends nothing is closed without an answer: browsers open some in advance.
+aiohttp refuses such bytes before it selects a route. This module makes the refusal a problem document like any other:
+it has a request id and is counted. Neither the answer nor the log repeats what was sent, because an unreadable header
+may contain a key. A connection that sends nothing is closed without an answer, because browsers open some connections
+in advance.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTo
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
-# Makes the answer to a request that aiohttp could not read, or failed to answer (None). The connection closes then.
+# Makes the answer to a request that aiohttp could not read (the argument is the error) or failed to answer (None). The
+# connection is closed after the answer.
 Refuse = Callable[[HttpProcessingError | None], web.Response]
 REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
 HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
 
 
 class HeadTimeoutError(HttpProcessingError):
-    """The headers of a request began to arrive and did not end in time."""
+    """The headers of a request began to arrive, but were not complete in time."""
 
     code = 408
 
@@ -31,9 +33,9 @@ class HeadTimeoutError(HttpProcessingError):
 
 
 class ProblemRunner(web.AppRunner):
-    """Runs an application that has `REFUSE` and `HEAD_WAIT_S_MAX`.
+    """Runs an application in which `REFUSE` and `HEAD_WAIT_S_MAX` are set.
 
-    It overrides the private `_make_server`, because aiohttp offers no other place to change its own refusals.
+    It overrides the private method `_make_server`, because aiohttp has no public way to change its refusals.
     """
 
     async def _make_server(self) -> web.Server:
@@ -65,17 +67,17 @@ class _ProblemHandler(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to wait for the first request, with a bound."""
+        """Start the timer for the headers of the first request."""
         super().connection_made(transport)
         self._head_timer = self._loop.call_later(self._head_wait_s_max, self._head_late)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop waiting for a request."""
+        """Stop the timer for the headers of a request."""
         self._stop_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes. If they begin a request and do not complete its headers, wait for the rest with a bound."""
+        """Receive bytes. If they begin the headers of a request but do not complete them, time the rest."""
         requests = self._request_count
         super().data_received(data)
         if self._request_count != requests:
@@ -83,8 +85,8 @@ class _ProblemHandler(web.RequestHandler):
                 self._stop_head_timer()
             return
         waiter = self._waiter
-        # Without a waiter, a request is being answered and the bytes are its body. Empty lines, which old clients send,
-        # begin no request.
+        # If there is no waiter, a request is being answered, and the bytes belong to its body. Empty lines begin no
+        # request, although old clients send them.
         if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
             self._head_begun = True
             if self._head_timer is None:
@@ -110,21 +112,21 @@ class _ProblemHandler(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Answer a request that could not be read, or whose answer failed outside of every handler."""
+        """Answer a request that could not be read, or for which aiohttp failed outside of our handlers."""
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the answer is sent already")
         unreadable = exc if isinstance(exc, HttpProcessingError) else None
         response = self._refuse(unreadable)
-        if unreadable is None:  # logged under the request id that `_refuse` just made
+        if unreadable is None:  # the log line has the request id that `_refuse` just made
             self.log_exception("an answer failed", exc_info=exc)
         response.force_close()
         return response
 
 
 def describe_fault(error: HttpProcessingError) -> str:
-    """Return what about a request could not be read, without a byte of the request.
+    """Return the reason why a request could not be read, without quoting the request.
 
-    Only the first line of the parser's message is used: the lines below it quote the request.
+    Only the first line of the parser's message is used, because its other lines quote the request.
     """
     if isinstance(error, LineTooLong):
         return "a line of it is too long"

@@ -1,7 +1,7 @@
 """Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
 
-Nothing about a single route stands here, so the document says what the service does. Where a bound is a setting, the
-type holds the setting's name, and the document holds this service's number.
+This module says nothing about single routes, so the document can't differ from what the service does. If a bound is a
+setting, the type names the setting, and the document shows the setting's value in this service.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ is in every answer.
 
 
 def encode_document(routes: Sequence[Route], settings: object) -> bytes:
-    """Return the document as JSON."""
+    """Return the document of these routes as JSON."""
     return msgspec.json.encode(build_document(routes, settings))
 
 
 def build_document(routes: Sequence[Route], settings: object) -> Schema:
-    """Return the document of exactly these routes, with the bounds of these settings."""
+    """Return the document of exactly these routes. Its bounds are values of these settings."""
     used = {kind for route in routes for kind in _types(route)}
     types: list[type[msgspec.Struct]] = sorted({*used, *UNION_MEMBERS, ProblemDocument}, key=_name)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
@@ -106,12 +106,12 @@ def service_version() -> str:
     """Return the version of the installed package, or "0" where it is not installed."""
     try:
         return version("rankcurve")
-    except PackageNotFoundError:  # run from a source tree
+    except PackageNotFoundError:  # the service runs from a source tree
         return "0"
 
 
 def _with_bounds(part: Any, settings: object) -> Any:
-    """Return a part of the document with the number of the setting wherever a bound names a setting."""
+    """Return a part of the document in which each bound that names a setting is replaced by the setting's value."""
     if isinstance(part, list):
         return [_with_bounds(each, settings) for each in part]
     if not isinstance(part, dict):
@@ -176,7 +176,7 @@ def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldIn
         schema["maxItems" if schema.get("type") == "array" else "maximum"] = bound[0]
     parameter: Schema = {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
     if schema.get("type") == "object":
-        parameter |= {"style": "form", "explode": True}  # each member is a parameter
+        parameter |= {"style": "form", "explode": True}  # each member is sent as a parameter of its own
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
         schema.setdefault("minItems", 1)  # an empty list would be sent as one empty text
@@ -186,7 +186,7 @@ def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldIn
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Return the schema without null: a parameter that is left out is absent on the wire, and None only in Python."""
+    """Return the schema without null: a caller leaves a parameter out instead of sending null."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     return dict(choices[0]) if len(choices) == 1 else schema
 
@@ -200,7 +200,7 @@ def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schem
 def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
     if route.ndjson and isinstance(route.body, tuple):
-        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # the schema of one line, as in answers
+        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # the schema describes one line, as in answers
     return content
 
 
@@ -212,7 +212,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
             schema = _one_of(route.response, refs) if route.response is not None else {}
-            if route.foreign_protocol and route.takes_body:  # one answer, or a list with one answer a request
+            if route.foreign_protocol and route.takes_body:  # one answer, or a list with an answer for each request
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}
         responses[str(status)] = answer
@@ -227,12 +227,12 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 
 def find_status(route: Route, code: str) -> int:
-    """Return the HTTP status with which a route answers a code."""
+    """Return the HTTP status that a route sends with a problem code."""
     return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
 
 
 def list_codes(route: Route) -> list[str]:
-    """Return the codes that a route can answer: its own, and those of its role, path, query and body."""
+    """Return the problem codes that a route can send: its own, and those that its role, path, query and body imply."""
     codes = list(route.problems)
     parameters = _PARAMETER.findall(route.path)
     if parameters or route.query is not None or route.body is not None:
