@@ -1,7 +1,7 @@
-"""Removes keys, bodies and owners from log lines, whoever wrote the line.
+"""Removes keys, bodies and owners from log lines, also from the lines of libraries.
 
-The text of an exception counts as a caller's input, unless its type is in `_OF_THE_CODE`. A traceback keeps its files,
-lines and names of functions, because a bug is found by them.
+The text of an exception may quote a caller's input, unless the type of the exception is in `_QUOTING_CODE`. A traceback
+keeps its files, lines and names of functions, because they are needed to find a bug.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from service.contract.keys import KEY_PREFIX
 TEXT_CHARS_MAX = 200
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?""")
 _HIDDEN = "'…'"
-# The quotes in these errors hold names of the code or of tables. Quotes in other errors may hold a caller's input.
-_OF_THE_CODE = frozenset(
+# The types of errors that quote only names of the code or of tables. Other errors may quote a caller's input.
+_QUOTING_CODE = frozenset(
     (
         "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError",
         "UndefinedColumnError", "UndefinedFunctionError", "UndefinedTableError",
@@ -29,7 +29,10 @@ Event = MutableMapping[str, Any]
 
 
 def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Remove what callers sent from tracebacks, which are dicts here; a processor of structlog."""
+    """Remove callers' input from tracebacks, which are still dicts at this step.
+
+    This is a processor of structlog.
+    """
     for each in _chained(event.get("exception")):
         each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
         each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
@@ -39,15 +42,21 @@ def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def scrub_text(type_name: str, text: str) -> str:
-    """Return the first line of an error's text without its quotes. Later lines are dropped, because they quote rows."""
+    """Return the first line of an error's text; hide its quotes if they may hold a caller's input.
+
+    Later lines are dropped, because they quote rows.
+    """
     line = text.partition("\n")[0]
-    if type_name not in _OF_THE_CODE:
+    if type_name not in _QUOTING_CODE:
         line = masked(_QUOTED.sub(_HIDDEN, line))
     return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
 
 
 def format_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Turn tracebacks into text for people; a processor of structlog."""
+    """Convert tracebacks from dicts to text that people can read.
+
+    This is a processor of structlog.
+    """
     if isinstance(event.get("exception"), list):
         lines = []
         for each in _chained(event["exception"]):
@@ -58,7 +67,7 @@ def format_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
-    """Yield an exception and its causes, and those of the members of an exception group."""
+    """Yield an exception and its causes, and likewise for each member of an exception group."""
     if isinstance(exceptions, list):
         for each in exceptions:
             yield each
@@ -69,7 +78,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 def escape_unprintable(_: object, __: str, event: Event) -> Event:
     """Escape unprintable characters, so that no text begins a new line or controls a terminal.
 
-    A processor of structlog. JSON output does not need it, because JSON escapes these characters itself.
+    This is a processor of structlog. JSON output does not need it, because JSON escapes these characters itself.
     """
     for name, value in event.items():
         if isinstance(value, str):
@@ -84,5 +93,8 @@ def _escaped(text: str) -> str:
 
 
 def mask_keys(_: object, __: str, line: Any) -> Any:
-    """Cut every API key in the rendered line to its public part; the last processor of structlog."""
+    """Replace the secret part of every API key in the rendered line by stars.
+
+    This is the last processor of structlog.
+    """
     return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line

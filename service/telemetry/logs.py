@@ -2,8 +2,8 @@
 
     structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
 
-Writing a line never waits for a disk: where the disk is slower than the callers, lines are dropped and counted. No line
-holds a key, a body or an owner (see `log_scrubbing`).
+The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
+dropped and counted. No line holds a key, a body or an owner (see `log_scrubbing`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_l
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.
 
-    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost, also from the thread.
+    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost. The writing thread calls it,
+    too.
     """
 
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
@@ -49,7 +50,7 @@ class LineWriter:
         self._thread.start()
 
     def queue_line(self, line: str) -> bool:
-        """Queue a line, given without its line end. Return False if the queue is full and the line is dropped."""
+        """Queue a line, given without its line end. If the queue is full, drop the line and return False."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
@@ -58,7 +59,7 @@ class LineWriter:
         return True
 
     def close(self) -> None:
-        """Write what is queued and end the thread. Wait for a bounded time only, because the disk may hang."""
+        """Write the queued lines and end the thread. Wait only for a limited time, because the disk may hang."""
         try:
             self._lines.put(None, timeout=CLOSE_S_MAX)
         except queue.Full:
@@ -84,7 +85,10 @@ class LineWriter:
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Yield the lines joined into pieces that a pipe takes whole, so that lines of several processes never mix."""
+    """Yield the lines joined into pieces of at most PIPE_BUF bytes, or as single lines if they are longer.
+
+    A pipe takes such a piece as a whole, so that the lines of several processes do not mix.
+    """
     piece: list[str] = []
     size = 0
     for line in lines:
@@ -99,7 +103,7 @@ def _pieces(lines: list[str]) -> Iterator[str]:
 
 
 class _Sink:
-    """The logger that structlog writes to: a message of any level becomes a line."""
+    """The logger that structlog writes to. It queues a message of any level as a line."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
@@ -114,7 +118,7 @@ class _StandardHandler(logging.Handler):
     """Passes the log records of libraries (aiohttp, asyncio) to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Later lines quote a library's input: those of asyncio quote the exceptions of its tasks.
+        # Only the first line is logged, because later lines quote input: asyncio quotes the exceptions of its tasks.
         event = masked(record.getMessage().partition("\n")[0])
         structlog.get_logger().log(record.levelno, event, logger=record.name, exc_info=record.exc_info or None)
 
@@ -127,14 +131,14 @@ def configure_logging(
     on_drop: Callable[[int], None] = lambda _: None,
     process: str | None = None,
 ) -> LineWriter:
-    """Set up structlog and the standard library's logging for this process. The caller closes the result at the end.
+    """Set up structlog and the standard library's logging for this process. The caller must close the returned writer.
 
     `level` is the name of a level of the logging module, in upper or lower case. `stream` defaults to standard error.
-    `process`, if given, is added to every line, for several processes that write to one stream.
+    If `process` is given, every line has this name, which is useful if several processes write to one stream.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
-    # No local variables of frames: they include the Authorization header and the bodies.
+    # Tracebacks must not hold local variables, because these include the Authorization header and the bodies.
     exceptions = structlog.processors.ExceptionRenderer(
         structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     )
@@ -209,8 +213,8 @@ class RequestLog:
     ) -> None:
         """Log one answered request.
 
-        `code` is the code of a problem, or "". `path` must not name a person: see `Endpoint`. The line of a sampled
-        request holds `sampled`, the share of such requests that is logged.
+        `code` is the code of a problem, or "". `path` must not name a person; `Endpoint` replaces such parts. If the
+        request is logged only as a sample, the line has `sampled`: the share of such requests that is logged.
         """
         write = self._logger.error if status >= 500 else self._logger.info
         sampled = status < _FAILED_STATUS and seconds < self._slow_s
@@ -227,5 +231,5 @@ class RequestLog:
         )
 
     def log_failure(self, *, view: str, error: BaseException) -> None:
-        """Log the traceback of an error that was answered as `internal`."""
+        """Log the traceback of an error that was answered with the code `internal`."""
         self._logger.error("request_failed", view=view, exc_info=error)

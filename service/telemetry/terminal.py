@@ -1,6 +1,6 @@
 """Shows a person at a terminal where a starting service listens.
 
-The log has the same addresses for programs. A stream that is no terminal gets nothing from here.
+Programs find the same addresses in the log. Nothing is written to a stream that is not a terminal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sends spans of requests, and of the refreshes that they cause, to a collector of OpenTelemetry (OTLP over HTTP).
 
-    traceparent of the caller ──> span of the request ──Origin──> span of the refresh, in whatever process
+    traceparent of the caller ──> span of the request ──RequestOrigin──> span of the refresh, in any process
 
 The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, it costs
-one comparison a request, and the library is not loaded.
+one comparison for each request, and the library is not loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Span(Protocol):
     """The span of one request that is being answered."""
 
     def end(self, status: int, key_id: str) -> None:
-        """End the span: the request was answered with this status, for this key."""
+        """End the span, with the HTTP status of the answer and the id of the caller's API key."""
 
 
 class Tracer:
@@ -45,7 +45,7 @@ class Tracer:
         self._propagate, self._trace = propagate, trace
 
     def start_request_span(self, method: str, route: str, request_id: str) -> Span:
-        """Begin the span of a request. From now on, spans made for the request are its children."""
+        """Begin the span of a request. Spans that are made later for the same request are children of this span."""
         span = self._tracer.start_span(
             f"{method} {route}",
             context=self._context(),
@@ -89,7 +89,7 @@ class _RequestSpan:
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
-    """Return the tracer of the settings, or None if tracing is off.
+    """Return a tracer that sends spans to `tracing_url`, or None if tracing is off.
 
     Raises:
         TracingMissingError: the library is not installed.
@@ -120,9 +120,9 @@ class TracedRefreshes:
         self._observer, self._tracer = observer, tracer
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the other observer's method, for every call but `refreshed`."""
-        told: Callable[..., Any] = getattr(self._observer, name)
-        return told
+        """Return the other observer's method. This class has a method of its own only for `refreshed`."""
+        method: Callable[..., Any] = getattr(self._observer, name)
+        return method
 
     def refreshed(self, seconds: float) -> None:
         """See `RefreshObserver`."""

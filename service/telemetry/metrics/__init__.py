@@ -4,10 +4,11 @@
     a node:       each process ──> files in the node's folder ──> Node, in any process ──> /metrics of the whole node
 
 `process.Metrics` holds all metrics and registers those of the other modules. A module such as `queue` or `leases`
-implements the observer protocols of one part. Where a method's docstring is only "See …", the protocol that it names
+implements the observer protocols of one part. If the docstring of a method is only "See …", the protocol that it names
 says when the method is called.
-`loop` and `cells` count without locks, on the event loop only. `node` and `node_values` add up the processes that one
-supervisor runs.
+
+`loop` and `cells` count without locks, and only on the event loop. `node` and `node_values` add up the metrics of the
+processes that one supervisor runs.
 
 The room imports observer protocols and record types of storage and jobs. Its most important rule: every label has a
 bounded set of values from the code, and never a board, an owner, a key or anything else that a caller sends. A node has

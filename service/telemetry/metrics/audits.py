@@ -1,4 +1,4 @@
-"""Metrics of audits: the measured error of curves beside the error that they promise, and the counters to alert on.
+"""Metrics of audits: the measured error of curves, the error that they certify, and the counters to alert on.
 
 `rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. Otherwise a curve
 or a count is wrong.
@@ -22,7 +22,7 @@ class AuditMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._audits = Counter("rankcurve_audits", "Audits of curves", ["outcome"], registry=registry)
         for outcome in (*get_args(AuditOutcome), _FAILED):
-            self._audits.labels(outcome)  # shown as 0 from the start
+            self._audits.labels(outcome)  # this shows the counter as 0 before the first audit
         self._errors = Histogram(
             "rankcurve_audit_error_ratio",
             "Error of audited ranks, relative to the true rank at the curve's time",

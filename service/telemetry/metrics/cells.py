@@ -1,7 +1,7 @@
 """Numbers that only the event loop changes; in a node, every process can read the numbers of the others.
 
-prometheus_client's own values take a lock, ask for the process id and pack bytes at each step, which costs several
-times as much a request. The files here have the library's format, so that one reader serves both.
+prometheus_client's own values take a lock, ask for the process id and pack bytes at each change. This takes several
+times as much time per request. The files here have the library's format, so that one reader can read both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 CellKind = Literal["counter", "histogram", "gauge", "word"]
-# Far more than routes x (statuses + buckets) need. The file is sparse, so unused parts take no memory.
+# The size of a file: far more than routes x (statuses + buckets) need. The file is sparse, so that unused parts take no
+# memory.
 FILE_BYTES = 4 * 1024 * 1024
 _HEAD_BYTES = 8
 _SUFFIX = "-loop"  # keeps these files apart from those that the library's values write
@@ -29,7 +30,7 @@ _FILE_PREFIXES: Mapping[CellKind, str] = {
 
 
 class NumberArray(Protocol):
-    """The part that a list and a memoryview have in common."""
+    """A list or a memoryview of numbers."""
 
     def __getitem__(self, index: int, /) -> float: ...
 
@@ -37,27 +38,27 @@ class NumberArray(Protocol):
 
 
 class Cells(Protocol):
-    """Numbers by index. An instrument asks for the index of its sample once and keeps it.
+    """The numbers of metrics, by index. An instrument asks for the index of its sample once and keeps it.
 
-    The cell after a number holds the time at which it was set. Only numbers of the kind "word" set it.
+    The cell after a number is for the time at which the number was set. Only numbers of the kind "word" use it.
     """
 
     @property
     def values(self) -> NumberArray:
-        """The numbers."""
+        """The numbers and their times, by index."""
 
     def index_of(self, family: str, sample: str, labels: Mapping[str, str], documentation: str) -> int:
-        """Return the index of one sample's number; a sample that is not known yet gets a new one."""
+        """Return the index of a sample's number. If the sample is new, add a number for it."""
 
 
 class LocalCells:
-    """Numbers that no other process reads."""
+    """Numbers in the memory of this process, which no other process reads."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
 
     def index_of(self, family: str, sample: str, labels: Mapping[str, str], documentation: str) -> int:
-        """See `Cells`. Every call adds a number, so an instrument must ask only once a sample."""
+        """See `Cells`. Every call adds a number, so an instrument must call this only once for each sample."""
         self.values += (0.0, 0.0)
         return len(self.values) - 2
 
@@ -100,7 +101,7 @@ class SharedCells:
                 raise ValueError(f"more samples than a node's file holds: {sample} {dict(labels)}")
             self._bytes[self._used : self._used + len(entry)] = entry
             self._use(self._used + len(entry))
-            position = self._positions[key] = self._used - 16  # a value and a time stamp
+            position = self._positions[key] = self._used - 16  # the entry ends with a value and a time, 8 bytes each
         return position // 8
 
     def _use(self, used: int) -> None:
@@ -109,7 +110,7 @@ class SharedCells:
 
 
 class CellSet:
-    """The cells of one process, by kind: in its own memory, or in the folder of its node under its name."""
+    """The cells of one process, by kind. They are in its own memory, or in files of its node's folder."""
 
     def __init__(self, folder: Path | None = None, name: str = "") -> None:
         self._folder, self._name = folder, name

@@ -1,6 +1,6 @@
 """Metrics of closing: whether boards close in time, and how many were closed and archived.
 
-They belong to the process that closes. Where several processes may close boards, one does at a time.
+They come from the process that closes boards. Even if several processes may close boards, only one does at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metrics of the change log: whether curves keep up with it, how many were given up, and how far back it reaches.
+"""Metrics of the change log: how curves keep up with it, how many lost their live counts, and how old the log is.
 
-They belong to the process that folds or prunes. Every process shows the age of live curves, in
+They come from the process that folds or prunes. Every process shows the age of its live curves in
 `rankcurve_live_lag_seconds_max`.
 """
 
@@ -15,7 +15,7 @@ _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
 
 
 class FoldMetrics:
-    """Counts what folding did, and holds what pruning found; a `FoldObserver` and a `PruneObserver`."""
+    """Counts folds, and shows the age of the log that pruning finds; a `FoldObserver` and a `PruneObserver`."""
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._changes = Counter(

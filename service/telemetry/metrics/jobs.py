@@ -1,7 +1,7 @@
-"""Metrics of background jobs: how often each worked, for how long, and how often it failed.
+"""Metrics of background jobs: how often each job worked, for how long, and how often it failed.
 
-The name of a job comes from the code, and several workers of one job share it. The label is `job_name`, because
-Prometheus itself uses `job` for what it scrapes.
+The name of a job comes from the code, and several workers of one job share it. The label is called `job_name`, because
+Prometheus itself uses the label `job` for the group of processes that it scrapes.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ class JobMetrics:
     def job_paused(self, job: str, *, paused: bool) -> None:
         """See `JobObserver`."""
         for counter in (self._rounds, self._seconds, self._failures):
-            counter.labels(job)  # shown as 0 from the start
+            counter.labels(job)  # this shows the counter as 0 before its first event
         self._paused.labels(job).set(int(paused))

@@ -1,6 +1,6 @@
 """Metrics of leases: requests and their outcomes, transactions, moved resources, and the exchange with other stores.
 
-A client, a pool, a region or a key is never a label.
+No label names a client, a pool, a region or a key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeaseMetrics:
     def __init__(self, registry: CollectorRegistry, gauges: Cells) -> None:
         self._requests = Counter("rankcurve_lease_requests", "Requests for leases", ["outcome"], registry=registry)
         for outcome in OUTCOMES:
-            self._requests.labels(outcome)  # shown as 0 from the start
+            self._requests.labels(outcome)  # this shows the counter as 0 before the first request
         self._seconds = Histogram(
             "rankcurve_lease_write_seconds",
             "Time of a transaction that changes leases",

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few, because each bucket is one series a route
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few, because each bucket is one series for each route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 
@@ -62,7 +62,7 @@ class LoopGauge(Collector):
 
 
 class LoopGauges(Collector):
-    """Numbers that rise and fall, told apart by labels. A node shows the sums over its living processes."""
+    """Numbers that rise and fall, one for each set of labels. A node shows the sums over its living processes."""
 
     def __init__(self, cells: Cells, name: str, documentation: str, labels: tuple[str, ...]) -> None:
         self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
@@ -86,10 +86,10 @@ class LoopGauges(Collector):
 
 
 class LatestGauge(Collector):
-    """Numbers that one process of a node knows at a time. The node shows the most recent one, not a sum.
+    """Numbers that only one process of a node knows at a time. The node shows the most recent number, not a sum.
 
-    An example is the length of a queue that only the process with its lease looks at. Nothing is shown before the first
-    `set_value`, nor after `clear_values`: a process that has lost the duty no longer knows the number.
+    An example is the length of a queue, which only the process that holds a lease measures. A process shows nothing
+    before its first `set_value`. It calls `clear_values` when another process may measure the number from now on.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class LatestGauge(Collector):
         self._values[index + 1] = self._now_s()
 
     def clear_values(self) -> None:
-        """Remove the numbers of this process, so that those of another one are shown, or none."""
+        """Remove the numbers of this process. The node then shows those of another process, if there are any."""
         for index in self._indexes.values():
             self._values[index] = nan
 
@@ -141,7 +141,7 @@ class WatchedGauge(Collector):
 
 
 class RequestMetrics(Collector):
-    """Answered requests by route and class of status (2xx, 4xx, …), and a histogram of the time of each route."""
+    """Counts of answered requests by route and class of status (2xx, 4xx, …), and a histogram of times by route."""
 
     _COUNTS = ("rankcurve_requests", "Requests answered")
     _TIMES = ("rankcurve_request_seconds", "Time to answer a request")
@@ -149,7 +149,7 @@ class RequestMetrics(Collector):
     def __init__(self, cells: CellSet) -> None:
         self._times = cells.histograms
         self._counts = LoopCounter(cells.counters, *self._COUNTS, ("route", "status"))
-        self._routes: dict[str, tuple[list[int], int]] = {}  # route -> (cells of the buckets, cell of the sum)
+        self._routes: dict[str, tuple[list[int], int]] = {}  # route -> (indexes of the buckets, index of the sum)
 
     def make_timer(self, route: str) -> Callable[[int, float], None]:
         """Return a function `(status, seconds)` that counts one answered request of `route`."""

@@ -1,9 +1,9 @@
-"""Metrics of a node: of all processes that one supervisor runs. Each of the processes can show them.
+"""Metrics of a node, which is all processes that one supervisor runs. Each process can show the metrics of its node.
 
     process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, gauges go
 
 The kernel keeps the files when a process is killed. Counts stay for as long as the node runs. Gauges describe the
-present, so they go with their process.
+present, so they are removed when their process ends.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from prometheus_client.values import MultiProcessValue
 from .cells import CellSet, remove_gauges
 from .node_values import NodeValues
 
-# A folder in memory where the system has one. On a disk, a process that changes a page while the system writes it back
-# waits for that disk.
+# A folder in memory, if the system has one. On a disk, a process would have to wait whenever it changes a page that the
+# system is just writing to the disk.
 _MEMORY = Path("/dev/shm")
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own values read their folder from it
 _PID_SUFFIX = ".pid"
-SUPERVISOR = "supervisor"  # its name in the folder; it tells the processor time of its ended child processes
+# The supervisor's name in the folder. The system adds up the processor time of its child processes that have ended.
+SUPERVISOR = "supervisor"
 
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for a node's metrics; it is removed when the result is cleaned up."""
+    """Make a folder for a node's metrics. The folder is removed when the returned object is cleaned up."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="rankcurve-node-", dir=place, ignore_cleanup_errors=True)
 
 
 class NodeMember(Collector):
-    """The membership of one process in a node. Its counts are added to the node's, and it shows those of the node."""
+    """The membership of one process in a node. The process adds its counts to the node's, and shows the sums."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
         self._values = NodeValues(folder)
 
     def join_node(self) -> CellSet:
-        """Count in the node's folder from now on. A process that replaces another one continues its counts."""
+        """Count in files of the node's folder from now on. A process that replaces another one continues its counts."""
         os.environ[_FOLDER_VARIABLE] = str(self.folder)
         prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
         write_pid(self.folder, self.name)
@@ -70,12 +71,15 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def _processes(folder: Path) -> list[Metric]:
-    """Return the library's metrics of a process, added up over the node; the start time is the earliest one."""
+    """Return the library's metrics of processes, such as their memory, added up over the node.
+
+    The start time is not a sum, but that of the process that started first.
+    """
     sums: dict[str, Metric] = {}
     ended_s = 0.0
     for path in sorted(folder.glob(f"*{_PID_SUFFIX}")):
         pid = path.read_text() if path.exists() else ""
-        # A process that just ended, or is just starting, has no id here.
+        # The id is missing if the process has just ended or is just starting.
         found = ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect() if pid else ()  # type: ignore[misc]
         ended_s += _ended_cpu_s(pid) if pid and path.stem == SUPERVISOR else 0
         for metric in found:

@@ -1,4 +1,4 @@
-"""Adds up the numbers of a node's processes. It collects the same as the library's own collector, but much faster.
+"""Adds up the numbers of a node's processes. The result is that of the library's own collector, but much faster.
 
 The library's collector parses every key of every file at every scrape, on the event loop that requests wait for. Here
 each key is parsed once; after that, a scrape only reads numbers.
@@ -27,18 +27,21 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _Family:
-    """The name of a metric, and the indexes of its samples in the totals."""
+    """A metric with its name, and the index of the total of each of its samples."""
 
     name: str
     kind: str
     documentation: str
     places: dict[tuple[str, Labels], int] = field(default_factory=dict)  # (sample's name, labels) -> index in totals
-    # `plain` and `buckets` are derived from `places`, which is read often and changes seldom.
+    # `arrange` derives `plain` and `buckets` from `places`. They are read at every scrape, but change seldom.
     plain: list[tuple[str, dict[str, str], int]] = field(default_factory=list)
     buckets: list[tuple[dict[str, str], list[tuple[dict[str, str], int]]]] = field(default_factory=list)
 
     def arrange(self, present: set[int]) -> None:
-        """Keep the samples that some process currently has; order the buckets of a histogram by their bounds."""
+        """Derive `plain` and `buckets` from those samples whose total is in `present`.
+
+        These are the samples that some process currently has. The buckets of a histogram are ordered by their bounds.
+        """
         self.plain, self.buckets = [], []
         bounded: dict[Labels, list[tuple[float, int]]] = {}
         for (name, labels), place in self.places.items():
@@ -57,7 +60,7 @@ class _Family:
     def metric(self, totals: list[float]) -> Metric:
         """Return the family as a metric of the library.
 
-        Files hold the count between two bounds of a histogram; the metric holds the count below each bound.
+        For a histogram, files have the counts between two bounds, and the metric has the counts up to each bound.
         """
         metric = Metric(self.name, self.documentation, self.kind)
         metric.samples = [
@@ -73,20 +76,20 @@ class _Family:
 
 
 class _File:
-    """The numbers of one kind of one process, and the index of the total to which each is added."""
+    """A file with the numbers of one kind of one process, and the index of the total for each number."""
 
     def __init__(self, path: Path, inode: int) -> None:
         self.inode = inode
         with path.open("rb") as stream:
             self._bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        # A writer of the library may make the file longer. The file is then mapped again.
+        # The library may make the file longer. `NodeValues` then maps it again.
         self.size = len(self._bytes)
         self.doubles = memoryview(self._bytes).cast("d")
         self._read = _HEAD_BYTES
-        self.places: list[tuple[int, int]] = []  # index of the value here, index in the totals
+        self.places: list[tuple[int, int]] = []  # (index of the value in this file, index of its total)
 
     def new_keys(self) -> Iterator[tuple[str, int]]:
-        """Yield the keys that were added since the last call, with the index of their value."""
+        """Yield each key that was added since the last call, with the index of its value."""
         used: int = struct.unpack_from("i", self._bytes)[0]
         while self._read < used:
             length: int = struct.unpack_from("i", self._bytes, self._read)[0]
@@ -103,11 +106,11 @@ class NodeValues:
         self._folder = folder
         self._files: dict[str, _File] = {}
         self._families: dict[str, _Family] = {}
-        self._newest: list[bool] = []  # by index of a total; True: the most recent value counts, not the sum
+        self._newest: list[bool] = []  # for each total: whether it is the most recent value instead of the sum
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family that some process counts, with the totals over all processes."""
-        if self._look():
+        """Yield every metric that some process has, with the totals over all processes."""
+        if self._update_files():
             present = {place for file in self._files.values() for _, place in file.places}
             for family in self._families.values():
                 family.arrange(present)
@@ -116,8 +119,8 @@ class NodeValues:
             if family.plain or family.buckets:
                 yield family.metric(totals)
 
-    def _look(self) -> bool:
-        """Add new files and keys, and drop files that no longer exist. Return whether there were any."""
+    def _update_files(self) -> bool:
+        """Add new files and keys, and drop files that no longer exist. Return whether anything has changed."""
         present, changed = {}, False
         for path in sorted(self._folder.glob("*.db")):
             try:
@@ -125,7 +128,7 @@ class NodeValues:
                 file = self._files.get(path.name)
                 if file is None or (file.inode, file.size) != (stat.st_ino, stat.st_size):
                     file = _File(path, stat.st_ino)
-            except (OSError, ValueError):  # just removed, or just made and still empty
+            except (OSError, ValueError):  # the file was just removed, or was just made and is still empty
                 continue
             present[path.name] = file
             kind, mode = _kind(path.name)
@@ -145,26 +148,26 @@ class NodeValues:
         return place
 
     def _add_up(self) -> list[float]:
-        # Where the most recent value counts, there is no total (NaN) before the first value.
+        # A total that is the most recent value is NaN if no process has a value.
         totals = [nan if newest else 0.0 for newest in self._newest]
-        said_s: dict[int, float] = {}
+        set_at_s: dict[int, float] = {}
         newest = self._newest
         for file in self._files.values():
             doubles = file.doubles
             for index, place in file.places:
                 if not newest[place]:
                     totals[place] += doubles[index]
-                elif doubles[index + 1] > said_s.get(place, 0.0) and not isnan(doubles[index]):
-                    totals[place], said_s[place] = doubles[index], doubles[index + 1]
+                elif doubles[index + 1] > set_at_s.get(place, 0.0) and not isnan(doubles[index]):
+                    totals[place], set_at_s[place] = doubles[index], doubles[index + 1]
         return totals
 
 
 def _kind(file_name: str) -> tuple[str, str]:
-    """Return the type of the metrics in a file and, for gauges, the mode that combines those of several processes."""
+    """Return the type of the metrics in a file. For gauges, also return the mode that combines several processes."""
     kind, _, rest = file_name.partition("_")
     return kind, rest.partition("_")[0] if kind == "gauge" else ""
 
 
 def _text(bound: float) -> str:
-    """Return a bound as the library writes it."""
+    """Return the bound of a bucket as text, in the same form as the library."""
     return str(floatToGoString(bound))  # type: ignore[no-untyped-call]

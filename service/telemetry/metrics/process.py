@@ -1,7 +1,7 @@
 """All metrics of one process, in Prometheus' names and units.
 
-The code bounds the values of every label (methods, outcomes, routes, statuses). What callers send is never a label, and
-neither is a board or an owner.
+The code limits the values of every label (methods, outcomes, routes, statuses). No label holds anything that a caller
+sends, nor the name of a board or an owner.
 """
 
 from __future__ import annotations
@@ -57,19 +57,20 @@ class ServingCurve:
 class Metrics:
     """Counts for one process, and shows its own metrics or those of the node that it belongs to.
 
-    `registry` holds what the process counts. `views` holds what a callback computes at a scrape. Every process of a
-    node computes the views for itself, because all of them know the same.
+    `registry` has the metrics that the process counts. `views` has the metrics that a callback computes at each scrape.
+    Views are not added up over a node, because each of its processes computes the same numbers.
     """
 
     def __init__(self, node: NodeMember | None = None) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series a metric, and nobody reads them
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they add series that nobody reads
         self.registry, self.views, self._shown = CollectorRegistry(), CollectorRegistry(), CollectorRegistry()
         if node is None:
             cells = CellSet()
             ProcessCollector(registry=self.registry)
             self._shown.register(self.registry)
         else:
-            cells = node.join_node()  # before the library makes its first value, which goes to the node's folder too
+            # Join before the library makes its first value, so that this value is in the node's folder, too.
+            cells = node.join_node()
             self._shown.register(node)
         self._shown.register(self.views)
         self.node = node
@@ -170,7 +171,7 @@ class Metrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """Show samples whose labels are known in advance as 0 before their first event."""
+        """Show the samples with known labels as 0 before their first event."""
         for outcome in OUTCOMES:
             self._posts.add_count((outcome,), 0)
         for reason in REFUSALS:
@@ -203,15 +204,15 @@ class Metrics:
         self._writes_limit.set_value(limit)
 
     def posts_refused(self, reason: str, posts: int) -> None:
-        """Count posts that were not applied, for a reason of REFUSALS."""
+        """Count posts that were not applied; `reason` is one of REFUSALS."""
         self._refused.add_count((reason,), posts)
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Count reads or posts (`kind`, one of RATE_KINDS) within their key's rate, or beyond it."""
+        """Count reads or posts; `kind` is one of RATE_KINDS. `passed`: whether they were within their key's rate."""
         self._rates.add_count((kind, "passed" if passed else "refused"), count)
 
     def count_ranks_read(self, route: str, method: str, count: int = 1) -> None:
-        """Count ranks or rows that were answered, by the route's name in the metrics and by how the rank was found."""
+        """Count ranks or rows in answers, by the route's name in the metrics and by the method that found the rank."""
         self._reads.add_count((route, method), count)
 
     def refreshed(self, seconds: float) -> None:
@@ -232,7 +233,7 @@ class Metrics:
         self._scan_left.set_value(left)
 
     def curve_corrupt(self) -> None:
-        """Count a stored curve that could not be read. The ranks of its column are counted until the next refresh."""
+        """Count a stored curve that could not be read. Until the next refresh, the ranks of its column are counted."""
         self._curves_corrupt.inc()
 
     def log_lines_dropped(self, lines: int) -> None:
@@ -240,11 +241,14 @@ class Metrics:
         self._log_lines_dropped.inc(lines)
 
     def make_request_timer(self, route: str) -> Callable[[int, float], None]:
-        """Return a function `(status, seconds)` that counts one answered request of `route`. Call this once a route."""
+        """Return a function `(status, seconds)` that counts one answered request. Call this once for each route."""
         return self._requests.make_timer(route)
 
     def watch_store(self, *, version: str, store: str) -> StoreSizes:
-        """Show the build and, once the result has measured it, the size of the store. `store` names its dialect."""
+        """Show the build, and the size of the store once the returned object has measured it.
+
+        `store` is the name of the store's dialect.
+        """
         return StoreSizes(self.views, version=version, store=store)
 
     def watch_curves(
@@ -257,11 +261,11 @@ class Metrics:
         self.views.register(_CurveCollector(curves, now_s))
 
     def collect_all(self) -> Iterable[Metric]:
-        """Return every metric as it is now: of the node, where the process belongs to one."""
+        """Return every metric as it is now. If the process belongs to a node, counts are those of the node."""
         return self._shown.collect()
 
     def collect_counted(self) -> Iterable[Metric]:
-        """Return `collect_all` without the views, some of which look at every curve."""
+        """Return the same metrics as `collect_all` except the views, some of which read every curve."""
         return self.registry.collect() if self.node is None else self.node.collect()
 
     def read_view(self, family: str) -> float:
@@ -270,12 +274,12 @@ class Metrics:
         return found[0] if found else 0.0
 
     def text(self) -> bytes:
-        """Return `collect_all` as Prometheus' text, of the media type METRICS_TYPE."""
+        """Return the metrics of `collect_all` in Prometheus' text format, which has the media type METRICS_TYPE."""
         return generate_latest(self._shown)
 
 
 class _CurveCollector(Collector):
-    """The ages and knots of the serving curves, as distributions: one label a board would be unbounded."""
+    """The distributions of the ages and knots of the serving curves. A label for each board would have no bound."""
 
     def __init__(self, curves: Callable[[], Iterable[ServingCurve]], now_s: Callable[[], float]) -> None:
         self._curves = curves

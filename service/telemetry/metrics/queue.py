@@ -1,7 +1,8 @@
 """Metrics of the ingest queue: how many posts wait, for how long, and how fast workers apply them.
 
-Counters belong to the process that queued or applied. The number of waiting posts is what the worker responsible for
-measuring it saw last. Labels are outcomes, and shards, whose number the store keeps.
+Counters come from the process that queued or applied the posts. The number of waiting posts comes from the worker that
+measures the queue, as of its last measurement. Labels are reasons, outcomes and shards; the store bounds the number of
+shards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metrics of sharing curves through memcached. A cache that returns wrong data shows nowhere else.
+"""Metrics of sharing curves through memcached. If the cache returns wrong data, only these metrics show it.
 
-Every label is a name of the code.
+The values of every label are names in the code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .loop import WatchedGauge
 
 
 class SharingMetrics:
-    """Counts reads, writes and failures of one process in memcached; a `SharingObserver`."""
+    """Counts the reads, writes and failures of one process with memcached; a `SharingObserver`."""
 
     def __init__(self, registry: CollectorRegistry, views: CollectorRegistry) -> None:
         self._views = views
@@ -28,7 +28,7 @@ class SharingMetrics:
         )
         for counter, outcomes in ((self._reads, get_args(ReadOutcome)), (self._writes, get_args(WriteOutcome))):
             for outcome in outcomes:
-                counter.labels(outcome)  # shown as 0 from the start
+                counter.labels(outcome)  # this shows the counter as 0 before its first event
         self._errors = Counter(
             "rankcurve_memcached_errors", "Failures of memcached servers in calls", registry=registry
         )
@@ -45,12 +45,12 @@ class SharingMetrics:
         """See `SharingObserver`."""
         self._errors.inc(servers)
 
-    def watch_servers(self, left_alone: Callable[[], int]) -> None:
-        """Show at every scrape how many servers this process does not ask, because their breaker is open."""
+    def watch_servers(self, count_skipped: Callable[[], int]) -> None:
+        """Show at every scrape how many servers this process currently skips after failures (open circuit breaker)."""
         self._views.register(
             WatchedGauge(
                 "rankcurve_memcached_servers_left_alone",
                 "memcached servers that are not asked for a while, after failures",
-                left_alone,
+                count_skipped,
             )
         )

@@ -1,8 +1,8 @@
 """Metrics of the store: its statements, connections and retries, its size, and the build that serves it.
 
-`StoreMetrics` counts what this process asks of the store. `StoreSizes` measures the size of the store once an interval
-and shows the last result, because a scrape must never wait for the store. The labels are kinds of statements, which are
-names of the code, and connection pools, which the settings name.
+`StoreMetrics` counts the statements, connections and retries of this process. `StoreSizes` measures the size of the
+store every INTERVAL_S seconds and shows the last result, because a scrape must never wait for the store. The labels are
+kinds of statements, which the code names, and connection pools, which the settings name.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from .cells import CellSet
 from .loop import LoopGauges
 
 log = structlog.get_logger(__name__)
-INTERVAL_S = 30.0  # between two measurements: PostgreSQL asks its file system for the size of every table
+# Between two measurements. Measuring more often is not cheap: PostgreSQL asks its file system for the size of every
+# table.
+INTERVAL_S = 30.0
 _WAIT_BUCKETS_S = (0, 0.01, 1)
 
 
 class StoreMetrics:
-    """Counts what one process asks of its store; a `StoreObserver`."""
+    """Counts the statements, connections and retries of one process; a `StoreObserver`."""
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         statements = Counter("rankcurve_store_statements", "Statements that the store ran", ["kind"], registry=registry)
         rows = Counter("rankcurve_store_rows", "Rows that statements returned or changed", ["kind"], registry=registry)
-        # Looked up once: finding the child of a label costs as much as counting.
+        # The counters by label are looked up once, because such a lookup costs as much as counting.
         self._statements = {kind: statements.labels(kind) for kind in STATEMENT_KINDS}
         self._rows = {kind: rows.labels(kind) for kind in STATEMENT_KINDS}
         self._retries = Counter(
@@ -113,7 +115,7 @@ class StoreSizes(Collector):
     async def measure_periodically(
         self, store: Store, sleep: Callable[[float], Awaitable[None]]
     ) -> AsyncIterator[None]:
-        """Measure the store now, and once an interval until the context ends."""
+        """Measure the size of the store now, and then every INTERVAL_S seconds until the context ends."""
         await self.measure_size(store)
 
         async def measure_until_cancelled() -> None:
@@ -121,11 +123,11 @@ class StoreSizes(Collector):
                 await sleep(INTERVAL_S)
                 await self.measure_size(store)
 
-        looking = asyncio.create_task(measure_until_cancelled(), name="store size")
+        measuring = asyncio.create_task(measure_until_cancelled(), name="store size")
         try:
             yield
         finally:
-            looking.cancel()
+            measuring.cancel()
 
     async def measure_size(self, store: Store) -> None:
         """Measure the size of the store. Keep the previous size if the store does not answer."""

@@ -1,4 +1,4 @@
-"""Metrics of the streams and of the feed behind them.
+"""Metrics of the streams, and of the feed that finds their events.
 
 No label names a board or an owner, because callers choose which ones they follow.
 """
