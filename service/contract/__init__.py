@@ -9,7 +9,7 @@ docstrings of bodies and answers appear in it, so they are written for callers o
 of a route with its path, types and role. `keys` holds API keys and roles.
 
 The room imports names and errors of storage, jobs and predictor, and no other room of the service. Its most important
-rule: a value is taken exactly as it was sent, or refused. Nothing is rounded, shortened or dropped silently. Every
+rule: a value is converted exactly, or refused. Nothing is rounded, shortened or dropped silently. Every
 refusal is a `ProblemError` with a code from `problems.CODES`; codes never change. A reader begins with `problems` and
 `requests`.
 """

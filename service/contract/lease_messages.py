@@ -1,4 +1,4 @@
-"""The requests and answers about pools and leases, as types. Parsing and the OpenAPI document both use them.
+"""The types of requests and answers about pools and leases. Parsing and the OpenAPI document both use them.
 
 A resource is an opaque text. The service checks only its length, and that it has neither NUL nor surrogates.
 """

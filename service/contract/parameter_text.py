@@ -18,7 +18,7 @@ _WHOLE = "-?(0|[1-9][0-9]*)"
 
 
 class TextForm(NamedTuple):
-    """The pattern that the text of a parameter must match, and what error messages call this form."""
+    """The pattern that the text of a parameter must match, and the name of this form in error messages."""
 
     pattern: re.Pattern[str]
     name: str

@@ -1,7 +1,7 @@
 """Parses the bytes of a posting request into its posts.
 
 A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
-raw JSON scalars. A wrong column or value is found later, and rejects its post instead of the request.
+raw JSON scalars. A wrong column or value is found later; then only its post is rejected, and not the request.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    If the body is a single post, a fault of the post is the fault of the request. `content_type` is the media type
-    without parameters. `may_set` says whether the caller may use "set".
+    A fault of one post refuses the whole request. If the post is in a list, the error says which post it is.
+    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,

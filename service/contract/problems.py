@@ -161,7 +161,7 @@ class ProblemDocument(msgspec.Struct, frozen=True):
 
 
 class ServiceError(Exception):
-    """Root of every error that the service package raises."""
+    """The base class of every error that the service package raises."""
 
 
 class ProblemError(ServiceError):
@@ -216,9 +216,9 @@ class BusyError(ProblemError):
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return the problem that answers an error: the error itself if it is one, else by its class in `STORAGE_CODES`.
+    """Return the problem for an error. If it is not a ProblemError, its nearest class in `STORAGE_CODES` decides.
 
-    An error without a class in the table is a bug. It becomes `internal_problem`, whose text says nothing about the
+    An error without a class in that table is a bug. It becomes `internal_problem`, whose text says nothing about the
     cause.
     """
     if isinstance(error, ProblemError):
@@ -231,12 +231,12 @@ def problem_of(error: BaseException) -> ProblemError:
 
 
 def internal_problem() -> ProblemError:
-    """Return the problem that answers a bug. Its text tells the caller only how to find the cause in the log."""
+    """Return the problem for a bug. Its text tells the caller only how to find the cause in the log."""
     return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem of a refused post: that of `problem_of`, with the status of `POST_STATUSES` if it has one."""
+    """Return the problem for a refused post: that of `problem_of`, but `POST_STATUSES` may change its status."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem

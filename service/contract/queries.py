@@ -1,4 +1,4 @@
-"""The query strings that callers send, as types, with their bounds.
+"""The types of the query strings that callers send, and the bounds of their parameters.
 
 An unknown, repeated or malformed parameter fails the request. A list is one parameter with commas. Only a list of
 leaderboards may also repeat its parameter, because their ids may contain commas.
@@ -29,8 +29,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
-# Functions of this module check these types instead of msgspec, because their errors have codes of their own. The
-# schemas are only for the OpenAPI document.
+# This module checks the values of these types itself, because their errors have codes of their own. The schemas are
+# only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
@@ -125,7 +125,7 @@ class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's newest posts. With `before`, their sequence numbers are smaller than this one."""
+    """Asks for an owner's newest posts. With `before`, only posts with smaller sequence numbers are listed."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
@@ -234,9 +234,10 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a distribution with this many buckets of equal width.
+    """Asks for a distribution in `buckets` parts of equal width.
 
-    Its entries are counted (`exact`). With `estimate`, they are read from the curve if there is one.
+    With `exact`, the entries of each part are counted. With `estimate`, their number is read from the curve if there is
+    one.
     """
 
     buckets: Annotated[int, Meta(ge=1)] = 20
@@ -244,13 +245,13 @@ class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an audit of this many random owners. The default is the largest number that the service allows."""
+    """Asks for an audit of `owners` random owners. The default is the largest number that the service allows."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for a leaderboard of a family: that of the period at a time (default: now) and of facet values.
+    """Asks for the leaderboard of a family for some facet values, in the period that contains `at` (default: now).
 
     The value of each facet is a parameter with the name of the facet.
     """

@@ -1,4 +1,4 @@
-"""The bodies that callers send, as types. Parsing and the OpenAPI document both use them, so they can't differ.
+"""The types of the bodies that callers send. Parsing and the OpenAPI document both use them, so the two can't differ.
 
 The types have exactly the fields of the contract. An unknown field fails the whole request.
 """
@@ -159,7 +159,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: that of its boards, and the periods and facets by which there are boards."""
+    """The specification of a family: that of its boards, and the periods and facets for which there are boards."""
 
     table: Literal["own", "shared"] = "shared"
     periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]

@@ -62,11 +62,11 @@ def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
     r"""Return the value times 10**scale, exactly.
 
     `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`). A
-    string holds `-?\\d+(\\.\\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18
+    string holds `-?\d+(\.\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18
     digits take a fast path without the regular expression.
 
     Raises:
-        BadValueError: `bad_value` for a text that is no decimal or has too many digits for the scale,
+        BadValueError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`,
             `value_out_of_range` for a value that does not fit a signed 64-bit integer.
     """
     if isinstance(raw, str):
@@ -158,8 +158,8 @@ def scalar_text(raw: msgspec.Raw | bytes) -> str:
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
-    NUL is refused with every store, although only PostgreSQL can't store it: which values are valid must not depend on
-    the store.
+    NUL is refused with every store. Only PostgreSQL can't store it, but which values are valid must not depend on the
+    store.
 
     Raises:
         BadValueError: the value is no string, has more than `chars_max` characters, or has NUL.

@@ -325,7 +325,7 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would keep `%FF` as three characters. These would name another owner, the one who is `%25FF` in a path.
+    aiohttp would keep `%FF` as three characters. This is the name of another owner, who is written `%25FF` in a path.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

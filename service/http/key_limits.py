@@ -57,7 +57,10 @@ class TokenBuckets:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take the tokens and return 0. If there are too few, take none and return the seconds until they suffice."""
+        """Take the tokens and return 0.
+
+        If there are too few, take none and return the seconds until there are enough.
+        """
         now_s = self._monotonic()
         level, at_s = self._levels.pop(caller, (self._burst, now_s))
         level = min(self._burst, level + (now_s - at_s) * self._rate_per_s)

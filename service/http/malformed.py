@@ -77,7 +77,10 @@ class _ProblemHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes. If they begin the headers of a request but do not complete them, time the rest."""
+        """Receive bytes.
+
+        If they begin the headers of a request but do not complete them, start a timer for the rest.
+        """
         requests = self._request_count
         super().data_received(data)
         if self._request_count != requests:
@@ -85,8 +88,8 @@ class _ProblemHandler(web.RequestHandler):
                 self._stop_head_timer()
             return
         waiter = self._waiter
-        # If there is no waiter, a request is being answered, and the bytes belong to its body. Empty lines begin no
-        # request, although old clients send them.
+        # If there is no waiter, a request is being answered, and the bytes belong to its body. Some old clients send
+        # empty lines, which begin no request.
         if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
             self._head_begun = True
             if self._head_timer is None:

@@ -103,7 +103,7 @@ def _described(paths: Schema, components: Schema, routes: Sequence[Route]) -> Sc
 
 
 def service_version() -> str:
-    """Return the version of the installed package, or "0" where it is not installed."""
+    """Return the version of the installed package, or "0" if it is not installed."""
     try:
         return version("rankcurve")
     except PackageNotFoundError:  # the service runs from a source tree

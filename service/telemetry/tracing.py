@@ -78,7 +78,7 @@ class _RequestSpan:
         self._span = span
 
     def end(self, status: int, key_id: str) -> None:
-        """See `Span`."""
+        """End the span; see `Span`."""
         from opentelemetry.trace import StatusCode
 
         self._span.set_attribute("http.response.status_code", status)
@@ -125,6 +125,6 @@ class TracedRefreshes:
         return method
 
     def refreshed(self, seconds: float) -> None:
-        """See `RefreshObserver`."""
+        """Pass the call on, and record the span of the refresh; see `RefreshObserver`."""
         self._observer.refreshed(seconds)
         self._tracer.record_span("refresh", seconds)

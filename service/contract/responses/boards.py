@@ -86,8 +86,8 @@ class BoardResult(msgspec.Struct, kw_only=True):
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` holds the stored values; a post that named its boards has `boards` instead.
 
-    A rejected post has an `error`. If it also has `boards`, one of these boards caused `error`, and the others rejected
-    the post for that reason.
+    A rejected post has an `error`. If it also has `boards`, `error` is what went wrong on one of them. The other boards
+    rejected the post because of that.
     """
 
     owner: str
@@ -239,9 +239,9 @@ class EndAnswer(msgspec.Struct):
 class OutsideAnswer(msgspec.Struct):
     """The entries that came after the fit and lie beyond its knots.
 
-    `best` is the limit of those before the best knot, and `worst` the limit of those after the worst knot. Each is null
-    if there are no such entries. `errors` has, for both sides, how far an estimated rank can be off; it is null if that
-    was not measured.
+    `best` has the best value that entries before the best knot may have. `worst` has the worst value that entries after
+    the worst knot may have. Each is null if there are no such entries. `errors` has, for both ends, how far an
+    estimated rank can be off; it is null if that was not measured.
     """
 
     best: EndAnswer | None
@@ -309,10 +309,11 @@ class AuditedRank(msgspec.Struct):
 
 
 class AuditAnswer(msgspec.Struct, kw_only=True):
-    """The relative errors of a curve: its ranks of random owners, compared with counted ranks as of the curve's time.
+    """The relative errors of the ranks that a curve gives to random owners.
 
-    `outcome` is `changed` if more posts came since that time than the service can subtract. Then nothing was compared.
-    It is `empty` if the column has no entry. `broken` lists the first few of the wrong brackets.
+    The errors compare these ranks with counted ranks as of the curve's time. `outcome` is `changed` if more posts came
+    since that time than the service can subtract. Then nothing was compared. `outcome` is `empty` if the column has no
+    entry. `broken` lists the first few of the wrong brackets.
     """
 
     column: str

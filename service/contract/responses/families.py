@@ -49,7 +49,8 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
     """The leaderboard of one period and of facet values. `previous` is the leaderboard of the period before.
 
-    An `archived` leaderboard answers requests from its archive. A request for anything else is answered with 410.
+    An `archived` leaderboard answers requests from its archive. If the archive does not hold what a request asks for,
+    the answer is 410.
     """
 
     board: str
@@ -87,7 +88,7 @@ class PastPosition(msgspec.Struct, frozen=True):
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
-    """An owner's final positions in closed periods, the newest period first. No period is left out.
+    """An owner's final positions in closed periods, the newest period first. Periods without a position are listed too.
 
     `next` is the cursor of older periods; null on the last page.
     """

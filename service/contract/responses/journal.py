@@ -41,7 +41,7 @@ class JournalLine(msgspec.Struct):
 class OwnerPosts(msgspec.Struct):
     """An owner's posts, the newest first.
 
-    The next page begins before the sequence number `next`. It is null if no older posts are kept.
+    A request with `next` as its `before` gets the next page. `next` is null if no older posts are kept.
     """
 
     owner: str

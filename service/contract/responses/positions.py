@@ -62,13 +62,13 @@ class NoPosition(msgspec.Struct, kw_only=True):
 class Previous(msgspec.Struct, kw_only=True):
     """A comparison with the period before: `position` is the owner's position there.
 
-    `value_position` is the position that the current value would have as a new entry of that period. The owner's own
-    entry there counts as well. If the earliest of equal values is better, the new entry stands behind equal values.
+    `value_position` is the position that the current value would have there as a new entry. The owner's own entry of
+    that period counts as well. If the earliest of equal values is better, the new entry stands behind equal values.
 
     `moved` and `field_moved` use another rank: the one that the owner would have had there with the current value
-    instead of the earlier one. `moved` is how many places the owner has gained by the change of the own value:
-    `position.rank` minus this rank. `field_moved` is how many places the owner has gained because the others' values
-    changed: this rank minus the current `rank`. A member is null if a value that it needs is missing.
+    instead of the earlier one. `moved` is how many places the owner has gained because the owner's value changed:
+    `position.rank` minus that rank. `field_moved` is how many places the owner has gained because the others' values
+    changed: that rank minus the current `rank`. A member is null if a value that it needs is missing.
     """
 
     board: str

@@ -1,11 +1,11 @@
 """The metrics of a process, in Prometheus' names and units: one module for each part of the service.
 
     one process:  Metrics ──> LocalCells and the library's values ──> /metrics
-    a node:       each process ──> files in the node's folder ──> Node, in any process ──> /metrics of the whole node
+    a node:       each process ──> files in the node's folder ──> NodeMember of any process ──> /metrics of the node
 
 `process.Metrics` holds all metrics and registers those of the other modules. A module such as `queue` or `leases`
-implements the observer protocols of one part. If the docstring of a method is only "See …", the protocol that it names
-says when the method is called.
+implements the observer protocols of one part. The docstring of such a method names its protocol, which says when the
+method is called.
 
 `loop` and `cells` count without locks, and only on the event loop. `node` and `node_values` add up the metrics of the
 processes that one supervisor runs.

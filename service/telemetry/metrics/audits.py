@@ -44,7 +44,7 @@ class AuditMetrics:
         )
 
     def audited(self, found: Audit) -> None:
-        """See `AuditObserver`."""
+        """Count an audit and the errors that it found; see `AuditObserver`."""
         self._audits.labels(found.outcome).inc()
         for each in found.compared:
             self._errors.observe(each.error)
@@ -54,5 +54,5 @@ class AuditMetrics:
         self._certificates_broken.inc(len(found.beyond_certificate))
 
     def audit_failed(self) -> None:
-        """See `AuditObserver`."""
+        """Count a failed audit; see `AuditObserver`."""
         self._audits.labels(_FAILED).inc()

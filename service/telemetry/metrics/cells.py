@@ -66,7 +66,7 @@ class LocalCells:
 class SharedCells:
     """Numbers in a file of the node's folder.
 
-    A process that opens the file of a killed process continues its numbers.
+    A process that opens the file of a killed process continues with the numbers in it.
     """
 
     def __init__(self, path: Path) -> None:

@@ -32,23 +32,23 @@ class CloseMetrics:
         )
 
     def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """See `ArchiveObserver`."""
+        """Count an archived board, its owners and the bytes of its archive; see `ArchiveObserver`."""
         self._archived.inc()
         self._owners.inc(owners)
         self._bytes.inc(stored_bytes)
 
     def closed(self, boards: int) -> None:
-        """See `CloseObserver`."""
+        """Count closed boards; see `CloseObserver`."""
         self._closed.inc(boards)
 
     def closing_lag(self, seconds: float) -> None:
-        """See `CloseObserver`."""
+        """Set how long the next board to close has been waiting; see `CloseObserver`."""
         self._lag.set_value(seconds)
 
     def closing_left(self) -> None:
-        """See `CloseObserver`."""
+        """Stop showing how long the next board has been waiting; see `CloseObserver`."""
         self._lag.clear_values()
 
     def close_failed(self) -> None:
-        """See `CloseObserver`."""
+        """Count a step that failed; see `CloseObserver`."""
         self._failures.inc()

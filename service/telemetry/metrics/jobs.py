@@ -36,17 +36,17 @@ class JobMetrics:
         )
 
     def job_round_ended(self, job: str, seconds: float) -> None:
-        """See `JobObserver`."""
+        """Count a round of a job and the seconds that it worked; see `JobObserver`."""
         self._rounds.labels(job).inc()
         self._seconds.labels(job).inc(seconds)
         self._ended.labels(job).set_to_current_time()
 
     def job_failed(self, job: str) -> None:
-        """See `JobObserver`."""
+        """Count a failure of a job; see `JobObserver`."""
         self._failures.labels(job).inc()
 
     def job_paused(self, job: str, *, paused: bool) -> None:
-        """See `JobObserver`."""
+        """Set whether a job is paused; see `JobObserver`."""
         for counter in (self._rounds, self._seconds, self._failures):
             counter.labels(job)  # this shows the counter as 0 before its first event
         self._paused.labels(job).set(int(paused))

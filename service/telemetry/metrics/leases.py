@@ -56,28 +56,28 @@ class LeaseMetrics:
         )
 
     def lease_answered(self, outcome: str) -> None:
-        """See `LeaseObserver`."""
+        """Count a request by its outcome; see `LeaseObserver`."""
         self._requests.labels(outcome).inc()
 
     def page_taken_in(self, taken: AppliedPage) -> None:
-        """See `ExchangeObserver`."""
+        """Count the events and the duplicate leases of a page; see `ExchangeObserver`."""
         self._exchanged.inc(taken.events)
         self._duplicates.labels("found").inc(taken.duplicates)
         self._duplicates.labels("released").inc(taken.released)
 
     def peer_away(self) -> None:
-        """See `ExchangeObserver`."""
+        """Count a page that was not applied; see `ExchangeObserver`."""
         self._peer_failures.inc()
 
     def resources_moved(self, resources: int) -> None:
-        """See `BalanceObserver`."""
+        """Count resources that were moved to another region; see `BalanceObserver`."""
         self._moved.inc(resources)
 
     def lease_requests_waiting(self, requests: int) -> None:
-        """See `LeaseObserver`."""
+        """Set how many requests wait; see `LeaseObserver`."""
         self._waiting.set_value(requests)
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
-        """See `LeaseObserver`."""
+        """Count a transaction, its requests and its seconds; see `LeaseObserver`."""
         self._group.observe(requests)
         self._seconds.observe(seconds)

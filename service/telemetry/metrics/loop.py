@@ -88,8 +88,8 @@ class LoopGauges(Collector):
 class LatestGauge(Collector):
     """Numbers that only one process of a node knows at a time. The node shows the most recent number, not a sum.
 
-    An example is the length of a queue, which only the process that holds a lease measures. A process shows nothing
-    before its first `set_value`. It calls `clear_values` when another process may measure the number from now on.
+    An example is the length of a queue: only the process that has the lease of the queue measures it. A process shows
+    nothing before its first `set_value`. It calls `clear_values` when another process measures the number from now on.
     """
 
     def __init__(

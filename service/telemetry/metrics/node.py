@@ -39,7 +39,7 @@ def make_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 class NodeMember(Collector):
-    """The membership of one process in a node. The process adds its counts to the node's, and shows the sums."""
+    """The membership of one process in a node. The process adds its counts to the node's and shows the sums."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name

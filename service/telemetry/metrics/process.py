@@ -195,11 +195,11 @@ class Metrics:
         self._races.inc()
 
     def queue_depth(self, posts: int) -> None:
-        """Set the number of posts that wait to be written, after a change."""
+        """Set the number of posts that wait to be written. The writer calls this after a change."""
         self._queue_posts.set_value(posts)
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Set how many write transactions are in flight and how many may be, after a change."""
+        """Set how many write transactions are in flight, and how many may be. The writer calls this after a change."""
         self._writes_in_flight.set_value(groups)
         self._writes_limit.set_value(limit)
 
@@ -279,7 +279,10 @@ class Metrics:
 
 
 class _CurveCollector(Collector):
-    """The distributions of the ages and knots of the serving curves. A label for each board would have no bound."""
+    """Collects the distributions of the ages and knots of the serving curves.
+
+    There is no label for the board, because the number of its values would have no bound.
+    """
 
     def __init__(self, curves: Callable[[], Iterable[ServingCurve]], now_s: Callable[[], float]) -> None:
         self._curves = curves

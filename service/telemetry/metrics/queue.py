@@ -84,15 +84,15 @@ class QueueMetrics:
             self._outcomes.labels(outcome)
 
     def posts_queued(self, posts: int) -> None:
-        """See `EnqueueObserver`."""
+        """Count queued posts; see `EnqueueObserver`."""
         self._queued.inc(posts)
 
     def queueing_refused(self, reason: str, posts: int) -> None:
-        """See `EnqueueObserver`."""
+        """Count posts that the queue refused, by the reason; see `EnqueueObserver`."""
         self._refused.labels(reason).inc(posts)
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """See `DrainObserver`."""
+        """Count the posts and the seconds of a worker's round; see `DrainObserver`."""
         for shard, posts in drained.posts.items():
             self._drained.labels(str(shard)).inc(posts)
         for outcome, count in drained.statuses.items():
@@ -103,7 +103,7 @@ class QueueMetrics:
         self._races.inc(drained.races)
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """See `DrainObserver`."""
+        """Set how many posts wait in each shard, and how long the oldest has waited; see `DrainObserver`."""
         self._shards |= backlog.keys()
         for shard in self._shards:
             found = backlog.get(shard)
@@ -112,10 +112,10 @@ class QueueMetrics:
         self._oldest.set_value(max(0.0, (now_us - oldest_us) / 1e6))
 
     def backlog_left(self) -> None:
-        """See `DrainObserver`."""
+        """Stop showing how many posts wait; see `DrainObserver`."""
         self._depth.clear_values()
         self._oldest.clear_values()
 
     def drain_fenced(self) -> None:
-        """See `DrainObserver`."""
+        """Count a round whose worker had lost a shard; see `DrainObserver`."""
         self._fenced.inc()

@@ -34,15 +34,15 @@ class SharingMetrics:
         )
 
     def shared_read(self, outcome: ReadOutcome) -> None:
-        """See `SharingObserver`."""
+        """Count a lookup of a curve by its outcome; see `SharingObserver`."""
         self._reads.labels(outcome).inc()
 
     def shared_write(self, outcome: WriteOutcome) -> None:
-        """See `SharingObserver`."""
+        """Count a write of a curve by its outcome; see `SharingObserver`."""
         self._writes.labels(outcome).inc()
 
     def memcached_failed(self, servers: int) -> None:
-        """See `SharingObserver`."""
+        """Count the servers that failed in one call; see `SharingObserver`."""
         self._errors.inc(servers)
 
     def watch_servers(self, count_skipped: Callable[[], int]) -> None:

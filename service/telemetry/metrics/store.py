@@ -25,8 +25,7 @@ from .cells import CellSet
 from .loop import LoopGauges
 
 log = structlog.get_logger(__name__)
-# Between two measurements. Measuring more often is not cheap: PostgreSQL asks its file system for the size of every
-# table.
+# The time between two measurements. For each of them, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
 _WAIT_BUCKETS_S = (0, 0.01, 1)
 
@@ -63,22 +62,22 @@ class StoreMetrics:
         registry.register(self._waiting)
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """See `StoreObserver`."""
+        """Count a lent connection and the seconds of waiting for it; see `StoreObserver`."""
         self._waits.labels(pool).observe(seconds)
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """See `StoreObserver`."""
+        """Set how many connections are lent, how many may be lent, and how many programs wait; see `StoreObserver`."""
         self._lent.set_value((pool, kind), lent)
         self._waiting.set_value((pool, kind), waiting)
         self._limit.set_value((pool, kind), limit)
 
     def statement_ran(self, kind: str, rows: int) -> None:
-        """See `StoreObserver`."""
+        """Count a statement and its rows; see `StoreObserver`."""
         self._statements[kind].inc()
         self._rows[kind].inc(rows)
 
     def tried_again(self) -> None:
-        """See `StoreObserver`."""
+        """Count a retry; see `StoreObserver`."""
         self._retries.inc()
 
 

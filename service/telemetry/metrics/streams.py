@@ -28,7 +28,7 @@ class StreamMetrics:
         )
 
     def streams(self, clients: int) -> None:
-        """Set the number of open streams, after a change."""
+        """Set the number of open streams. The feed calls this after a change."""
         self._clients.set_value(clients)
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
