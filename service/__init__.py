@@ -5,13 +5,14 @@ The rooms, from the ground up; each may import the ones before it:
     agent        the client that programs copy to lease resources; imports nothing of the project
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
-    http         what happens around every handler; `client` is the other side of it
+    http         what happens around every handler of a request
+    client       the HTTP client that commands and the demo use
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
-    context      what one process holds; `stores` opens stores, `lease_wiring` builds what leases
+    context      what one process holds; `stores` opens stores, `lease_wiring` builds the parts that grant leases
     key_store    API keys in the store
-    views        one handler a route; `health_routes` adds those of operators and monitors
+    views        one handler for each route; `health_routes` adds the routes of operators and monitors
     api, app     the route table, and the aiohttp application that serves it
     wiring       builds the context of one process; handlers never import it
     serve        one serving process from start to stop; `processes` runs several of them

@@ -1,6 +1,6 @@
 """The route table: every request of the wire contract, with its handler, types, role and problems.
 
-The most frequent requests come first, because paths are tried in this order.
+The routes of the most frequent requests come first, because the service tries the paths in this order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds the aiohttp application from a table of routes and a context.
 
-Only this module knows how aiohttp routes. A request that no route takes gets a problem document too.
+Only this module knows how aiohttp routes. A request that matches no route gets a problem document, too.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ from service.telemetry.logs import REQUEST_ID, TRACEPARENT
 from .health_routes import add_health_routes
 
 _UNROUTED_VIEW = "none"
-_ANYTHING = "(?s:.*)"  # matches line ends too: otherwise aiohttp itself would answer such a path, without a log line
-LINE_BYTES_MAX = 64 * 1024  # a thousand values of a query, escaped; aiohttp's own 8 KiB holds half of them
+# This pattern also matches line ends. Otherwise aiohttp itself would answer a path with a line end, without a log line.
+_ANYTHING = "(?s:.*)"
+LINE_BYTES_MAX = 64 * 1024  # holds a query with a thousand escaped values; aiohttp's own 8 KiB holds half of them
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
-READ_AHEAD_BYTES = 64 * 1024  # buffered bytes of a body that its reader has not taken; aiohttp pauses at twice as many
+# Limits the bytes of a body that wait for their reader. aiohttp pauses the connection at twice as many.
+READ_AHEAD_BYTES = 64 * 1024
 
 
 def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Application:
-    """Build the application that serves `routes`, and after them health, metrics and OpenAPI.
+    """Build the application that serves `routes`, followed by the routes for health, metrics and OpenAPI.
 
-    Routes are tried in the order given, so the most frequent ones come first. The caller starts and stops the store
-    and the jobs.
+    aiohttp tries the routes in the order given, so the most frequent ones come first. The caller starts and stops
+    the store and the jobs.
     """
     ids = RequestIds()
     bodies = BodyReader(context.settings)
     app = web.Application(
         handler_args={
-            "auto_decompress": False,  # the body limit then bounds the bytes sent, and no body can be a bomb
+            "auto_decompress": False,  # so the body limit counts the bytes as sent, and no decompression bomb works
             "max_line_size": LINE_BYTES_MAX,
             "lingering_time": LINGERING_S,
             "read_bufsize": READ_AHEAD_BYTES,
             "keepalive_timeout": context.settings.keepalive_s_max,
         },
     )
-    # A process that only runs jobs serves no routes of its own, so the dashboard would have nothing to show.
+    # `routes` is empty in a process that only runs jobs, so its dashboard would have nothing to show.
     table = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     resources: dict[str, web.Resource] = {}
     for route in table:
@@ -62,7 +64,7 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
-    # The last resource takes everything that is left. A middleware would cost time on every request.
+    # The last resource matches every request that no route matched. A middleware would cost time on every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max
@@ -79,7 +81,7 @@ async def _expected(request: web.Request) -> web.StreamResponse | None:
     """Answer `Expect: 100-continue` so that the caller sends its body. Any other expectation is ignored."""
     if request.version == HttpVersion11 and request.headers[hdrs.EXPECT].lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # reset: the answer itself is still to come
+        request.writer.output_size = 0  # reset the count of sent bytes: the response itself has not started yet
     return None
 
 
@@ -88,7 +90,7 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _aiohttp_path(route: Route) -> str:
-    """Return the path in aiohttp's syntax. Its plain `{name}` matches no braces, and an owner may contain them."""
+    """Return the path in aiohttp's syntax. A plain `{name}` would not match braces, but an owner may contain them."""
     return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
 
 
@@ -98,7 +100,7 @@ def _parameter(route: Route) -> str:
 
 
 class _Unrouted:
-    """Answers requests that no route takes with problems."""
+    """Answers the requests that match no route, each with a problem document."""
 
     def __init__(self, routes: Sequence[Route], context: EndpointContext, ids: RequestIds) -> None:
         self._answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
@@ -110,7 +112,7 @@ class _Unrouted:
         self._words = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Answer `not_found`, or `method_not_allowed` where the path takes other methods."""
+        """Answer `not_found`, or `method_not_allowed` if the path has routes for other methods."""
         started_s = perf_counter()
         request_id = self._ids.make_request_id(request.headers.get(X_REQUEST_ID))
         REQUEST_ID.set(request_id)
@@ -123,14 +125,17 @@ class _Unrouted:
         else:
             problem = ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
         method = request.method if request.method in hdrs.METH_ALL else "-"
-        return self._answer(problem, request_id, method, self._told_path(path), perf_counter() - started_s)
+        return self._answer(problem, request_id, method, self._logged_path(path), perf_counter() - started_s)
 
-    def _told_path(self, path: str) -> str:
-        """Return the path for the log: only words that some route has. Any other word may be an owner or a key."""
+    def _logged_path(self, path: str) -> str:
+        """Return the path for the log, with `…` for each word that no route contains: it may be an owner or a key."""
         return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
-        """Answer bytes that are no request (`error`), or an answer that failed outside of every handler (None)."""
+        """Return the response to bytes that are not a request.
+
+        If `error` is None, the response to a request failed outside of every handler.
+        """
         request_id = self._ids.make_request_id(None)
         REQUEST_ID.set(request_id)
         if isinstance(error, HeadTimeoutError):

@@ -78,15 +78,15 @@ class Context:
     ranks: RankContext
     journal_lane: JournalLane
     now_us: Callable[[], int]
-    agent: JolokiaAgent | None = None  # None: managed objects are off
-    tracer: Tracer | None = None  # None: requests make no spans
+    agent: JolokiaAgent | None = None  # None if managed objects are off
+    tracer: Tracer | None = None  # None if requests are not traced
 
     def store_for_board(self, board: Board) -> Store:
-        """Return the store by the connection pool of a board."""
+        """Return the store that uses the connection pool of a board."""
         return self.store.for_board(board.id)
 
     def end_endless_answers(self) -> None:
-        """End the answers that would go on for ever: the streams."""
+        """End the streams, because their responses have no end of their own."""
         self.feed.close()
 
     async def ready(self) -> None:

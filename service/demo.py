@@ -68,7 +68,7 @@ def owner_name(player_index: int) -> str:
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
-    """Yield one post a player: skewed xp, laps in thousandths of a second, and kills and wins with many ties.
+    """Yield one post per player, with skewed xp, laps in thousandths of a second, and many ties in kills and wins.
 
     One player in ten has no lap.
     """
@@ -86,7 +86,7 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
 
 
 def season_batches(players: int) -> Iterator[Batch]:
-    """Yield the season's posts in batches; the end of a batch counts players."""
+    """Yield the season's posts in batches. `end.line` of a batch is the number of players posted up to its end."""
     batch = Batch(FilePosition())
     for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
         batch.lines.append(number)
@@ -98,7 +98,10 @@ def season_batches(players: int) -> Iterator[Batch]:
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
-    """Return one game of each of the first players, for the family: it counts for everybody and for a clan."""
+    """Return posts to the family: one game of each of the first players, at most FAMILY_PLAYERS_MAX.
+
+    Each game counts on the boards for everybody and on those of one clan.
+    """
     return [
         {
             "owner": owner_name(player_index),
@@ -111,7 +114,7 @@ def arena_posts(players: int, rng: random.Random) -> list[Post]:
 
 
 async def set_up_family(client: ServiceClient, players: int) -> None:
-    """Create the family and post to it; posts of an earlier run are duplicates and count once."""
+    """Create the family and post to it. Posts that an earlier run sent are duplicates and count only once."""
     await client.request_answer("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
     posts = arena_posts(players, random.Random(SEED))
     for start in range(0, len(posts), BATCH_POSTS):

@@ -22,7 +22,7 @@ _TAG = "Operating"
 
 
 class Health(msgspec.Struct):
-    """`ok`, or what is missing."""
+    """The answer of a healthy service: `status` is `ok`."""
 
     status: str
 
@@ -33,7 +33,7 @@ async def healthz(context: Any, call: Call) -> Health:
 
 
 async def readyz(context: Any, call: Call) -> Health:
-    """Answer `ok` when the store answers too."""
+    """Answer `ok` if the service can serve requests. Otherwise raise a problem, such as `store_busy`."""
     try:
         await context.ready()
     except Exception as error:
@@ -50,7 +50,7 @@ async def metrics(context: Any, call: Call) -> Reply:
 
 
 def _document(routes: Sequence[Route]) -> Handler:
-    made: list[bytes] = []  # filled at the first request, so that a start does not pay for it
+    made: list[bytes] = []  # holds the document after the first request for it, so that a start takes no longer
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:
@@ -61,9 +61,9 @@ def _document(routes: Sequence[Route]) -> Handler:
 
 
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
-    """Return the routes, and after them the routes of this module.
+    """Return `routes`, followed by the routes of this module, of Jolokia and of the dashboard.
 
-    The OpenAPI document describes all of them. Without `dashboard`, the paths of the dashboard are unknown paths.
+    The OpenAPI document describes all of them. Without `dashboard`, the routes of the dashboard are left out.
     """
     everything = list(routes)
     everything += [

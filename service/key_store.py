@@ -1,4 +1,4 @@
-"""API keys in the store: lists, creates and revokes them.
+"""List, create and revoke the API keys in a store.
 
 The service uses `StoreKeys` on its own store. The command line uses `open_keys` on a store that no service has open,
 for instance to create the first key: opening takes the store's lock, as `serve` does.
@@ -33,7 +33,7 @@ class StoreKeys:
         return await self._store.read(lambda: list_keys(self._store.dialect, keys_max=self._keys_max))
 
     async def page_keys(self, after: tuple[int, str], limit: int) -> Sequence[StoredKey]:
-        """Return up to `limit` keys after a time of creation and an id, revoked ones included."""
+        """Return up to `limit` keys, revoked ones included, that follow the creation time and id in `after`."""
         return await self._store.read(lambda: page_keys(self._store.dialect, after=after, limit=limit))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
@@ -63,7 +63,7 @@ class StoreKeys:
 
 @asynccontextmanager
 async def open_keys(settings: Settings, *, now_us: Callable[[], int]) -> AsyncIterator[StoreKeys]:
-    """Open the store of the settings and give its keys; the store is closed at the end.
+    """Open the store of the settings and provide its keys. The store is closed at the end.
 
     Raises:
         StoreLockedError: a service owns the store.

@@ -1,6 +1,6 @@
-"""Builds the parts that lease: named leases of jobs, leases on resources, and what the jobs of pools work with.
+"""Builds the parts that grant leases: work leases of jobs, leases on resources, and the parts for the jobs of pools.
 
-Only `wiring` calls these functions. Chance enters here; the clock of every lease is the store's own.
+Only `wiring` calls these functions. Random generators are created here. The clock of every lease is the store's own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from storage.store import Store
 
 
 def lease_margin_us(settings: Settings) -> int:
-    """Return the margin in microseconds: for this long after its end, a lease is not given to anybody else."""
+    """Return the margin in microseconds: how long after the end of a lease nobody else can get its resource."""
     return round(settings.lease_margin_s * 1e6)
 
 
 def make_leases(settings: Settings, store: Store) -> WorkLeases:
-    """Return the named leases of a store, timed by the store's own clock."""
+    """Return the work leases of a store, timed by the store's own clock."""
     return WorkLeases(store.dialect, store_clock(store.dialect), margin_us=lease_margin_us(settings))
 
 
@@ -44,7 +44,7 @@ def make_lease_groups(settings: Settings, store: Store) -> LeaseTransactions:
 
 
 def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, read_peer: ReadPeer | None) -> PoolParts:
-    """Return what the jobs of pools work with. Without `read_peer`, keys lease in this store only."""
+    """Return the parts for the jobs of pools. Without `read_peer`, the jobs read no journals of other stores."""
     peers = None
     if read_peer is not None:
         exchange = LeaseExchange(

@@ -1,6 +1,7 @@
 """Runs a serving process from its first log line to its last.
 
-    run ──> run_process (log, interpreter, event loop) ──> until_stopped ──> serving (context, then the port)
+    serve_until_stopped ──> run_process (log, interpreter, event loop) ──> run_until_stopped
+                                                                           └──> open_service (context, then the port)
 
 At SIGTERM or SIGINT the process takes no more requests, finishes what it accepted, and ends with exit code 0.
 """
@@ -30,8 +31,8 @@ from .wiring import open_context
 
 log = structlog.get_logger(__name__)
 BACKLOG_CONNECTIONS = 1024
-# A store's thread that returns from SQLite while the loop is busy waits up to this long for the interpreter lock. With
-# Python's default of 5 ms, a group of posts takes much longer.
+# After a call of SQLite, a store's thread needs the interpreter lock. It waits up to this long if the event loop is
+# busy. With Python's default of 5 ms, a group of posts takes much longer.
 SWITCH_INTERVAL_S = 0.0002
 GC_THRESHOLDS = (50_000, 20, 100)  # higher than Python's defaults: fewer collections while requests are answered
 
@@ -61,8 +62,8 @@ def run_process(
     lines = configure_logging(
         level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
-    # Few objects outlive the request that made them, and the parts of the process are never freed. So collecting
-    # seldom loses little memory.
+    # Most objects end with the request that made them, and the parts of the process are never freed. So rare
+    # collections waste little memory.
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
@@ -75,7 +76,7 @@ def run_process(
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # not on every platform; the loop of the standard library works too, but is slower
+    except ImportError:  # uvloop does not support every platform; the loop of the standard library works, but is slower
         return None
     return uvloop.new_event_loop
 
@@ -89,7 +90,7 @@ async def run_until_stopped(
 ) -> None:
     """Run until SIGTERM or SIGINT.
 
-    Once `running` has started, its addresses are logged under `event` and passed to `show`, which tells a person.
+    Once `running` has started, its addresses are logged under `event` and passed to `show`, which prints them.
     """
     stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
     async with running as addresses:
@@ -112,7 +113,7 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 @asynccontextmanager
 async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """Serve while the context lasts, and give the addresses that the service listens on.
+    """Serve while the context lasts, and provide the addresses that the service listens on.
 
     With `reuse_port`, other processes may listen on the same port.
     """
@@ -128,8 +129,9 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
 async def open_port(
     app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Serve an application on a port and give its addresses. At the end, requests in progress are answered first."""
-    # At shutdown aiohttp closes idle connections at once and waits up to `shutdown_timeout` for requests in progress.
+    """Serve an application on a port and provide its addresses. At the end, finish the requests in progress."""
+    # At shutdown aiohttp closes idle connections immediately. It waits up to `shutdown_timeout` for requests in
+    # progress.
     runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()

@@ -19,7 +19,7 @@ SQLITE_PREFIX = "sqlite:///"
 
 
 def is_shared(url: str) -> bool:
-    """Return whether several processes may open the store at once."""
+    """Return whether several processes may open the store at the same time."""
     return not url.startswith(SQLITE_PREFIX)
 
 
@@ -40,7 +40,8 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
 async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
     """Return the store that curves are sampled from.
 
-    Where the settings name a replica, it is tried before the store; otherwise it is the store itself.
+    If the settings name a replica, sampling reads try the replica first and then the store. Otherwise the store itself
+    is returned.
 
     Raises:
         StoreUnsupportedError, StoreAwayError: see `open_store`.

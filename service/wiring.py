@@ -1,12 +1,13 @@
 """Builds one process of the service: store, catalog, writer, curves and jobs. They stop in the reverse order.
 
-    context_of ──> _open_store (what stands on the store) ──> _job_parts ──> jobs
-                                                         └──> _context ──> Context, for handlers
+    open_context ──> _open_store (the parts that use the store) ──> _job_parts ──> jobs
+                                                                └──> _context ──> Context, for handlers
 
 Storage and jobs receive clocks and random generators as arguments, from here and from `lease_wiring`. There are two
 exceptions: `storage.schema.steps` draws the salt of a new store, and `storage.engines.postgres` its retry delays.
-Within this package, chance also enters in `contract.keys`, `http.endpoint` (request ids), `http.key_watch`,
-`processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the sample of the request log.
+Within this package, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
+`http.key_watch`, `processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the sample of the request
+log.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The parts that stand on the store and know nothing of requests. Handlers and jobs share them."""
+    """The parts that use the store and know nothing of requests. Handlers and jobs share them."""
 
     store: Store
     salt: str
@@ -111,7 +112,7 @@ class _Stored:
 async def open_context(
     settings: Settings, metrics: Metrics, *, clock: Callable[[], int] = now_us
 ) -> AsyncIterator[Context]:
-    """Build and start everything that handlers and jobs work with. At the end, finish what was accepted, then stop it.
+    """Build and start all parts that handlers and jobs use. At the end, finish the accepted work and stop the parts.
 
     `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
@@ -122,14 +123,14 @@ async def open_context(
         stored = await _open_store(settings, metrics, clock, stack)
         sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
         await stack.enter_async_context(sizes.measure_periodically(stored.store, asyncio.sleep))
-        desk = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        # A process without jobs watches too: other processes store the curves, and this one has to load them.
+        refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
+        # A process without jobs polls for changes, too: other processes store curves, and this one has to load them.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         read_peer = None
         if settings.lease_peers:
             read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
-        parts = _job_parts(settings, metrics, stored, clock, desk, read_peer)
+        parts = _job_parts(settings, metrics, stored, clock, refresh_queue, read_peer)
         parts = replace(parts, controls=controls, sleep=controls.sleep)
         tracer = make_tracer(settings)
         if tracer is not None:
@@ -144,10 +145,12 @@ async def open_context(
         stack.push_async_callback(jobs.stop)
         ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
         stack.callback(ending.cancel)
-        # Without jobs, a demand waits in the store for a job process. A store with a single writer has no other
-        # process, so its demands go to the desk of this one, which refuses them while no job attends it.
-        far = settings.jobs == "none" and not stored.store.sole_writer
-        context = _context(settings, metrics, stored, clock, _store_desk(settings, stored) if far else desk)
+        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a single
+        # writer has no other process. Then requests go to this process's own queue, which refuses them while no job
+        # serves it.
+        remote = settings.jobs == "none" and not stored.store.sole_writer
+        refresher = _remote_refresher(settings, stored) if remote else refresh_queue
+        context = _context(settings, metrics, stored, clock, refresher)
         if settings.managed_objects:
             managed = ManagedParts(stored.store, stored.catalog, stored.book, context.curves.refreshes, controls, clock)
             tree = await stack.enter_async_context(manage_objects(settings, metrics, managed, service_version()))
@@ -194,12 +197,12 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     stack.push_async_callback(enqueuer.close)
     audit_limits = limits_of(AuditLimits, settings)
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    lease_desk = LeaseBatcher(
+    lease_batcher = LeaseBatcher(
         store, make_lease_groups(settings, store), limits_of(LeaseBatcherLimits, settings), metrics.leases
     )
-    stack.push_async_callback(lease_desk.close)
+    stack.push_async_callback(lease_batcher.close)
     return _Stored(
-        store, salt, key_watch, catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_desk
+        store, salt, key_watch, catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_batcher
     )
 
 
@@ -241,7 +244,8 @@ async def _open_queue(
         appended=wake.set,
     )
     enqueuer.start()
-    # No margin: the applying transaction checks its fence, so two overlapping leases do no harm.
+    # These leases need no margin. The transaction that applies posts checks its fencing number, so two overlapping
+    # leases do no harm.
     leases = WorkLeases(store.dialect, store_clock(store.dialect), margin_us=0)
     semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
     return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
@@ -256,7 +260,7 @@ def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: Async
     return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
-def _store_desk(settings: Settings, stored: _Stored) -> RemoteRefresher:
+def _remote_refresher(settings: Settings, stored: _Stored) -> RemoteRefresher:
     return RemoteRefresher(stored.store, stored.book, limits_of(RefreshRequestLimits, settings), sleep=asyncio.sleep)
 
 
@@ -265,7 +269,7 @@ def _job_parts(
     metrics: Metrics,
     stored: _Stored,
     clock: Callable[[], int],
-    desk: RefreshQueue,
+    refresh_queue: RefreshQueue,
     read_peer: ReadPeer | None,
 ) -> JobParts:
     return JobParts(
@@ -275,7 +279,7 @@ def _job_parts(
         book=stored.book,
         post_ids=stored.post_ids,
         queue=stored.queue,
-        refresh_queue=desk,
+        refresh_queue=refresh_queue,
         leases=make_leases(settings, stored.store),
         holder=make_holder(),
         limits=job_limits(settings),
@@ -294,7 +298,7 @@ def _job_parts(
 
 
 def _context(
-    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], desk: Refresher
+    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], refresher: Refresher
 ) -> Context:
     store, boards, cursors = stored.store, stored.boards, CursorCodec(stored.salt)
     return Context(
@@ -315,7 +319,7 @@ def _context(
             lanes=settings.point_read_lanes,
         ),
         posting=PostingContext(stored.writer, stored.enqueuer, stored.queue, stored.post_ids),
-        curves=CurveContext(stored.book, desk, stored.auditor),
+        curves=CurveContext(stored.book, refresher, stored.auditor),
         feed=Feed(
             store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
         ),
@@ -350,7 +354,7 @@ def _managed_failed(error: Exception) -> None:
 
 
 def make_holder() -> str:
-    """Return a new name for a holder of leases: host, process id and a random part, so that people can find it."""
+    """Return a new name for a holder of leases: host, process id and a random part. It lets people find the process."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
