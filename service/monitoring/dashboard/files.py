@@ -24,11 +24,11 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One file, plain and compressed."""
+    """The content of one file, plain and compressed."""
 
     content: bytes
     compressed: bytes
-    etag: str  # weak, because both forms of the file share it
+    etag: str  # a weak tag, because the plain and the compressed form share it
     media_type: str
 
 
@@ -42,7 +42,7 @@ def _read(path: Path) -> PageFile:
     content = path.read_bytes()
     return PageFile(
         content=content,
-        compressed=gzip.compress(content, compresslevel=9, mtime=0),  # the same bytes in every process
+        compressed=gzip.compress(content, compresslevel=9, mtime=0),  # mtime=0: every process makes the same bytes
         etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
         media_type=MEDIA_TYPES[path.suffix],
     )

@@ -1,8 +1,8 @@
 """Handlers of `GET /` and of the files that the page needs.
 
-The rule: every answer forbids the browser whatever the page does not need. That is scripts, styles and requests of
-other hosts, inline scripts, and frames around the page. The page shows names that owners choose, so they may be
-hostile.
+The rule: every response forbids what the page does not need. That is scripts and styles from other hosts, requests to
+other hosts, inline scripts, and frames around the page. The page shows names that owners choose, and such a name may be
+an attack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.contract.routes import Call, Reply, Route, match_entity_tag
 from .files import INDEX, PageFile, page_files
 
 _HEADERS = {
-    "Cache-Control": "no-cache",  # browsers ask each time and mostly get a 304, so a new version is seen at once
+    "Cache-Control": "no-cache",  # browsers ask each time, mostly get a 304, and never show an old version
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -52,7 +52,7 @@ def _reply(call: Call, file: PageFile) -> Reply:
 
 
 def _takes_gzip(accept_encoding: str) -> bool:
-    """Return whether a list like `br;q=1.0, gzip` names gzip, and not with `q=0`."""
+    """Return whether a list such as `br;q=1.0, gzip` allows gzip. An entry `gzip;q=0` does not allow it."""
     for each in accept_encoding.lower().split(","):
         coding, _, weight = each.replace(" ", "").partition(";q=")
         if coding == "gzip":

@@ -2,9 +2,9 @@
 
     request (GET path, POST body, bulk) ──> requests ──> answering (tree) ──> values (paths, limits) ──> envelope
 
-The rule: a request that can't be met gets an envelope with a status of its own, under HTTP 200. `write`, stack traces
-and CORS are not supported. Where the service has no API keys, pages of other sites are refused, because a GET may run
-an operation.
+The rule: a request that fails gets HTTP 200 and an envelope with an error status of its own. `write`, stack traces and
+CORS are not supported. If the service has no API keys, it refuses requests from pages of other sites, because a GET may
+run an operation.
 
 The room imports `managed`, which knows nothing of Jolokia. Begin with `views`, then `requests` and `answering`.
 

@@ -8,7 +8,7 @@ import msgspec
 
 
 class JolokiaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of one Jolokia request: its value, or an error with a status as HTTP has them."""
+    """The result of one Jolokia request: its value, or an error with a status code like those of HTTP."""
 
     status: int
     timestamp: int  # seconds since 1970

@@ -1,6 +1,6 @@
 """Answer each type of Jolokia request.
 
-An answer covers the whole node, whichever of its processes gives it.
+An answer covers the whole node, no matter which process of the node gives it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROTOCOL = "7.2"
 
 
 class JolokiaAgent:
-    """Answers requests over a tree. `failed` is called with every unforeseen error."""
+    """Answers requests about the objects of a tree. It calls `failed` with every unforeseen error."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class JolokiaAgent:
         """Return the tree at this moment, for all requests of one body."""
         return self._tree.take_snapshot()
 
-    async def answer_request(self, request: JolokiaRequest, look: TreeSnapshot) -> dict[str, Any]:
+    async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
         """Answer one request; return its envelope."""
         echo = {"request": request.echo} if request.parameters.include_request else {}
         try:
-            value = cut_to_limits(await self._value(request, look), request.parameters)
+            value = cut_to_limits(await self._value(request, snapshot), request.parameters)
         except NotModifiedError:
             return {**echo, "status": 304, "timestamp": int(self._now_s())}
         except Exception as error:
@@ -55,42 +55,43 @@ class JolokiaAgent:
             self._failed(error)
         return {"status": status, "error_type": java_name, "error": message, "timestamp": int(self._now_s())}
 
-    async def _value(self, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+    async def _value(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
         if request.type == "version":
             return self._about()
         if request.type == "list":
-            return self._list(request, look)
+            return self._list(request, snapshot)
         name = parse_name(request.mbean)
         if request.type == "search":
-            self._check_modified(request, look)
+            self._check_modified(request, snapshot)
             naming = request.parameters.canonical_naming
-            return [found.text(canonical=naming) for found in look.find_matching(name)]
+            return [found.text(canonical=naming) for found in snapshot.find_matching(name)]
         if request.type == "exec":
             if name.is_pattern:
                 raise BadRequestError(f"An operation needs one MBean, not the pattern {request.mbean}")
-            operation = request.operation.partition("(")[0]  # drop a signature: no operation here is overloaded
+            # No operation is overloaded, so the signature is not needed.
+            operation = request.operation.partition("(")[0]
             return follow_path(
-                await self._tree.run_operation(look.find_object(name), operation, request.arguments), request.path
+                await self._tree.run_operation(snapshot.find_object(name), operation, request.arguments), request.path
             )
-        return follow_path(_read(name, request, look), request.path)
+        return follow_path(_read(name, request, snapshot), request.path)
 
     def _about(self) -> dict[str, Any]:
         config = {"maxDepth": "0", "maxCollectionSize": "0", "maxObjects": "0", "canonicalNaming": "true"}
         info = {"product": "rankcurve", "vendor": "rankcurve", "version": self._version}
         return {"agent": self._version, "protocol": PROTOCOL, "config": config, "info": info}
 
-    def _check_modified(self, request: JolokiaRequest, look: TreeSnapshot) -> None:
-        self._tree.note_changes(look)
+    def _check_modified(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> None:
+        self._tree.note_changes(snapshot)
         since_s = request.parameters.if_modified_since
         if since_s and self._tree.changed_at_s < since_s:
             raise NotModifiedError
 
-    def _list(self, request: JolokiaRequest, look: TreeSnapshot) -> Any:
-        self._check_modified(request, look)
+    def _list(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
+        self._check_modified(request, snapshot)
         naming = request.parameters.canonical_naming
         domain, key_list, *_ = [*request.path, "*", "*"] if len(request.path) < 2 else request.path
         listed: dict[str, dict[str, Any]] = {}
-        for name in look.list_names():
+        for name in snapshot.list_names():
             keys = name.canonical_key_list if naming else name.key_list
             if domain in ("*", name.domain) and _listed_as(key_list, name, keys):
                 listed.setdefault(name.domain, {})[keys] = name
@@ -102,11 +103,12 @@ class JolokiaAgent:
                 {one: 1 if depth == 1 else dict.fromkeys(found, 1) for one, found in listed.items()}, request.path
             )
         described_names = {
-            one: {keys: describe_object(look.find_object(name)) for keys, name in sorted(found.items())}
+            one: {keys: describe_object(snapshot.find_object(name)) for keys, name in sorted(found.items())}
             for one, found in sorted(listed.items())
         }
         path = list(request.path)
-        if len(path) >= 2 and path[1] != "*" and path[0] != "*":  # the keys of the request may come in another order
+        # The request may list the keys of a name in another order than the tree does.
+        if len(path) >= 2 and path[1] != "*" and path[0] != "*":
             path[1] = next(iter(described_names[path[0]]))
         return follow_path(described_names, path)
 
@@ -118,7 +120,7 @@ def _listed_as(wanted: str, name: ObjectName, keys: str) -> bool:
 
 
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
-    """Return what `list` tells of an object."""
+    """Return the description of an object in an answer to `list`."""
     return {
         "attr": {
             name: {"rw": False, "type": attribute.kind, "desc": attribute.description}
@@ -140,33 +142,33 @@ def describe_object(managed: ManagedObject) -> dict[str, Any]:
     }
 
 
-def _read(name: ObjectName, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+def _read(name: ObjectName, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
     if not name.is_pattern:
-        managed = look.find_object(name)
+        managed = snapshot.find_object(name)
         if request.single:
-            return _value(managed, request.attributes[0], request, look)
+            return _value(managed, request.attributes[0], request, snapshot)
         wanted = request.attributes or list(managed.attributes)
-        return {attribute: _value(managed, attribute, request, look) for attribute in wanted}
-    names = look.find_matching(name)
+        return {attribute: _value(managed, attribute, request, snapshot) for attribute in wanted}
+    names = snapshot.find_matching(name)
     if not names:
         raise UnknownObjectError(f"No MBean with pattern {request.mbean} found for reading attributes")
     found = {}
     for one in names:
-        managed = look.find_object(one)
+        managed = snapshot.find_object(one)
         wanted = [
             attribute for attribute in managed.attributes if not request.attributes or attribute in request.attributes
         ]
         if wanted:
             key = one.text(canonical=request.parameters.canonical_naming)
-            found[key] = {attribute: _value(managed, attribute, request, look) for attribute in wanted}
+            found[key] = {attribute: _value(managed, attribute, request, snapshot) for attribute in wanted}
     if not found:
         raise UnknownAttributeError(f"No matching attributes found on any MBean of pattern {request.mbean}")
     return found
 
 
-def _value(managed: ManagedObject, attribute: str, request: JolokiaRequest, look: TreeSnapshot) -> Any:
+def _value(managed: ManagedObject, attribute: str, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
     try:
-        return look.read_attribute(managed, attribute)
+        return snapshot.read_attribute(managed, attribute)
     except Exception as error:
         if not request.parameters.ignore_errors:
             raise

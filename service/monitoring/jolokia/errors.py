@@ -21,7 +21,7 @@ class BadRequestError(Exception):
 
 
 class UnsupportedTypeError(Exception):
-    """The protocol has this type of request, and this agent does not support it."""
+    """The agent does not support the type of the request."""
 
 
 class NotModifiedError(Exception):
@@ -41,7 +41,7 @@ _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 def describe_error(error: Exception) -> tuple[int, str, str]:
-    """Return status, Java exception and message of an error. The message of an unforeseen error tells no cause."""
+    """Return status, Java exception and message of an error. The message of an unforeseen error hides its cause."""
     for kind, status, java_name in _STATUSES:
         if isinstance(error, kind):
             return status, java_name, f"{java_name} : {error}"

@@ -1,6 +1,8 @@
-"""How Jolokia writes parts with slashes into a path: `!/` is a slash, `!!` an exclamation mark, `!x` any other x.
+"""Write parts into a Jolokia path and read them back.
 
-`split(join(parts)) == parts` holds unless the last part is empty, which the protocol can't write.
+`!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other character x.
+
+`split_path(join_path(parts)) == parts` holds unless the last part is empty. The protocol can't write such a part.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parse Jolokia requests, from a path or from JSON.
 
-The request is kept as it came, because clients match answers to requests by it.
+An answer repeats its request unchanged, because clients use that to match answers to requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NULL, _EMPTY = "[null]", '""'  # how a path writes null and the empty text
 class Parameters:
     """Processing parameters, from the query and from the request's `config`."""
 
-    max_depth: int = 0  # 0: no limit
+    max_depth: int = 0  # 0 means no limit, here and in the next two fields
     max_collection_size: int = 0
     max_objects: int = 0
     ignore_errors: bool = False
@@ -45,8 +45,8 @@ class JolokiaRequest:
     echo: Mapping[str, Any]
     parameters: Parameters
     mbean: str = ""
-    attributes: Sequence[str] = ()  # empty: all attributes
-    single: bool = False  # one attribute was named, so the answer is its value and no mapping
+    attributes: Sequence[str] = ()  # empty means all attributes
+    single: bool = False  # the request names one attribute as text, so the value is not wrapped in a mapping
     operation: str = ""
     arguments: Sequence[Any] = field(default_factory=tuple)
     path: Sequence[str] = field(default_factory=tuple)
@@ -115,7 +115,7 @@ def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
 
 
 def echo_of(body: Any) -> Any:
-    """Return what an answer repeats of a request: everything except a password of the proxy mode."""
+    """Return the request as an answer repeats it: unchanged, but without the password of a proxy target."""
     if isinstance(body, dict) and isinstance(target := body.get("target"), dict):
         return {**body, "target": {name: value for name, value in target.items() if name != "password"}}
     return body
@@ -168,7 +168,7 @@ def _arguments(value: Any) -> tuple[Any, ...]:
 
 
 def _path(value: Any) -> tuple[str, ...]:
-    """Return the parts of a path that is a text with escapes or a list."""
+    """Return the parts of a path, which a request gives as a list or as one text with escapes."""
     if value is None or value == "":
         return ()
     if isinstance(value, list):
@@ -182,7 +182,7 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
     """Read the processing parameters by the protocol's names, and ignore those that are meant for other agents.
 
     Raises:
-        BadRequestError: a parameter that should be a number is none.
+        BadRequestError: a parameter that must be a whole number is something else.
     """
     if not given:
         return _USUAL

@@ -1,6 +1,6 @@
-"""Shape the value of an answer: take the part that a path leads to, and cut it to the limits that the client set.
+"""Shape the value of an answer: select the part at the request's path, and cut it to the client's limits.
 
-`*` in a path stands for every entry of its level. Below a `*`, entries without the rest of the path are left out.
+`*` in a path stands for every entry of its level. Below a `*`, entries that lack the rest of the path are left out.
 Without a `*`, every part of the path must exist.
 """
 
@@ -16,7 +16,7 @@ from .requests import Parameters
 
 
 class _Nothing:
-    """Stands for a value that a path with wildcards filters out."""
+    """Stands for a value that a path with wildcards leaves out."""
 
 
 _NOTHING = _Nothing()
@@ -67,7 +67,7 @@ def cut_to_limits(value: Any, parameters: Parameters) -> Any:
     """Return a value cut to the client's limits."""
     limits = parameters.max_depth or parameters.max_collection_size or parameters.max_objects
     if not limits and parameters.serialize_long == "number":
-        return value  # nearly every request
+        return value  # nearly every request sets no limits
     return _Limits(parameters).cut(value, 0)
 
 

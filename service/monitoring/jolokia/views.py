@@ -1,7 +1,7 @@
 """The routes of the Jolokia protocol: `/jolokia`, with or without a slash, or with an operation after it.
 
-A caller with access always gets HTTP 200; the envelope says what became of the request. Where the service has no API
-keys, pages of other sites are refused.
+A caller with access always gets HTTP 200, and the envelope holds the status of the request. If the service has no API
+keys, it refuses requests from pages of other sites.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_
 from .values import encode_answer
 
 _PREFIX = "/jolokia"
-_TURN_S_MAX = 0.005  # then other tasks run: a thousand requests for all objects take seconds
+# A body with a thousand requests can take seconds. After this time, other tasks get a turn.
+_TURN_S_MAX = 0.005
 _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")
 
 
 async def get_jolokia(context: Any, call: Call) -> Reply:
-    """Answer a request in the path, or in the query's `p`."""
+    """Answer a request that is in the path, or in the query parameter `p`."""
     agent = _agent(context)
     _refuse_foreign(call)
     query = _query(call)
@@ -48,7 +49,7 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
-    """Answer a request in the body, or a list of them. The operation in the path is for people to read only."""
+    """Answer the request in the body, or a list of them. The operation in the path is ignored; it only helps people."""
     agent = _agent(context)
     _refuse_foreign(call)
     if not call.body:
@@ -63,23 +64,23 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
     requests_max = context.settings.jolokia_requests_max
     if len(body) > requests_max:
         return _reply(agent.make_error_envelope(BadRequestError(f"A body has at most {requests_max} requests")), query)
-    answers, look, began_s = list[bytes](), agent.take_snapshot(), perf_counter()
+    answers, snapshot, began_s = list[bytes](), agent.take_snapshot(), perf_counter()
     for one in body:
-        answers.append(encode_answer(await _answered(agent, one, query, look)))
+        answers.append(encode_answer(await _answered(agent, one, query, snapshot)))
         if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
-            look = agent.take_snapshot()  # requests after an operation must see its effect
+            snapshot = agent.take_snapshot()  # requests after an operation must see its effect
         if perf_counter() - began_s > _TURN_S_MAX:
             await asyncio.sleep(0)
             began_s = perf_counter()
     return Reply(b"[%b]" % b",".join(answers), media_type=_media_type(query))
 
 
-async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], look: Any = None) -> dict[str, Any]:
+async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], snapshot: Any = None) -> dict[str, Any]:
     try:
         request = parse_json(body, query)
     except Exception as error:
         return {**agent.make_error_envelope(error), "request": echo_of(body)}
-    return await agent.answer_request(request, look or agent.take_snapshot())
+    return await agent.answer_request(request, snapshot or agent.take_snapshot())
 
 
 def _agent(context: Any) -> JolokiaAgent:
@@ -90,7 +91,10 @@ def _agent(context: Any) -> JolokiaAgent:
 
 
 def _refuse_foreign(call: Call) -> None:
-    """Refuse pages of other sites: a GET may run an operation, and a page can make its reader's browser send one."""
+    """Refuse requests from pages of other sites.
+
+    A GET may run an operation, and any page can make the browser of its reader send a GET.
+    """
     if call.identity is not ANYONE:
         return
     headers = call.request.headers

@@ -1,6 +1,6 @@
 """Boards and the curves of their ranked columns as managed objects, as the catalog of this process knows them.
 
-With more than `managed_boards_max` boards the tree shows none: a walk over all of them would be a load of its own. The
+With more than `managed_boards_max` boards the tree shows none, because reading all of them would load the service. The
 endpoints of the API still show each board.
 """
 
@@ -22,7 +22,7 @@ from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, Attribute, ManagedObject
 
 Refresh = Callable[[Board, int], Awaitable[float]]  # returns how long it took, in seconds
 
-# Name, type, meaning with unit, and how it is read.
+# Each row describes an attribute: its name, its type, its description with unit, and the function that reads it.
 _BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
     ("Id", TEXT, "The board's id", lambda board: board.id),
     ("Columns", LIST, "Names of the columns", lambda board: [column.name for column in board.spec.columns]),
@@ -90,7 +90,7 @@ class BoardObjects:
                 yield _predictor_name(board, index)
 
     def find_object(self, name: ObjectName) -> ManagedObject | None:
-        """Return the object of a name, made without looking at the others; None where there is none."""
+        """Return the object of a name, or None. It makes no other object."""
         values = name.values
         if name.domain != DOMAIN or not self._shown():
             return None

@@ -41,17 +41,17 @@ class HistoryLimits:
 
 @dataclass(slots=True)
 class MetricFamily:
-    """A metric, and the labels of its samples that were seen up to now."""
+    """A metric, and the labels of all its samples seen so far."""
 
     name: str
     kind: str
     documentation: str
-    labels: dict[Labels, None] = field(default_factory=dict)  # without `le`; in the order of their first appearance
+    labels: dict[Labels, None] = field(default_factory=dict)  # of each sample, without `le`, in order of appearance
     bounds: tuple[tuple[float, str], ...] = ()  # upper bounds of a histogram's buckets, each with its text
     _buckets: dict[Labels, list[SampleKey]] = field(default_factory=dict)
 
     def buckets(self, labels: Labels) -> list[SampleKey]:
-        """Return the samples of a histogram's buckets, in the order of `bounds`."""
+        """Return the sample keys of a histogram's buckets, in the order of `bounds`."""
         found = self._buckets.get(labels)
         if found is None or len(found) != len(self.bounds):
             name = f"{self.name}_bucket"
@@ -67,7 +67,7 @@ class _Snapshot:
 
 
 class MetricHistory:
-    """Keeps snapshots of the metrics, as many as the longest window has ticks."""
+    """Keeps snapshots of the metrics, enough for the longest window."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class MetricHistory:
         self._past.append(self._take())
 
     def read_moment(self) -> MetricsMoment:
-        """Return the current metrics together with the snapshots before."""
+        """Return the current metrics together with the earlier snapshots."""
         return MetricsMoment(self._take(), list(self._past), self._indexes)
 
     def _take(self) -> _Snapshot:
@@ -128,20 +128,23 @@ def _note(family: MetricFamily, labels: Labels) -> None:
 
 
 class MetricsMoment:
-    """The metrics at one moment, and the snapshots before it. Attributes read from it."""
+    """The metrics at one moment, and the snapshots before it. The attributes of managed objects read from it."""
 
     def __init__(self, present: _Snapshot, past: Sequence[_Snapshot], indexes: Mapping[SampleKey, int]) -> None:
         self._present, self._past, self._indexes = present, past, indexes
         self._times = [snapshot.at_s for snapshot in past]
-        self._befores: dict[float, _Snapshot | None] = {}  # by window: thousands of rates share three windows
+        self._befores: dict[float, _Snapshot | None] = {}  # the snapshot at the start of each window
 
     def value(self, sample: str, labels: Labels = ()) -> float:
-        """Return a sample's number now, 0 where there is no such sample."""
+        """Return a sample's current number, or 0 if there is no such sample."""
         index = self._indexes.get((sample, labels))
         return 0.0 if index is None else _at(self._present, index)
 
     def rate(self, sample: str, labels: Labels, window_s: float) -> float:
-        """Return how much a sample grew per second, over the window or since the first snapshot if that is later."""
+        """Return how much a sample grew per second over the window.
+
+        If the first snapshot is later than the start of the window, the window begins at that snapshot.
+        """
         before = self._before(window_s)
         elapsed_s = 0.0 if before is None else self._present.at_s - before.at_s
         if elapsed_s < _ELAPSED_S_MIN:
@@ -163,7 +166,7 @@ class MetricsMoment:
         return self._befores[window_s]
 
     def percentiles(self, family: MetricFamily, labels: Labels) -> dict[str, float | None]:
-        """Return percentiles of what a histogram observed over PERCENTILE_WINDOW_S; None where it observed nothing."""
+        """Return percentiles of a histogram's observations in the last PERCENTILE_WINDOW_S; None if there are none."""
         below = [self.growth(*bucket, PERCENTILE_WINDOW_S) for bucket in family.buckets(labels)]
         bounds = [bound for bound, _ in family.bounds]
         return {name: quantile(bounds, below, share) for name, share in PERCENTILES.items()}
@@ -172,7 +175,7 @@ class MetricsMoment:
 def quantile(bounds: Sequence[float], below: Sequence[float], share: float) -> float | None:
     """Return a quantile, given how many observations lie below each bound.
 
-    Within its bucket it is interpolated on a line. A quantile past the last finite bound is that bound.
+    Inside a bucket the quantile is interpolated linearly. Above the last finite bound, that bound is returned.
 
     Source: Prometheus' `histogram_quantile`.
     """
@@ -190,5 +193,5 @@ def quantile(bounds: Sequence[float], below: Sequence[float], share: float) -> f
 
 
 def _at(snapshot: _Snapshot, index: int) -> float:
-    """Return the number of a sample, 0 where the sample first appeared later."""
+    """Return the number of a sample in a snapshot, or 0 if the sample first appeared after the snapshot."""
     return snapshot.values[index] if index < len(snapshot.values) else 0.0

@@ -1,7 +1,7 @@
-"""Where each metric stands in the tree: families of metrics become attributes of managed objects.
+"""Map metrics to the tree: families of metrics become attributes of managed objects.
 
-The rule: nothing is left out. A family that no group claims by its name is an attribute of `type=Metrics`. So a new
-metric is in the tree without a line here.
+The rule: nothing is left out. A family whose name matches no group becomes an attribute of `type=Metrics`. So a new
+metric appears in the tree without a change here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
 
 DOMAIN = "rankcurve"
 _PREFIX = "rankcurve_"
-_ALL = "all"  # names the object of samples without the label by which objects are named
+_ALL = "all"  # the name of the object for samples that lack the group's label
 _UNITS = {
     "seconds": "seconds", "bytes": "bytes", "ratio": "ratio", "posts": "posts", "rows": "rows", "entries": "entries",
     "requests": "requests", "reads": "reads", "connections": "connections", "curves": "curves", "max": "",
@@ -25,14 +25,14 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class MetricGroup:
-    """Which metrics belong to which object or objects."""
+    """A set of metrics, and the object or objects to which they belong."""
 
     type: str
-    prefixes: tuple[str, ...]  # of families, without `rankcurve_`; the longest prefix that fits decides
+    prefixes: tuple[str, ...]  # how the metrics begin, without `rankcurve_`; the longest matching prefix decides
     description: str
-    name: str = ""  # of the object, where the group has a single one with a name
-    label: str = ""  # of the samples; each of its values names an object
-    key: str = "name"  # the key under which the label's value stands in the object's name
+    name: str = ""  # the name of the group's only object; empty if it has no name, or if `label` is set
+    label: str = ""  # a label of the samples; there is one object for each of its values
+    key: str = "name"  # the key of the label's value in an object's name
 
 
 GROUPS: Sequence[MetricGroup] = (
@@ -61,7 +61,7 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 class MetricMapping:
-    """Makes managed objects of metric families. `store` is the store's name in the tree."""
+    """Makes managed objects from metric families. `store` is the store's name in the tree."""
 
     def __init__(self, store: str, groups: Sequence[MetricGroup] = GROUPS) -> None:
         named = [replace(group, name=group.name.format(store=store)) for group in groups]
@@ -71,7 +71,7 @@ class MetricMapping:
         self._made: tuple[int, dict[ObjectName, ManagedObject]] = (-1, {})
 
     def map_metrics(self, families: Mapping[str, MetricFamily]) -> Mapping[ObjectName, ManagedObject]:
-        """Return the objects of the families by name. The mapping is the same one until a new sample appears."""
+        """Return the objects of the families by name. The mapping stays the same one until a new sample appears."""
         size = sum(1 + len(family.labels) for family in families.values())
         if size != self._made[0]:
             self._made = size, self._grouped(families.values())
@@ -93,7 +93,7 @@ class MetricMapping:
 
 
 def _split(group: MetricGroup, family: MetricFamily) -> dict[ObjectName, list[Labels]]:
-    """Return the samples of a family by the object that they belong to."""
+    """Return the labels of a family's samples, grouped by the object that the samples belong to."""
     found: dict[ObjectName, list[Labels]] = {}
     for labels in family.labels:
         properties = {"type": group.type}
@@ -106,7 +106,10 @@ def _split(group: MetricGroup, family: MetricFamily) -> dict[ObjectName, list[La
 
 
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
-    """Return `rankcurve_write_batch_posts` as `WriteBatchPosts`, without the group's prefix if that ends with `_`."""
+    """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
+
+    A group's prefix that ends with `_` is left out.
+    """
     rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
 
@@ -140,7 +143,7 @@ def _attribute(family: MetricFamily, labels: list[Labels], in_name: str) -> Attr
 
 
 def unit_of(family: str) -> str:
-    """Return the unit that a metric's name contains, as Prometheus names it; `count` where it contains none."""
+    """Return the unit in a metric's name, such as `seconds`, or `count` if the name contains none."""
     words = [word for word in reversed(family.split("_")) if word in _UNITS]
     return next((_UNITS[word] for word in words if _UNITS[word]), "count")
 
@@ -149,7 +152,7 @@ Leaf = Any
 
 
 def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
-    """Return the total of the samples and, below each label's name, the parts by the label's values."""
+    """Return the total of the samples and, under the name of each label, a part for each of its values."""
     if not names:
         return leaf(labels[0]) if len(labels) == 1 else _total([leaf(each) for each in labels])
     parts: dict[str, list[Labels]] = {}

@@ -2,9 +2,9 @@
 
     exec ──> run here, and send to each socket ──> results by the names of the processes
 
-Every process listens on a socket in the node's folder. A process that does not answer in time is named in the error,
-and it keeps no other process from running the action. The folder belongs to the user that runs the node, and only that
-user can open the sockets.
+Every process listens on a socket in the node's folder. If a process does not answer in time, the error names it, and
+all other processes still run the action. The folder belongs to the user that runs the node, and only that user can open
+the sockets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _ActionRequest(msgspec.Struct, frozen=True):
 
 
 class _ActionResult(msgspec.Struct, frozen=True):
-    result: Any = None  # None: the process had nothing to do
+    result: Any = None  # None if the process had nothing to do
     error: str = ""
 
 
@@ -47,11 +47,11 @@ class ChannelLimits:
 
 
 class ProcessFailedError(Exception):
-    """A process of the node failed to do what all processes were asked to do."""
+    """A process of the node failed to run an action that all processes were to run."""
 
 
 class NodeChannel:
-    """Connects one process to the others of its node. Without a folder the process is alone."""
+    """Connects one process to the others of its node. Without a folder, the process has no others."""
 
     def __init__(self, actions: Mapping[str, Action], limits: ChannelLimits, *, folder: Path | None, name: str) -> None:
         self._actions, self._limits = actions, limits
@@ -59,12 +59,12 @@ class NodeChannel:
 
     @asynccontextmanager
     async def listen_for_actions(self) -> AsyncIterator[None]:
-        """Run the actions that other processes ask for, within the block."""
+        """Listen within the block, and run the actions that other processes request."""
         if self._folder is None:
             yield
             return
         path = self._folder / f"{self._name}{_SUFFIX}"
-        path.unlink(missing_ok=True)  # left by the process that this one replaces
+        path.unlink(missing_ok=True)  # the process that this one replaces may have left its socket
         server = await asyncio.start_unix_server(self._serve, path)
         try:
             yield
@@ -76,7 +76,7 @@ class NodeChannel:
         """Run an action in every process of the node; return the results by process, without those that did nothing.
 
         Raises:
-            ProcessFailedError: the action failed in one of them, or one did not answer; the others have run it.
+            ProcessFailedError: the action failed in a process, or a process did not answer. The others have run it.
         """
         others = self.list_sockets()
         asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)
@@ -120,7 +120,7 @@ class NodeChannel:
                     with suppress(OSError):
                         await writer.wait_closed()
         except (FileNotFoundError, ConnectionRefusedError):
-            return _ActionResult()  # the process has ended, or was killed and is about to be replaced
+            return _ActionResult()  # the process has ended, or was killed and will soon be replaced
         except (OSError, TimeoutError, msgspec.MsgspecError) as error:
             return _ActionResult(error=str(error) or type(error).__name__)
 

@@ -1,6 +1,7 @@
 """Names of managed objects, as in JMX: `domain:key=value,key=value`, with quoted values and patterns.
 
-Two names are equal whatever the order of their keys. The canonical form sorts them alphabetically.
+The order of keys does not matter: names with the same canonical form name the same object. The canonical form sorts the
+keys alphabetically.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cached_property, lru_cache
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
 _NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# A key and a value. The value is quoted with escapes, or needs no quotes; wildcards make a pattern of it.
+# Matches one key and its value. The value is quoted, with escapes, or it needs no quotes. It may hold wildcards.
 _PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
 NAME_CHARS_MAX = 4096
 
@@ -23,12 +24,12 @@ class MalformedNameError(ValueError):
 
 
 def quote_value(value: str) -> str:
-    """Return a value as it stands in a name: in quotes if it holds a character with a meaning in names."""
+    """Return a value as a name holds it: in quotes if it is empty or has a character with a meaning in names."""
     return f'"{value.translate(_QUOTED)}"' if _NEEDS_QUOTES.search(value) or not value else value
 
 
 def unquote_value(text: str) -> str:
-    """Return the plain value of a text that stands in a name."""
+    """Return a value of a name without quotes and escapes."""
     if not text.startswith('"'):
         return text
     return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], text[1:-1])
@@ -36,7 +37,7 @@ def unquote_value(text: str) -> str:
 
 @dataclass(frozen=True)
 class ObjectName:
-    """A name or, with wildcards, a pattern of names. Values are as they stand in the text, quotes included."""
+    """A name or, with wildcards, a pattern of names. Values are kept as written, with their quotes."""
 
     domain: str
     properties: tuple[tuple[str, str], ...]  # keys and values, in the order given
@@ -49,12 +50,12 @@ class ObjectName:
 
     @cached_property
     def key_list(self) -> str:
-        """The properties in the order given."""
+        """The properties as text, in the order given."""
         return self._joined(self.properties)
 
     @cached_property
     def canonical_key_list(self) -> str:
-        """The properties sorted by key."""
+        """The properties as text, sorted by key."""
         return self._joined(tuple(sorted(self.properties)))
 
     def _joined(self, properties: tuple[tuple[str, str], ...]) -> str:
@@ -62,7 +63,7 @@ class ObjectName:
 
     @cached_property
     def canonical(self) -> str:
-        """The text of the name in canonical order; equal names have the same."""
+        """The text of the name in canonical order. Names that differ only in the order of keys have the same text."""
         return f"{self.domain}:{self.canonical_key_list}"
 
     def text(self, *, canonical: bool = True) -> str:
@@ -118,7 +119,7 @@ def parse_name(text: str) -> ObjectName:
 
 
 def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of a text; the wildcard for further properties comes as two empty texts."""
+    """Yield the keys and values of a text. For the wildcard of further properties, yield two empty texts."""
     at, more = 0, False
     while at < len(key_list):
         if key_list.startswith("*", at) and key_list[at + 1 : at + 2] in ("", ",") and not more:
@@ -135,13 +136,13 @@ def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _wild(text: str) -> bool:
-    """Return whether a text has a wildcard; within quotes, an escaped `*` or `?` is none."""
+    """Return whether a text has a wildcard. An escaped `*` or `?` within quotes is not a wildcard."""
     return bool(re.search(r"[*?]", re.sub(r"\\.", "", text) if text.startswith('"') else text))
 
 
 @lru_cache(maxsize=1024)
 def _matching(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern. Quoted texts are compared as they stand, escapes included."""
+    """Return the regular expression of a pattern. It compares quoted texts as written, with their escapes."""
     if not _wild(pattern):
         return re.compile(re.escape(pattern))
     tokens = re.findall(r"\\.|.", pattern, re.DOTALL) if pattern.startswith('"') else list(pattern)

@@ -1,4 +1,4 @@
-"""What a managed object is: a name, attributes that are read at a moment, operations that change what the node does.
+"""Managed objects: each has a name, attributes to read, and operations that change what the node does.
 
 The description of an attribute states its meaning and its unit; operators get no other documentation of it.
 """

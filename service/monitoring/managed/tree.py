@@ -1,6 +1,6 @@
 """The managed objects of a node: find them by name or pattern, read them at a moment, run allowed operations.
 
-The rule: an operation that is not on the list of allowed ones is refused before its arguments are looked at.
+The rule: the tree refuses an operation that is not allowed before it checks the arguments.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from .objects import ForbiddenError, ManagedObject, UnknownAttributeError, Unkno
 class TreeLimits:
     """The bounds of the tree; each is a setting of the same name."""
 
-    managed_operations: tuple[str, ...]  # `Type.operation`
+    managed_operations: tuple[str, ...]  # the allowed operations, each as `Type.operation`
 
 
 class ObjectTree:
     """All objects of a node.
 
-    `fixed` makes the objects that no metric gives. One with the same name as a group of metrics is merged with it.
+    `fixed` makes the objects that do not come from metrics. If one has the same name as an object made from metrics,
+    the two are merged.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ObjectTree:
         self._made_of: Mapping[ObjectName, ManagedObject] | None = None
         self._objects: dict[str, ManagedObject] = {}
         self._listed: frozenset[str] = frozenset()
-        self.changed_at_s = now_s()  # when a caller last noticed that objects came or went
+        self.changed_at_s = now_s()  # Unix time when `note_changes` last found that objects came or went
 
     def take_snapshot(self) -> TreeSnapshot:
         """Return the tree at this moment."""
@@ -60,9 +61,9 @@ class ObjectTree:
             self._objects = objects
         return TreeSnapshot(moment, self._objects, self._boards)
 
-    def note_changes(self, look: TreeSnapshot) -> None:
-        """Remember the time if the names differ from those of the last call."""
-        listed = frozenset(name.canonical for name in look.list_names())
+    def note_changes(self, snapshot: TreeSnapshot) -> None:
+        """Set `changed_at_s` to now if the names of the objects differ from those at the last call."""
+        listed = frozenset(name.canonical for name in snapshot.list_names())
         if listed != self._listed:
             self._listed, self.changed_at_s = listed, self._now_s()
 

@@ -1,4 +1,4 @@
-"""Put the managed objects of one process together: the objects beside the metrics, and the actions of the channel.
+"""Build the managed objects of one process: the objects that no metric makes, and the actions of the channel.
 
 The rule: an operation runs in every process of the node, and every process shows the same objects.
 """
@@ -109,7 +109,7 @@ def _refreshing(desk: Refresher) -> Callable[[Board, int], Awaitable[float]]:
 
 
 class _Fixed:
-    """Makes the objects that no metric gives: java.lang, facts about the store, operations."""
+    """Makes the objects that do not come from metrics: java.lang, facts about the store, operations."""
 
     def __init__(
         self, settings: Settings, metrics: Metrics, parts: ManagedParts, channel: NodeChannel, java: list[ManagedObject]
@@ -118,7 +118,7 @@ class _Fixed:
         self._channel, self._java = channel, java
 
     def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
-        """Yield the objects, given those that the metrics were grouped to."""
+        """Yield the objects. `grouped` holds the objects made from metrics, which some of these are merged with."""
         yield from self._java
         yield self._store(grouped)
         yield ManagedObject(
