@@ -4,13 +4,13 @@
     imports    import, streaming and resumable        operating   serve, jobs, config, keys, queue, backup, rebuild
     leases     client, pool, lease
 
-Beside them stand the parts that groups share: `target` (which service, and how failures reach the shell), `tables`
-(what a command prints), `settings` and `numbers`.
+The groups share these modules: `target` (which service to call, and how failures reach the shell), `tables` (what a
+command prints), `settings` (how settings are read) and `numbers` (negative numbers as arguments).
 
 The rule: a command talks to a service over HTTP, through `service.client`, so that one process keeps owning a SQLite
 file. Only the commands of `operating` open a store or read settings. They import the server and the drivers inside
 their functions, so that `--help` and all other commands start quickly.
 
-A command turns words into a request and an answer into text. It judges nothing that the service judges. Begin with
-`target`, then read `reading.ranks`.
+A command turns its arguments into a request, and the response into text. It checks nothing that the service checks.
+Begin with `target`, then read `reading.ranks`.
 """

@@ -1,6 +1,6 @@
-"""Commands that take an owner: an owner that reads like a negative number is an argument, not an option.
+"""Let commands take an owner whose name is a negative number, such as `-5`, as an argument.
 
-Only a negative number is let through. Any other unknown option is refused, as in every command.
+Any other unknown option is refused, as in every command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class NumbersAreArguments(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line, with negative numbers as arguments."""
-        # Only if there is such a number: typer would take any unknown option for an argument, and refuse it as one too
-        # many.
+        # Set this only if there is a negative number. Otherwise typer would treat every unknown option as an argument,
+        # and complain about one argument too many.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
         return super().parse_args(ctx, args)

@@ -1,6 +1,6 @@
-"""Read the settings for `serve`, `config` and `keys`: command line over environment over TOML over defaults.
+"""Read the settings for `serve`, `config` and `keys`: from the command line, the environment, a TOML file and defaults.
 
-An option that was not given is not passed on, so that the source shown for a setting is true.
+An earlier source wins. An option that was not given is not passed on, so that the source shown for a setting is true.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from rich.text import Text
 from service.client.client import ENCODER
 from service.client.client_answers import one_line
 
-# Nothing tells the width without a terminal. This is wide enough for every owner (128 characters at most).
+# A file or a pipe has no width. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
 
 
@@ -53,7 +53,7 @@ def show_records(
 
 
 def cell_text(value: object) -> str:
-    """Return a value as a person reads it: an empty text for None, decimals without an exponent."""
+    """Return a value as text for people: an empty text for None, decimals without an exponent."""
     if value is None:
         return ""
     if isinstance(value, bool):

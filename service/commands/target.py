@@ -1,7 +1,7 @@
-"""The service that a command talks to, and how its failures reach the shell: one place, so that all commands agree.
+"""The service that a command calls, and how failures reach the shell: one module, so that all commands do the same.
 
-The rule: every command ends with 0 (done), 1 (failed, one line on stderr) or 2 (asked wrongly). A user or a service can
-never cause a traceback.
+The rule: every command ends with 0 (done), 1 (failed, one line on stderr) or 2 (wrong arguments). A user or a service
+can never cause a traceback.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fail(message: str) -> NoReturn:
 
 
 def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
-    """Return the error, with what to do about it if that is known; with `away_hint` if no service answers."""
+    """Return the error, followed by a hint of what to do. `away_hint` is the hint if no service answers."""
     hint = HINTS.get(error.code) if isinstance(error, RefusedError) else None
     if isinstance(error, UnreachableError):
         hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
@@ -69,7 +69,7 @@ def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
 
 
 def say_waiting(error: ClientError) -> None:
-    """Tell on stderr that the command waits for the service, and why."""
+    """Print on stderr that the command waits for the service, and why."""
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
@@ -91,13 +91,14 @@ def call_service(
     except ClientError as error:
         fail(explain_error(error, away_hint=away_hint))
     except BrokenPipeError:
-        # `rankcurve top … | head`: the reader has closed the pipe, and Python would complain again when it flushes.
+        # In `rankcurve top … | head`, `head` has closed the pipe. Without this, Python would complain again at its last
+        # flush.
         sys.stderr.close()
         raise typer.Exit(1) from None
 
 
 def delete_if_confirmed(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
-    """Delete what stands at a path of the service. Unless `yes`, ask `question` first."""
+    """Delete the resource at a path of the service. Unless `yes`, ask `question` first."""
     if not yes and not typer.confirm(question):
         raise typer.Exit(1)
 

@@ -1,6 +1,6 @@
 """`rankcurve board …`: create, list, show and delete leaderboards.
 
-The service judges a specification. This module only turns words into one, and refuses words that cannot mean anything.
+The service checks a specification. This module only makes one from arguments, and refuses what it cannot parse.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.commands.target import (
 MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
-CLOSES_IN = timedelta(seconds=5)  # the service refuses an end that is past by its own clock
+CLOSES_IN = timedelta(seconds=5)  # must be positive: the service refuses a closing time that has passed by its clock
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
 ColumnsOption = Annotated[
@@ -81,14 +81,14 @@ def parse_column(text: str) -> dict[str, object]:
             raise typer.BadParameter(f"{text!r} gives {field} twice")
         spec[field] = value
     if spec.get("type") == "text":
-        spec["sorted"] = False  # text is stored beside the ranked columns, never ranked
+        spec["sorted"] = False  # a text column is never ranked
     if not name or "merge" not in spec:
         raise typer.BadParameter(f"{text!r} needs a name and one of {', '.join(MERGES)}: {COLUMN_WORDS}")
     return spec
 
 
 def parse_number(option: str, text: str) -> object:
-    """Return a whole number, or a decimal as it was written, so that no digit is lost on the way."""
+    """Return a whole number as an int, and a decimal as the text itself, so that no digit is lost."""
     sign, digits = text[:1] == "-", text.removeprefix("-")
     whole, _, fraction = digits.partition(".")
     whole_number = "." not in digits
@@ -119,7 +119,7 @@ def create(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Create a leaderboard, or confirm that it is as asked for.
+    """Create a leaderboard, or confirm that it has this specification.
 
     Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
     values is refused. A column is written as
@@ -155,14 +155,14 @@ def create(
 
 
 def parse_columns(texts: list[str] | None) -> list[dict[str, object]]:
-    """Return the specifications of columns that are written in words. Raises typer.BadParameter."""
+    """Return the specifications of columns that are written like `xp:sum:high`. Raises typer.BadParameter."""
     return [parse_column(text) for text in texts or []]
 
 
 def read_spec(path: Path) -> dict[str, Any]:
     """Return the specification in the file `path`, with exact numbers. Raises typer.BadParameter.
 
-    What `board show` prints is a specification, too.
+    The file may hold the output of `board show`, too.
     """
     try:
         document: dict[str, Any] = decode_answer(path.read_bytes(), dict[str, Any])
@@ -172,7 +172,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 
 def writable_members(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a board document without the members that only the service sets, and without the nulls of text columns."""
+    """Return a board document without the members that only the service sets, and without null bounds of columns."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):

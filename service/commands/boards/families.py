@@ -1,6 +1,6 @@
-"""`rankcurve family …`: families, the board of a time, the values of a facet, and an owner's past.
+"""`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history.
 
-The service judges a specification; this module only turns words into requests.
+The service checks the requests. This module only makes them from arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.commands.target import (
     delete_if_confirmed,
 )
 
-HISTORY_PAGE = 30  # periods of one request; a service may allow few
+HISTORY_PAGE = 30  # periods asked for in one request, because the service limits them
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
 PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
@@ -43,7 +43,7 @@ family_app = typer.Typer(
 
 
 def parse_pairs(texts: list[str] | None, what: str) -> dict[str, str]:
-    """Return `name=value` words as a dict. Raises typer.BadParameter."""
+    """Return texts of the form `name=value` as a dict. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -79,7 +79,7 @@ def create(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Create a family, confirm that it is as asked for, add columns to it, or shorten its grace.
+    """Create a family, confirm that it has this specification, add columns to it, or shorten its grace.
 
     Columns are written as for `rankcurve board create`.
 
@@ -140,7 +140,7 @@ def board(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Print the id of the board of a time and of facet values, for `rankcurve top` and the like.
+    """Print the id of a family's board for a period and facet values. Commands such as `rankcurve top` take this id.
 
     Example:
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
@@ -168,7 +168,7 @@ def list_values(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """List the values of a facet in a period, with the owners that have entries there."""
+    """List the values of a facet in a period, each with the id and the number of entries of its board."""
     query = parse_pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
 
     async def action(client: ServiceClient) -> None:
@@ -202,7 +202,7 @@ def history(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show where an owner ended in the closed periods, newest first."""
+    """Show an owner's final positions in the closed periods, newest first."""
     query = parse_pairs(within, "FACET=VALUE") | {"period": period, "column": column}
 
     async def action(client: ServiceClient) -> None:
@@ -228,7 +228,7 @@ def history(
 
 
 def position_cells(position: Position | None) -> tuple[object, ...]:
-    """Return value, rank, bracket and total of a position; blanks without a position."""
+    """Return value, rank, bracket and total of a position. Without a position, the bracket is `no value`."""
     if position is None:
         return None, None, "no value", None
     return position.value, position.rank, bracket_text(position), position.total

@@ -36,7 +36,7 @@ def _send(method: str, path: str, said: str, url: str, key: str | None) -> None:
 
 @owner_app.command("hide", cls=NumbersAreArguments)
 def hide(owner: OwnerArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
-    """Hide an owner from every ranking, total and stream (role `ops`). Posts still merge."""
+    """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged."""
     _send("PUT", _path(owner, "/hidden"), f"{owner} is hidden", url, key)
 
 
@@ -66,7 +66,7 @@ def posts(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Print an owner's newest posts, one JSON object a line."""
+    """Print an owner's newest posts, one JSON object on each line."""
 
     async def action(client: ServiceClient) -> None:
         answer = await client.request_answer("GET", _path(owner, "/posts"), dict[str, Any], query={"limit": str(limit)})

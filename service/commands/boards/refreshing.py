@@ -1,6 +1,6 @@
 """`rankcurve refresh`: have a job process fit curves now.
 
-The command only asks. A job does the work, and the service answers when the new curve serves.
+The command only sends a request. A job fits the curve, and the service responds once readers get the new curve.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from service.commands.target import (
 
 REFRESH_TIMEOUT_S = 600.0
 
-# Scripts may still write `refresh BOARD COLUMN…`, the form before --column.
+# Older versions had `refresh BOARD COLUMN…` instead of --column. Scripts may still use that form.
 ColumnsArgument = Annotated[list[str] | None, typer.Argument(metavar="COLUMN…", hidden=True)]
 
 

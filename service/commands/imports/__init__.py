@@ -1,4 +1,4 @@
-"""`rankcurve import`: a CSV file into a leaderboard, streaming and resumable.
+"""`rankcurve import`: post the lines of a CSV file to a leaderboard, as a stream that can be resumed.
 
     file ──import_lines──> batches of posts ──import_run──> the service ──> results in the order of the file
                              └── not a post ──> import_rejects                └──> the position in the resume file
@@ -7,7 +7,7 @@ The position in the resume file never passes a line whose outcome is unknown. Ea
 content, the mapping and the line. So an import can be stopped, killed and run again at any time, and every line counts
 once.
 
-`import_lines` knows no network and `import_run` knows no CSV. Begin with `importing`, which joins them;
-`import_options` holds the command line, and `import_notes` warns before the same file is added a second time under
-another mapping.
+`import_lines` uses no network, and `import_run` knows nothing of CSV. Begin with `importing`, which joins the two.
+`import_options` holds the command line. `import_notes` warns before the same file is added a second time with another
+mapping.
 """

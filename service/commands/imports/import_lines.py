@@ -1,7 +1,7 @@
-"""Turn the lines of a CSV file into posts: the part of `rankcurve import` that knows no network.
+"""Turn the lines of a CSV file into posts: the part of `rankcurve import` that uses no network.
 
-A record that cannot be a post becomes a rejected line with its number and reason. It never stops the file, and nothing
-is guessed. Reading can start at the byte offset of any record, which makes an import resumable.
+A record that cannot be a post becomes a rejected line with its number and reason. Such a record never stops the import,
+and no value is guessed. Reading can start at the byte offset of any record, which makes an import resumable.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a file is read. `identity` names file and mapping, so that a second run makes the same post ids."""
+    """How to read a file. `identity` depends only on file and mapping, so a second run makes the same post ids."""
 
     owner_heading: str
     fields: tuple[Field, ...]
@@ -72,9 +72,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that did not become an entry.
+    """A line that was rejected.
 
-    `line` is 1-based, as in editors; `span` is None if no file held the line.
+    `line` is 1-based, as in editors. `span` is None if the line does not come from a file.
     """
 
     line: int
@@ -86,7 +86,7 @@ class Rejection:
 class Batch:
     """Posts of neighbouring lines, the lines rejected among them, and the position after the last line.
 
-    `spans` are the records behind the posts; it is empty if no file held the posts.
+    `spans` are the records of the posts. It is empty if the posts do not come from a file.
     """
 
     end: FilePosition
@@ -94,7 +94,7 @@ class Batch:
     spans: list[Span] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
-    rounded: int = 0  # values
+    rounded: int = 0  # number of values that were rounded
 
 
 class Lines:
@@ -135,9 +135,10 @@ def file_digest(path: Path) -> str:
 
 
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
-    """Return 32 hexadecimal digits that stand for content, mapping and label.
+    """Return 32 hexadecimal digits made from the content, the mapping and the label.
 
-    Other stats under the same post ids would be a conflict, so another mapping makes other post ids.
+    They are part of the post ids. Other stats under the same post id would be a conflict, so another mapping must make
+    other post ids.
     """
     parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -161,7 +162,7 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
 def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max: int) -> Iterator[Batch]:
     """Yield the records from `start` on, in batches of at most `batch_posts_max`.
 
-    A default FilePosition starts after the headings.
+    With `FilePosition()`, the first record is the one after the headings.
     """
     headings, _ = read_headings(path, plan.delimiter)
     with path.open("rb") as stream:
@@ -191,7 +192,7 @@ def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max
 
 
 class RecordReader:
-    """Turns one record into a post or a rejection."""
+    """Turns each record into a post or a rejection."""
 
     def __init__(self, plan: Plan, headings: list[str]) -> None:
         self._cells_count = len(headings)
@@ -225,7 +226,7 @@ class RecordReader:
         for each, index in self._fields:
             cell = row[index] if each.text else row[index].strip()
             if not cell:
-                continue  # an empty cell says nothing about this column
+                continue  # an empty cell means that the post has no value for this column
             if each.text and (reason := text_fault(cell)):
                 return f"{each.heading}: {reason}"
             if not each.text and (len(cell) > VALUE_LETTERS_MAX or not VALUE.fullmatch(cell)):
@@ -261,7 +262,7 @@ def owner_fault(owner: str) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """Return why `text` cannot travel as JSON, or None. Bytes that are no UTF-8 were read as surrogates."""
+    """Return why `text` cannot be sent as JSON, or None. Bytes that are no UTF-8 were read as surrogates."""
     if text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text):
         return None
     return "not UTF-8"

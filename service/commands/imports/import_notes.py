@@ -1,7 +1,8 @@
-"""A note beside a CSV file that says what was imported from it into columns that add up.
+"""A note beside a CSV file. It records which imports of the file fed columns of merge `sum`.
 
-Post ids are made of file and mapping, so the service takes the same file with another mapping for new posts. Only this
-note tells that the values would be added a second time. Losing the note loses a warning and nothing else.
+Post ids are made from file and mapping. With another mapping, the lines of the same file are therefore new posts to the
+service. Only this note shows that their values would be added a second time. If the note is lost, only this warning is
+lost.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-IMPORTS_MAX = 100  # imports in a note; the oldest are forgotten
+IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -29,34 +30,34 @@ class Imported(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
     def is_remapped(self, other: Imported) -> bool:
-        """Return whether the other import took the same file to the same place by another mapping.
+        """Return whether the other import posted the same file to the same board, but with another mapping.
 
-        Another label says that the caller means it.
+        If the labels differ, return False: with another label, the caller wants to add the values again.
         """
         same = ("digest", "url", "board", "label")
         return self.identity != other.identity and all(getattr(self, name) == getattr(other, name) for name in same)
 
 
 class ImportNote:
-    """The note beside a file. `this` is the import that begins."""
+    """The note beside a file. `this` is the import that is starting."""
 
     def __init__(self, path: Path, this: Imported) -> None:
         self.path = path
-        self.partial_path = path.with_name(f"{path.name}.partial")  # written as a whole, then renamed over the old one
+        self.partial_path = path.with_name(f"{path.name}.partial")  # written first, then renamed to `path`
         self._this = this
         self._recorded = not this.columns
 
     def columns_fed_before(self) -> list[str]:
-        """Return COLUMN=HEADING of the columns that this import would feed again.
+        """Return the columns that this import would feed again, as COLUMN=HEADING.
 
-        Earlier imports of this file fed them by other mappings.
+        Earlier imports of this file fed them with other mappings. HEADING is the one that the earlier import used.
         """
         again = {text.partition("=")[0] for text in self._this.columns}
         fed = {text for each in self._read() if self._this.is_remapped(each) for text in each.columns}
         return sorted(text for text in fed if text.partition("=")[0] in again)
 
     def record_import(self) -> None:
-        """Note, once, that lines of this import count. If the note cannot be written, go on without it."""
+        """Add this import to the note at the first call. If the note cannot be written, go on without it."""
         if self._recorded:
             return
         self._recorded = True

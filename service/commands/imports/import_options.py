@@ -1,6 +1,6 @@
 """The command line of `rankcurve import`: every argument and option with its bounds and its help.
 
-The help says what a person at a terminal needs to choose. Nothing in this module knows what an option does.
+The help says what a person at a terminal needs to choose. Other modules implement the options.
 """
 
 from __future__ import annotations

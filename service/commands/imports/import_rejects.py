@@ -1,7 +1,7 @@
 """Write the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
 
-A record is copied byte for byte under the heading line of its file, so that it reads as it did there. A file that the
-import reads or notes is never opened for writing.
+The file begins with the heading line of the CSV file, and each record is copied byte for byte. So the file can be read
+like the CSV file. The import refuses a rejects file that is also one of its other files, so it overwrites none of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 
 class RejectsPosition(msgspec.Struct, frozen=True):
-    """How much of which rejects file belongs to the accounted part of an import.
+    """The part of a rejects file that belongs to the accounted batches of an import.
 
-    What the file holds beyond that is written again.
+    The next run cuts off the rest of the file and writes it again.
     """
 
     path: str
     bytes: int
-    crc: int  # of those bytes
+    crc: int  # the CRC-32 of the first `bytes` bytes of the file
     lines: int
     reasons_bytes: int
 
@@ -41,7 +41,7 @@ def reasons_path(rejects: Path) -> Path:
 
 
 def refuse_shared_files(files: Mapping[str, Path]) -> None:
-    """Raise UnusableFileError if two files of an import are the same file, under whatever names.
+    """Raise UnusableFileError if two files of an import are the same file, even under different names.
 
     `files` are keyed by their purpose.
     """
@@ -59,15 +59,15 @@ def is_same_file(path: Path, other: Path) -> bool:
 
 
 class RejectsFile:
-    """Write rejected records of `source` to `path`; with `position`, after the records that an earlier run left there.
+    """Writes the rejected records of `source` to `path`.
 
-    Use it as a context manager. Raises UnusableFileError if a file cannot be opened, or no longer holds what `position`
-    says.
+    With `position`, it appends them to the records of an earlier run. Use it as a context manager. Raises
+    UnusableFileError if a file cannot be opened, or was changed since the earlier run.
     """
 
     def __init__(self, path: Path, source: Path, heading: Span, position: RejectsPosition | None) -> None:
         if position is not None and position.path != str(path.resolve()):
-            position = None  # this run's rejected lines go to a file of their own
+            position = None  # the earlier run wrote to another rejects file, so this run begins a new one
         reasons = reasons_path(path)
         self._path, self._lines, self._crc = path, 0, 0
         with ExitStack() as stack:
@@ -97,7 +97,7 @@ class RejectsFile:
             self._copy(rejection.span)
 
     def current_position(self) -> RejectsPosition:
-        """Return the place after the last record, once the files hold it."""
+        """Flush the files, and return the position after the last record."""
         self._records.flush()
         self._reasons.flush()
         return RejectsPosition(
@@ -147,7 +147,7 @@ def file_bytes(stream: BinaryIO) -> int:
 def advice_after_rejections(path: Path, rejects: Path | None) -> str:
     """Return what to do after rejected lines.
 
-    Post ids are made of the content of the file, so an edited file is a new one.
+    Post ids are made from the content of the file, so the lines of an edited file are new posts.
     """
     todo = (
         f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"

@@ -1,4 +1,4 @@
-"""Send the batches of an import: several in flight, accounted for in the order of the file.
+"""Send the batches of an import. Several are in flight, and their results are counted in the order of the file.
 
 The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
 again, under the same post ids. The service answers `duplicate` to those that it has, and nothing counts twice.
@@ -21,7 +21,7 @@ from service.client.client_answers import PostResult, Problem
 from service.commands.imports.import_lines import Batch, FilePosition, Post, Rejection
 from service.commands.imports.import_rejects import RejectsPosition
 
-# A request error refuses the whole request: halving finds the line that it is about.
+# With these statuses, the service refuses a whole request. Halving the request finds the post at fault.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})
 RESUME_FORMAT = 1
 
@@ -33,8 +33,8 @@ class Tally(msgspec.Struct):
     unchanged: int = 0
     duplicate: int = 0
     rejected: int = 0
-    accepted: int = 0  # into the queue
-    rounded: int = 0  # values, not lines
+    accepted: int = 0  # lines that wait in the ingest queue
+    rounded: int = 0  # counts values, not lines
 
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
@@ -60,7 +60,7 @@ class ResumeState(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The import that a resume file belongs to. Another file, mapping, board or service starts from the top."""
+    """The import that a resume file belongs to. With another file, mapping, board or service, it starts at line 1."""
 
     identity: str
     board: str
@@ -68,16 +68,16 @@ class Source:
 
 
 class ResumeFile:
-    """The position of an unfinished import, beside the CSV file. Losing it costs time, never correctness."""
+    """The file beside the CSV file with the position of an unfinished import. Losing it only costs time."""
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
-        self.partial_path = path.with_name(f"{path.name}.partial")  # written as a whole, then renamed over the old one
+        self.partial_path = path.with_name(f"{path.name}.partial")  # written first, then renamed to `path`
         self._source = source
         self.writable = True
 
     def load_state(self) -> ResumeState | None:
-        """Return the state of an unfinished run of this very import, or None."""
+        """Return the state of an unfinished run of the same import, or None."""
         try:
             state = msgspec.json.decode(self.path.read_bytes(), type=ResumeState)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -111,16 +111,17 @@ class TooManyRejectedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Whom to tell.
+    """The functions to call with the results of an import.
 
-    `rejected` gets each rejected line once. `accounted` gets each accounted batch with the position after it.
+    `rejected` is called once for each rejected line. `accounted` is called after each batch, with the position after
+    the batch and the counts so far.
     """
 
     rejected: Callable[[Rejection], None]
     accounted: Callable[[FilePosition, Tally], None]
 
 
-Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # to a board: one result a post
+Sender = Callable[[str, Sequence[Post]], Awaitable[list[PostResult]]]  # sends posts to a board; one result per post
 
 
 async def send_batches(
@@ -133,10 +134,12 @@ async def send_batches(
     concurrency: int,
     rejected_max: int,
 ) -> None:
-    """Send every batch, at most `concurrency` at a time, and account for them in order.
+    """Send every batch, at most `concurrency` at a time, and count the results in order.
 
-    Raises ClientError if the service fails for good, TooManyRejectedError past `rejected_max`, and UnusableFileError as
-    the reader does.
+    Raises:
+        ClientError: the service failed, and trying again did not help.
+        TooManyRejectedError: more than `rejected_max` lines were rejected.
+        UnusableFileError: `batches` could not read the file.
     """
     flying: deque[tuple[Batch, asyncio.Task[list[PostResult]]]] = deque()
     try:
@@ -160,7 +163,7 @@ async def send_batches(
 
 
 async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
-    """Return results in the order of `posts`.
+    """Send posts, and return their results in the same order.
 
     If the service refuses a request as a whole, only the posts at fault are rejected.
     """

@@ -1,4 +1,4 @@
-"""`rankcurve import`: a CSV file into a leaderboard, streaming and resumable.
+"""`rankcurve import`: post the lines of a CSV file to a leaderboard, as a stream that can be resumed.
 
 An import can be stopped, killed and run again at any time, and counts every line once. The board must exist, because
 its specification decides what the numbers mean.
@@ -60,7 +60,7 @@ from service.commands.imports.import_run import Reports, ResumeFile, Source, Tal
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service, fail
 
 SHOWN_REJECTIONS_MAX = 20
-TOO_FINE = "more digits after the point"  # the service's words for a value that does not fit its column's scale
+TOO_FINE = "more digits after the point"  # part of the service's message if a value has more decimals than its column
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def import_csv(
 
 
 def start_import(target: Target, job: Job, patience: Patience) -> None:
-    """Run an import against a service. A file that cannot be imported ends the command."""
+    """Run an import against a service. End the command if the file cannot be imported."""
 
     async def action(client: ServiceClient) -> None:
         try:
@@ -167,7 +167,8 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     digest = file_digest(job.path)
     identity = import_identity(digest, job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
-    # With --round, lines once rejected for their digits count. So it starts from the top, with the same post ids.
+    # Without --round, an earlier run may have rejected lines for their many digits. Such lines count with --round, so
+    # it starts at the first line. Post ids stay the same, so no line counts twice.
     resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
     imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
@@ -219,7 +220,7 @@ def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
 
 
 def warn_of_sums(note: ImportNote, job: Job) -> None:
-    """Warn if this import would add values that another one added. End the command if the person answers no."""
+    """Warn if this import would add values that an earlier one added. End the command if the person answers no."""
     fed = note.columns_fed_before()
     if not fed:
         return
@@ -238,13 +239,13 @@ def is_interactive() -> bool:
 
 
 def may_succeed_later(error: ClientError) -> bool:
-    """Return whether the same command may succeed later. A refusal that is the caller's own fault stays one."""
+    """Return whether the same command may succeed later. A request that is wrong itself is refused again."""
     own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
     return not own_fault and not isinstance(error, NotTheContractError)
 
 
 def advice_after_many_rejections(tally: Tally, job: Job) -> str:
-    """Return what can be done about that many rejected lines. Running the same command again does not help."""
+    """Return what to do about too many rejected lines, because running the same command again does not help."""
     return (
         f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
         f"With another mapping the import starts from the first line, with a larger --rejected-max it continues"
@@ -264,7 +265,7 @@ def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str
 def open_rejects_file(
     job: Job, heading: Span, position: RejectsPosition | None
 ) -> contextlib.AbstractContextManager[RejectsFile | None]:
-    """Return the file for rejected lines if one was asked for."""
+    """Open the file for rejected lines. Provide None if the command line asks for no such file."""
     return RejectsFile(job.rejects, job.path, heading, position) if job.rejects else contextlib.nullcontext()
 
 
@@ -302,9 +303,10 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 def report_progress(
     job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
 ) -> Iterator[Reports]:
-    """Show progress on a terminal, tell of rejected lines on stderr and in the file asked for, and save the position.
+    """Provide the reports of an import.
 
-    The position is saved after each batch.
+    They show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the position
+    after each batch.
     """
     screen = Console(stderr=True, highlight=False)
     shown = 0
@@ -327,7 +329,7 @@ def report_progress(
             if tally.applied or tally.accepted or tally.duplicate:
                 note.record_import()
             could_write = resume.writable
-            # The position may pass these lines only once the rejects are in their files.
+            # Write the rejects to their files before the position moves past their lines.
             resume.save_state(position, tally, rejects.current_position() if rejects else None)
             if could_write and not resume.writable:
                 screen.print(
@@ -352,7 +354,7 @@ def make_progress_bar(screen: Console) -> Progress:
 
 
 def summary_text(tally: Tally, *, lines: int, seconds: float) -> str:
-    """Return one line with all outcomes so far, and the pace of this run."""
+    """Return one line with the counts of all outcomes so far, and the speed of this run."""
     stood = f"{tally.applied:,} applied, {tally.unchanged:,} unchanged, {tally.duplicate:,} duplicate"
     if tally.accepted:
         stood = f"{tally.accepted:,} accepted, {stood}"

@@ -1,6 +1,6 @@
 """`rankcurve client …`: create, list, show, rename and delete clients, who own pools.
 
-The service judges; this module only turns words into requests.
+The service checks the requests. This module only makes them from arguments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`rankcurve lease …`: get a resource for a key, show it, give it back, and read the journal of leases.
 
-The service judges; this module only turns words into requests.
+The service checks the requests. This module only makes them from arguments.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def show_journal(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Print what happened to resources, one JSON object a line."""
+    """Print the journal of leases: the events of resources, one JSON object on each line."""
 
     async def action(client: ServiceClient) -> None:
         for record in await read_lease_journal(client, after, limit):

@@ -1,6 +1,6 @@
 """`rankcurve pool …`: create, list, show, fill, empty, watch and delete pools of resources.
 
-The service judges; this module only turns words into requests.
+The service checks the requests. This module only makes them from arguments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ pool_app = typer.Typer(
 
 
 def read_names(words: list[str] | None, path: Path | None) -> list[str]:
-    """Return the resources that words or the lines of a file name. Raises typer.BadParameter."""
+    """Return the names of resources, from the arguments or from the lines of a file. Raises typer.BadParameter."""
     if bool(words) == (path is not None):
         raise typer.BadParameter("give either resources or --file")
     if path is None:
@@ -125,13 +125,13 @@ def show(
 
 
 def region_rows(pool: Record) -> list[list[object]]:
-    """Return the regions of a pool as lines of a table."""
+    """Return the regions of a pool as rows of a table."""
     regions: dict[str, Record] = pool.get("regions") or {}
     return [[name, *(region.get(column) for column in COLUMNS[1:])] for name, region in sorted(regions.items())]
 
 
 def regions_picture(pool: Record, title: str) -> Table:
-    """Return the regions of a pool, each with a bar of its leased resources."""
+    """Return a table of a pool's regions, with a bar for the leased share of each."""
     table = Table(title=Text(title), box=None, pad_edge=False, header_style="bold", title_justify="left")
     for heading in (*COLUMNS, "in use"):
         table.add_column(Text(heading), justify="right" if heading in COLUMNS[1:] else "left")

@@ -1,4 +1,4 @@
-"""`rankcurve backup` and `rankcurve restore`: a SQLite store as one file, and back.
+"""`rankcurve backup` copies a SQLite store into one file, and `rankcurve restore` makes it the store again.
 
 PostgreSQL has better tools of its own, so these commands refuse a PostgreSQL store.
 """
@@ -27,13 +27,13 @@ def backup(
 ) -> None:
     """Copy the SQLite store into a new FILE. The service may go on taking posts; the store has to be on this machine.
 
-    The copy holds the store at one moment, with every post that was acknowledged before. It is checked before it gets
-    its name.
+    The copy holds the store at one moment, with every post that was acknowledged before. The command checks the copy
+    before it names it FILE.
 
     Example:
         rankcurve backup /backup/rankcurve-$(date +%F).db
     """
-    from storage.engines.sqlite_backup import back_up_store  # here, because the other commands need no driver
+    from storage.engines.sqlite_backup import back_up_store  # imported here: the other commands need no driver
 
     database = _file_of(store, assignments, config)
     begun_s = time.perf_counter()
@@ -51,9 +51,10 @@ def restore(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Put a backup in the place of the SQLite store. Stop the service first, and start it again afterwards.
+    """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
 
-    FILE is checked first and stays as it is. With --replace, an existing store and its log are kept beside the new one.
+    The command checks FILE first and leaves it unchanged. With --replace, an existing store and its log are kept beside
+    the new one.
     """
     from storage.engines.sqlite_backup import restore_store as restore_file
 
@@ -71,7 +72,7 @@ def restore(
 
 
 def _file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
-    """Return the file of the settings' store. End the command with exit code 2 if the store is no file."""
+    """Return the path of the SQLite store in the settings. End the command with exit code 2 if the store is no file."""
     from service.stores import SQLITE_PREFIX, is_shared
 
     settings = read_settings({"store": store}, assignments, config)

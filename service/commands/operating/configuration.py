@@ -1,6 +1,6 @@
 """`rankcurve config`: the effective settings, and where each comes from.
 
-`config` masks secrets itself; this module never sees one.
+The package `config` masks the secrets, so this module never sees one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`rankcurve keys …`: API keys, over HTTP like every other command, or on the store itself, for the first key.
+"""`rankcurve keys …`: create, list and revoke API keys.
 
-The text of a key is shown once, when it is made, and is then the only thing on standard output. The store refuses to
-open while a `serve` holds its lock.
+The commands work over HTTP, or on the store itself, for instance to create the first key. The text of a key is shown
+once, when the key is created. Standard output then holds nothing else. A store refuses to open while a `serve` process
+holds its lock.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target
 from storage.errors import StorageError, StoreLockedError
 
 KEYS_PATH = "/v1/keys"
-LISTED_MAX = 1_000_000  # as many as keys_max may allow
+LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
 AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
 
@@ -52,7 +53,7 @@ class Role(StrEnum):
 
 
 class StoredRecord(Protocol):
-    """A key as the store knows it, never its text.
+    """A key as the store holds it, without its text.
 
     Times are microseconds since 1970; `revoked_at_us` is None while the key is in use.
     """
@@ -79,7 +80,7 @@ class KeyStore(Protocol):
         """Make a key and return it with its text, which is stored nowhere."""
 
     async def revoke(self, id: str) -> None:
-        """Make a key useless. Raises UnknownKeyError."""
+        """Revoke a key, so that no request is accepted with it. Raises UnknownKeyError."""
 
 
 Row = tuple[str, str, str, str, str]  # id, name, role, created, revoked
@@ -95,7 +96,7 @@ class Keys(Protocol):
         """Make a key and return its text."""
 
     async def revoke_key(self, key_id: str) -> None:
-        """Make a key useless."""
+        """Revoke a key, so that no request is accepted with it."""
 
 
 class ServiceKeys:
@@ -153,7 +154,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyLocation:
-    """The place of the keys: a service, or the store of the settings if `target` is None."""
+    """Where the keys are: in a service, or in the store of the settings if `target` is None."""
 
     target: Target | None
     store: str | None
@@ -163,7 +164,7 @@ class KeyLocation:
 def locate_keys(
     context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None
 ) -> KeyLocation:
-    """Return the place that the options name. End the command with exit code 2 if they name two."""
+    """Return where the options say the keys are. End the command with exit code 2 if they name two places."""
 
     def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
@@ -180,15 +181,18 @@ def locate_keys(
 
 
 def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
-    """Return the keys of the settings' store. Entering raises StoreLockedError while a service owns the store."""
-    from service.key_store import open_keys  # here, because the other commands need no driver
+    """Return a context that provides the keys of the settings' store.
+
+    Entering it raises StoreLockedError while a service owns the store.
+    """
+    from service.key_store import open_keys  # imported here: the other commands need no driver
     from service.wiring import now_us
 
     return open_keys(settings, now_us=now_us)
 
 
 def run_with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
-    """Run `action` on the keys of a place. A refusal becomes one line and exit code 1."""
+    """Run `action` on the keys at a place. An error becomes one line and exit code 1."""
     if place.target is not None:
         call_service(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
         return
@@ -278,5 +282,5 @@ def day_text(time_us: int | None) -> str:
 
 
 def wire_day_text(time: Any) -> str:
-    """Return a time of the wire as `day_text` shows it, or an empty text for None."""
+    """Return a time from a response in the form of `day_text`, or an empty text for None."""
     return "" if time is None else f"{str(time)[:19].replace('T', ' ')}Z"

@@ -1,6 +1,6 @@
 """`rankcurve queue`: the posts that wait to be applied, and the workers that apply them.
 
-It shows what the store says, whichever process is asked.
+All figures come from the store, so every process of the service shows the same ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ queue_app = typer.Typer(
 
 @queue_app.command("show")
 def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
-    """Show what waits in each part of the queue, and its workers (role `ops`)."""
+    """Show the posts that wait in each shard of the queue, and the queue workers (role `ops`)."""
 
     async def action(client: ServiceClient) -> None:
         state = await client.get_queue_state()

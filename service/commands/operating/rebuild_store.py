@@ -1,6 +1,6 @@
 """Rebuild a board on the store itself, without a service.
 
-Opening takes the store's lock, as `serve` does. On a shared store, posts to the board wait.
+Opening the store takes its lock, as `serve` does. If other processes share the store, their posts to the board wait.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from storage.store import Program
 
 
 async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
-    """Make a board anew from the journal: since it was created or reset, or from the number `since` on.
+    """Rebuild the rows of a board from the journal.
+
+    The rebuild begins where the board was created or last reset, or at the journal number `since`.
 
     Raises:
         StoreLockedError: a service owns the store.
-        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: nothing was changed.
+        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be rebuilt,
+            and nothing was changed.
     """
     with logging_to_stderr():
         store = await open_store(settings)

@@ -1,6 +1,6 @@
-"""`rankcurve rebuild`: make a leaderboard's rows anew from the journal, on the store itself.
+"""`rankcurve rebuild`: rebuild the rows of a leaderboard from the journal, on the store itself.
 
-The command prints how many rows there were and how many there are, so that a surprise shows.
+The command prints the number of rows before and after, so that an unexpected difference is noticed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ SinceOption = Annotated[
 def rebuild(
     board: BoardArgument, since: SinceOption = None, store: StoreOption = None, config: ConfigOption = None
 ) -> None:
-    """Rebuild a leaderboard from the journal: every row becomes what the last post to it left.
+    """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
-    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A retry of a post
-    that counts stays a duplicate. The command is refused, and changes nothing, if the journal does not reach back to
-    the board's beginning or to --since, or if it has no post to the board.
+    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A post that counts
+    is still a duplicate when it is sent again. The command fails, and changes nothing, if the journal does not reach
+    back to the board's beginning or to --since, or if the journal has no post to the board.
 
     To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
     `rankcurve journal`, and rebuild it with --since.
     """
     from service.commands.operating.rebuild_store import (
-        rebuild_on_store,  # here, because only this command needs a driver
+        rebuild_on_store,  # imported here: the other commands need no driver
     )
 
     settings = read_settings({"store": store}, None, config)

@@ -1,4 +1,4 @@
-"""`rankcurve serve` and `rankcurve jobs`: the API, the jobs beside it, and how many processes of each.
+"""`rankcurve serve` and `rankcurve jobs`: run the API, the jobs, or both, in one process or in several.
 
 This module reads options and refuses impossible ones. It starts `service.serve`, `service.processes.node` or
 `service.processes.jobs_only`.
@@ -60,7 +60,7 @@ def serve(
     """
     named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
     settings = read_settings({**named, "memcached_servers": memcached}, assignments, config)
-    # Here, because it pulls in the whole server: `--help` and the other commands stay quick.
+    # Imported here, because these modules load the whole server. So `--help` and the other commands start quickly.
     if settings.workers > 1:
         _refuse_one_file(settings, f"{settings.workers} workers would all write to it: use one")
         from service.processes.node import run
@@ -77,9 +77,10 @@ def run_jobs(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Run the background jobs alone, for `rankcurve serve --jobs none` on the same PostgreSQL store.
+    """Run only the background jobs, beside `rankcurve serve --jobs none` on the same PostgreSQL store.
 
-    Any number of these processes may run. With --port (or the setting jobs_port) each answers monitors there.
+    Any number of these processes may run. With --port (or the setting jobs_port), each process serves health and
+    metrics on that port.
     """
     named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
     settings = read_settings(named, assignments, config)
@@ -90,7 +91,7 @@ def run_jobs(
 
 
 def _refuse_one_file(settings: Settings, instead: str) -> None:
-    """End the command with exit code 2 if the store belongs to one process."""
+    """End the command with exit code 2 if only one process can open the store."""
     from service.stores import is_shared
 
     if not is_shared(settings.store):

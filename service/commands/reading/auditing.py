@@ -59,7 +59,7 @@ def audit(
 
 
 def show_audit(done: AuditDone) -> None:
-    """Print one line, and one for each wrong bracket."""
+    """Print one line for the audit, and one line for each wrong bracket."""
     headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
     errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
@@ -73,5 +73,5 @@ def show_audit(done: AuditDone) -> None:
 
 
 def percent_text(error: float | None) -> str:
-    """Return a relative error as a person reads it."""
+    """Return a relative error in percent, or an empty text for None."""
     return "" if error is None else f"{100 * error:.3g} %"

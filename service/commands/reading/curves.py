@@ -1,6 +1,6 @@
 """`rankcurve curve`: the shape of a ranking, as a summary, as the whole document, or as a picture.
 
-Everything comes from three requests; the ranking itself is never walked.
+The command sends at most three requests. It never reads the entries of the ranking.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def curve(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show the curve that ranks are read off, and the values that it takes to be among the best.
+    """Show the curve from which ranks are read, and the values that an owner needs to be among the best.
 
     The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
@@ -86,9 +86,9 @@ def show_curve(found: CurveDocument, error: str) -> None:
 
 
 def error_text(board: Board, column: str) -> str:
-    """Return how far ranks may be off where they are not counted.
+    """Return the largest error of ranks that are read from the curve, as text.
 
-    The certificate would include the ranks that are counted.
+    Ranks that are counted are exact and left out. The curve's certificate would include them.
     """
     state, exact_top = board.curves.get(column), board.predictor.exact_top
     if state is None or state.bound is None:
@@ -99,7 +99,7 @@ def error_text(board: Board, column: str) -> str:
 
 
 def show_values(wanted: list[ValueFor], column: str) -> None:
-    """Print the values that it takes to be among the best."""
+    """Print the values that an owner needs to be among the best."""
     rows = [
         (
             f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",

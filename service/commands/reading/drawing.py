@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png")
-DECADES_MIN = 3  # values that span more are drawn on a logarithmic axis
+DECADES_MIN = 3  # values that span more powers of ten get a logarithmic axis
 SIZE_INCHES = (10, 4.2)
 
 
@@ -33,7 +33,7 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
     if not curve.knots:
         raise DrawingImpossibleError("the curve is of an empty column, so there is nothing to draw")
     figure = _figure()
-    # A tie run falls straight down, from the first rank of the value to the last.
+    # Equal values are a vertical line from their first rank to their last.
     points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in curve.knots]
     values = list(chain.from_iterable((value, value) for value, _, _ in points))
     ranks = list(chain.from_iterable((first, last) for _, first, last in points))
@@ -64,7 +64,7 @@ def _figure() -> Figure:
         raise DrawingImpossibleError(
             "drawing needs matplotlib; install it with: pip install 'rankcurve[plots]'"
         ) from error
-    matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # the same curve gives the same file
+    matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # a fixed salt, so that the same curve gives the same file
     return Figure(figsize=SIZE_INCHES, layout="constrained")
 
 

@@ -76,7 +76,7 @@ def export(
 
 
 def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:
-    """Open the file to write; standard output stays open at the end."""
+    """Open the file to write, or use standard output for None. Closing the result leaves standard output open."""
     return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="")
 
 
@@ -93,7 +93,7 @@ def make_csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry],
 
 
 def raw_text(value: object) -> str:
-    """Return text as it is stored, and numbers with every digit. Unlike a terminal, a file takes any character."""
+    """Return text as it is stored, control characters included, and numbers with every digit."""
     return value if isinstance(value, str) else cell_text(value)
 
 

@@ -1,6 +1,6 @@
-"""`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object a line.
+"""`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object on each line.
 
-Standard output holds lines for programs and nothing else. The number in the last line says where to go on.
+Standard output holds lines for programs and nothing else. To continue later, pass on the number in the last line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from service.client.client import ServiceClient
 from service.client.client_events import read_events
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service
 
-JOURNAL_LINES_MAX = 1_000  # a request
+JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
 LastOption = Annotated[int | None, typer.Option("--last-event-id", help="Continue after the event with this number.")]
 

@@ -36,7 +36,7 @@ class Mode(StrEnum):
 ColumnOption = Annotated[
     str | None, typer.Option("--column", "-c", help="Ranked column. Default: the board's first.", show_default=False)
 ]
-# Scripts may still write `top BOARD COLUMN`, the form before --column.
+# Older versions had `top BOARD COLUMN` instead of --column. Scripts may still use that form.
 ColumnArgument = Annotated[str | None, typer.Argument(metavar="COLUMN", hidden=True)]
 OwnerArgument = Annotated[
     str | None,
@@ -163,7 +163,7 @@ def show_positions(positions: list[Position]) -> None:
 
 
 def show_next(positions: list[Position]) -> None:
-    """Print one line for each position that somebody is better than."""
+    """Print one line for each position that has a next better place."""
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
@@ -172,7 +172,8 @@ def show_next(positions: list[Position]) -> None:
 def show_previous(positions: list[Position]) -> None:
     """Print one line for each position that has an earlier period.
 
-    The line tells how many ranks the owner's own value gained, and how many the values of others.
+    The line shows how many ranks the owner gained because its own value changed, and how many because the values of
+    others changed.
     """
     rows = [
         (
@@ -192,7 +193,7 @@ def show_previous(positions: list[Position]) -> None:
 
 
 def bracket_text(position: Position) -> str:
-    """Return `exact`, or `12301..12390`, or an empty text for a column without a value."""
+    """Return `exact`, or bounds such as `12301..12390`, or `no value` for a column without a value."""
     if position.rank is None:
         return "no value"
     return "exact" if position.exact else f"{position.low}..{position.high}"
