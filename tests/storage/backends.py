@@ -1,6 +1,6 @@
 """List the backends that every test of the store runs on. A new backend is one more entry here.
 
-No test of the store's port names a backend.
+No test of the `Store` interface names a backend.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.engines.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
-# Opens the store of one place. A store that is closed and opened again holds what it held before.
+# Opens the store of one place. A store that is closed and opened again keeps its content.
 OpenStore = Callable[[], Awaitable[Store]]
 # Makes an empty place. When the context ends, it closes the stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
@@ -54,7 +54,7 @@ POSTGRES_LIMITS = PostgresLimits(
 
 @asynccontextmanager
 async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
-    """Provide a file in an empty directory."""
+    """Provide a function that opens a store in a file of an empty directory."""
     opened: list[Store] = []
 
     async def open_store() -> Store:
@@ -67,12 +67,12 @@ async def sqlite_place(directory: Path) -> AsyncIterator[OpenStore]:
 
 
 def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
-    """List the SQLite backend, whose files lie below the test's folder."""
+    """Return the SQLite backend, whose files are in the test's folder."""
     return sqlite_place
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """List the PostgreSQL backend: schemas of the server that the tests were given, or of a server of their own."""
+    """Return the PostgreSQL backend. Each store is a schema of the server that is given, or of one that tests start."""
     url: str = request.getfixturevalue("postgres_url")
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
-"""One fixture for each way to need a store, so that every test of the port runs on every backend.
+"""Fixtures that provide stores, so that every test of the `Store` interface runs on every backend.
 
-Each test has a place of its own.
+Each test has an empty place of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def store(open_store: OpenStore) -> Store:
 
 @pytest.fixture
 async def deployment(store: Store, table: TableSharing) -> Deployment:
-    """Provide a migrated store and what a test needs to work with it."""
+    """Provide a migrated store as a deployment."""
     return await Deployment.on(store, table)
 
 
@@ -66,7 +66,7 @@ def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[S
 
 @pytest.fixture
 def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the application name of this test's sessions, because others may use the same server."""
+    """Set and return an application name for this test's sessions, because others may use the same server."""
     name = f"rankcurve_{secrets.token_hex(8)}"
     monkeypatch.setattr(postgres_connection, "APPLICATION_NAME", name)
     return name
@@ -81,7 +81,7 @@ async def place(postgres_url: str) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
-    """Provide processes on a new place."""
+    """Provide several processes on one empty place."""
     async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
         yield Processes(stack, place)
 

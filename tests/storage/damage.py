@@ -1,4 +1,4 @@
-"""Do to a SQLite file what disks do: spoil its pages, and be full."""
+"""Damage a SQLite file as disks do: overwrite its pages, or leave it no room to grow."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def spoil_table(path: Path, table: str) -> None:
 
 
 def replace_bytes(path: Path, these: bytes, those: bytes) -> None:
-    """Overwrite these bytes wherever they stand in the file. No process may have it open."""
+    """Replace `these` by `those` everywhere in the file. No process may have it open."""
     assert len(these) == len(those)
     path.write_bytes(path.read_bytes().replace(these, those))
 
 
 async def grow_by(store: SqliteStore, *, pages: int) -> None:
-    """Let the file grow by this many pages from now on, as on a disk with room for that many."""
+    """Limit the file to this many further pages, as on a disk with room for that many."""
 
     def limit(connection: sqlite3.Connection) -> None:
         [used] = connection.execute("PRAGMA page_count").fetchone()

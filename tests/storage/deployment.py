@@ -1,4 +1,4 @@
-"""A migrated store with what a process keeps around it, so that a test says only what it is about.
+"""A migrated store with the objects that a process builds on it, so that a test holds only what it is about.
 
 It uses only public names of storage.
 """
@@ -115,7 +115,7 @@ class Observed:
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # number of groups, after each change
+    in_flight: list[int] = field(default_factory=list)  # number of groups in flight, after each change
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
@@ -157,7 +157,7 @@ class Deployment:
         return cls(store, await store.write(lambda: migrate(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
-        """Return the spec with this deployment's kind of table."""
+        """Return the spec with this deployment's table layout."""
         return replace(wanted, table=self.table)
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
@@ -196,7 +196,7 @@ class Deployment:
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
-        """Apply a post to one board, alone."""
+        """Apply one post to one board, in a transaction of its own."""
         [[outcome]] = await self.apply(post)
         return outcome
 
@@ -267,7 +267,7 @@ class Session:
         return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
 
     def reopen(self) -> None:
-        """Close the store and open it again, as another process would. Only the clock stays."""
+        """Close the store and open it again, as another process would. The clock keeps its time."""
         clock = self.deployment.clock
         self.run(self.deployment.store.close())
         self.deployment = self.run(self._deploy())

@@ -1,6 +1,6 @@
 """A store's pools with a clock that a test moves.
 
-What a test sees of the pools is what callers see, or what the tables hold.
+Through it, a test sees only what callers see and what the tables hold.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pools:
         return self.clock.now_us
 
     async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
-        """Create a pool, or return the one that there is."""
+        """Create a pool, or return the existing one."""
         spec = PoolSpec(partitions)
         pool, _ = await self.store.write(
             lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
@@ -89,12 +89,12 @@ class Pools:
     async def ask(
         self, key: str, *, region: str = "eu", lease_us: int = LEASE_US, until_us: int | None = None
     ) -> Grant:
-        """Request a lease for one key; raise its refusal."""
+        """Request a lease for one key, and return the grant. Raise the error if the request is refused."""
         [outcome] = await self.run(LeaseRequest(CLIENT, "numbers", key, region, until_us, lease_us))
         return unwrap_grant(outcome)
 
     async def give_back(self, key: str) -> Grant:
-        """Give back one key's lease; raise its refusal."""
+        """Give back one key's lease. Raise the error if the request is refused."""
         [outcome] = await self.run(Release(CLIENT, "numbers", key))
         return unwrap_grant(outcome)
 
@@ -119,7 +119,7 @@ class Pools:
 
 
 def unwrap_grant(outcome: Outcome) -> Grant:
-    """Return the grant; raise a refusal."""
+    """Return the grant, or raise the error of a refused request."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

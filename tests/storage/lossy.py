@@ -1,6 +1,6 @@
-"""A proxy before a PostgreSQL server that loses an answer when it is told to.
+"""A proxy in front of a PostgreSQL server. It drops an answer when a test asks for that.
 
-It loses the answer to a COMMIT after the server has given it: the server did its work, and nobody hears of it.
+It drops the answer to a COMMIT after the server has sent it: the server has committed, but the client cannot know.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ CHUNK_BYTES = 65_536
 
 
 class LossyWay:
-    """A proxy on a free port before the server of `url`.
+    """A proxy on a free port, in front of the server of `url`.
 
-    `lose` is the number of COMMITs whose answers it still swallows. With `marker`, it swallows answers to what holds
-    the marker.
+    `lose` is the number of COMMITs whose answers it will still drop. If a test sets `marker`, the proxy drops the
+    answers to requests that contain the marker instead.
     """
 
     def __init__(self, url: str) -> None:

@@ -21,16 +21,16 @@ READS_OF_A_GROUP = 1  # the read of rows; the writer's later statements are cond
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:
-    """Make the query by which another writer changes a row."""
+    """Return the query with which another writer changes a row."""
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
     return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))
 
 
 class MeddlingStore(PassingStore):
-    """Runs the queries of `meddle`, one in each transaction, before the statement number `before_statement`.
+    """Runs one query of `meddle` in each transaction, before the statement with the 0-based index `before_statement`.
 
-    While it is held, no write begins.
+    Between `hold` and `release`, no write begins.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class MeddlingStore(PassingStore):
         self.writes = 0
 
     def hold(self) -> None:
-        """Let no write begin from now on."""
+        """Make every further write wait for `release`."""
         self._free.clear()
         self._begun.clear()
 
     async def wait_for_write(self) -> None:
-        """Return once a write waits at the hold."""
+        """Return once a write waits for `release`."""
         await self._begun.wait()
 
     def release(self) -> None:

@@ -20,7 +20,7 @@ class PassingStore:
         self.damaged = store.damaged
 
     def for_board(self, board_id: str) -> Store:
-        """Return this store, so that a test's store stands before every connection pool."""
+        """Return this store, so that the test's store receives the calls for every connection pool."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from storage.records import Best, BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, Ties
 
-Reached = tuple[StatValue, int]  # a value and when it was reached
+Reached = tuple[StatValue, int]  # a value and the time at which it was reached
 
 
 class OutOfRangeError(Exception):
@@ -18,7 +18,7 @@ class OutOfRangeError(Exception):
 
 
 def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
-    """Return the value that a change makes of a value."""
+    """Return a column's value after a change; `before` is its value before."""
     if column.kind is ColumnKind.TEXT:
         return change.value
     assert isinstance(change.value, int)
@@ -40,7 +40,7 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
 def merge_row(
     columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. A value that ends as it was keeps the time at which it was reached."""
+    """Return a row after a post. A value that did not change keeps the time at which it was reached."""
     values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
     for change in changes:
         values[change.index] = merge_value(columns[change.index], values[change.index], change)
@@ -54,7 +54,7 @@ def merge_row(
 class Place:
     """Where a row stands in a ranking: smaller is better."""
 
-    key: tuple[int, int]  # value and time, so signed that smaller is better; time 0 where ties are shared
+    key: tuple[int, int]  # value and time, with signs that make smaller better; the time is 0 if ties are shared
     owner: str
 
 
@@ -65,7 +65,7 @@ def place_of(spec: BoardSpec, index: int, value: int, reached_us: int, owner: st
 
 
 def rank_rows(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
-    """Return everyone with a value in a column, best first."""
+    """Return the places of all owners with a value in a column, best first."""
     places = []
     for owner, row in rows.items():
         held = row[index]

@@ -1,6 +1,6 @@
 """Several processes on one PostgreSQL store, as deployments with connections of their own.
 
-They know of each other only what the store tells them.
+They share nothing but the store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.storage.deployment import Deployment
 
 
 class Processes:
-    """Deployments on one place, each with connections of its own, as processes have them."""
+    """Deployments on one place. Each has connections of its own, like a process."""
 
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place

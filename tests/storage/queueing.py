@@ -1,6 +1,6 @@
-"""The ingest queue of one store, its callers and its workers, at a time that stands still until a test moves it.
+"""The ingest queue of one store, its callers and its workers, with a clock that only the test moves.
 
-Workers meet only in the store, as those of several processes do.
+Workers share only the store, as workers of several processes do.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LIMITS = DrainLimits(
 
 
 async def no_sleep(_seconds: float) -> None:
-    """Return at once: no test waits for time to pass."""
+    """Return immediately, because no test waits for time to pass."""
 
 
 @dataclass
 class Worker:
-    """A worker, in whichever process it runs."""
+    """A queue worker, as one job process has it."""
 
     drainer: Drainer
     leases: ShardLeases
@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def held(self) -> list[tuple[int, WorkLease]]:
-        """Return the shards that the worker believes to have."""
+        """Return the shards that the worker believes it has, with their leases."""
         return sorted(self.share.shards.items())
 
 
@@ -81,7 +81,7 @@ class QueueDesk:
         await self.store.write(lambda: self.queue.append_blocks(blocks))
 
     async def enqueue_block(self, posts: Sequence[Post]) -> None:
-        """Append posts as one block; they have to be of one shard."""
+        """Append posts as one block. They must belong to one shard."""
         [shard] = {shard_of(post.owner, SHARDS) for post in posts}
         block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
         await self.store.write(lambda: self.queue.append_blocks([block]))
@@ -109,7 +109,7 @@ class QueueDesk:
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
     async def run_round(self, worker: Worker) -> DrainedRound | None:
-        """Run one round of a worker on the shards that it believes to have."""
+        """Run one round of a worker on the shards that it believes it has."""
         return await worker.drainer.drain_round(worker.held)
 
     async def drain_queue(self, name: str = "ada") -> list[DrainedRound]:

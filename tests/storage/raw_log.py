@@ -1,4 +1,4 @@
-"""A change logged by hand, in a transaction that the test ends when it likes."""
+"""Log a change without a post, in a transaction that the test itself ends."""
 
 from __future__ import annotations
 

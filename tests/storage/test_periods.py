@@ -1,6 +1,6 @@
-"""Compare periods with what the zone's clocks show: every post lies in one period.
+"""Compare periods with the local time of their zone: every time is in exactly one period of each kind.
 
-In some zone, midnight is missing or doubled, or a whole day is skipped.
+In some zones, midnight is missing or comes twice, or a whole day is skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INSTANTS = st.datetimes(datetime(1969, 1, 1), datetime(2099, 12, 31), timezones=
 
 
 def held(calendar: Calendar, period: Period) -> tuple[int, int]:
-    """Return the bounds of a period that has bounds."""
+    """Return the bounds of a period, which must not be the all-time one."""
     bounds = calendar.bounds_us(period)
     assert bounds is not None
     return bounds
@@ -94,8 +94,8 @@ def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
     [
         ("Europe/Berlin", date(2018, 3, 25), "2018-03-24T23:00:00+00:00", 23),
         ("Europe/Berlin", date(2018, 10, 28), "2018-10-27T22:00:00+00:00", 25),
-        ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # the day begins at one o'clock
-        # the hour from 23 o'clock comes twice
+        ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # the day begins at 01:00
+        # The hour from 23:00 comes twice.
         ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),
         ("America/St_Johns", date(2010, 11, 6), "2010-11-06T02:30:00+00:00", 24),  # 00:01 becomes 23:01
         ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # the zone had no such day

@@ -1,6 +1,6 @@
 """Compare posts, erasures, resets and new columns, in any order, with the same steps on dicts.
 
-After every step the test compares everything that a store can tell, not only what the step was about.
+After every step the test compares everything that can be read from the store, not only what the step changed.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class PlainBoard:
 
 @dataclass(frozen=True)
 class PartPlan:
-    """A post's part for one board, before it is known which boards exist."""
+    """A post's part for one board, drawn before it is known which boards exist."""
 
     handle: int
-    values: tuple[tuple[int, int, bool], ...]  # column, value, overwrite
+    values: tuple[tuple[int, int, bool], ...]  # a column's number, its value, and whether the value overwrites
 
 
 @dataclass(frozen=True)
 class PostPlan:
-    """A post, before it is known which boards exist."""
+    """A post, drawn before it is known which boards exist."""
 
     owner: str
     parts: tuple[PartPlan, ...]
@@ -104,13 +104,13 @@ PLANS = st.builds(
 
 
 class BoardsMachine(RuleBasedStateMachine):
-    """A store and its writer on one side, dicts on the other."""
+    """Compares a store and its writer with plain dicts."""
 
     def __init__(self, backend: Backend, directory: Path, table: TableSharing) -> None:
         super().__init__()
         self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
-        # every copy of a board that was ever made: some are deleted, some have fewer columns
+        # Every copy of a board that was ever made. Some of the boards are deleted, and some copies lack later columns.
         self.handles: list[Board] = []
         self.keys: set[int] = set()
 
@@ -118,7 +118,7 @@ class BoardsMachine(RuleBasedStateMachine):
         """Close what the machine opened."""
         self.session.close()
 
-    # What can happen
+    # Rules: the steps that can happen.
 
     @initialize(shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
     def begin(self, shape: str, ties: Ties) -> None:
@@ -203,21 +203,21 @@ class BoardsMachine(RuleBasedStateMachine):
                 self.expect(post, parts)
         for name, plain in self.plain.items():
             for owner, before_us in versions[name].items():
-                # All requests are one transaction: a row that came back to what it was may have been written or not.
+                # All requests may share one transaction. A row that ends with its old values may have been written.
                 grew = plain.versions[owner] > before_us
                 assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
 
-    # How it is done and what is expected
+    # Helpers: how a step runs, and which result it must have.
 
     def choose_board(self, number: int) -> PlainBoard:
         """Return one of the boards that exist."""
         return list(self.plain.values())[number % len(self.plain)]
 
     def make_post(self, plan: PostPlan) -> Post:
-        """Return the post that a plan means, to boards that ever existed, each board once."""
+        """Return the post of a plan. It goes to boards that exist or existed, once to each."""
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
-            # Handles count from the newest: most posts are meant for boards as they are.
+            # Handles count from the newest copy, so that most posts go to boards as they currently are.
             board = self.handles[-1 - planned.handle % len(self.handles)]
             columns = board.spec.columns
             stats: dict[str, StatValue] = {}
@@ -230,7 +230,7 @@ class BoardsMachine(RuleBasedStateMachine):
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
-        """Submit all requests at once through a writer, and close it."""
+        """Submit all requests at the same time through a new writer, and close it."""
         writer = self.session.deployment.writer(Observed())
         writer.start()
         answers = await asyncio.gather(*(writer.submit(posts) for posts in requests))
@@ -238,7 +238,7 @@ class BoardsMachine(RuleBasedStateMachine):
         return answers
 
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
-        """Apply a post to the dicts, and compare its outcomes."""
+        """Apply a post to the dicts, and compare the writer's outcomes with the expected ones."""
         now_us = self.session.deployment.clock()
         at_us = now_us if post.at_us is None else post.at_us
         live = {plain.board.key: plain for plain in self.plain.values()}
@@ -277,14 +277,14 @@ class BoardsMachine(RuleBasedStateMachine):
     def take(
         self, plain: PlainBoard, post: Post, one: BoardPost, row: list[Reached | None], outcome: PartOutcome
     ) -> None:
-        """Change the dicts as the post did."""
+        """Change the dicts as an applied post changes the store."""
         before = plain.rows.get(post.owner)
         changed = before != row
         assert outcome.status is (PostStatus.APPLIED if changed else PostStatus.UNCHANGED)
         assert outcome.updated_at_us is not None
         assert outcome.stats is not None
         plain.rows[post.owner] = row
-        # A row that changes twice in one transaction has one version.
+        # A row that changes twice in one transaction gets only one new version.
         assert outcome.updated_at_us >= plain.versions.get(post.owner, 0)
         plain.versions[post.owner] = outcome.updated_at_us
         plain.changes += changed
@@ -294,7 +294,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_hash is not None:
             plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
 
-    # What must hold
+    # Invariants: what must be true after every step.
 
     @invariant()
     def the_store_tells_what_the_dicts_do(self) -> None:

@@ -1,4 +1,4 @@
-"""Boards made of values that a test chooses or draws, for what reads a whole column.
+"""Boards with values that a test chooses or draws, to test code that reads a whole column.
 
 The ranked column is not the first, and some entries have no value in it.
 """
@@ -13,7 +13,7 @@ from storage.boards.boards import create_board
 from storage.records import INT64_MAX, Best, Board, Ties
 from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked, spec
 
-Values = list[tuple[int | None, int]]  # a value and when it was reached
+Values = list[tuple[int | None, int]]  # each value, and the time at which it was reached
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
 BOARDS_MAX = 10_000  # a property test creates one for each example

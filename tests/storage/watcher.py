@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Watcher:
-    """See `StoreObserver`."""
+    """Remembers the calls of a `StoreObserver`."""
 
     def __init__(self) -> None:
         self.waits: list[tuple[str, str, float]] = []

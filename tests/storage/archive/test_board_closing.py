@@ -1,7 +1,7 @@
 """Test that no post gets into a board after its closing, whichever process takes the post and whatever its clock says.
 
-What a closed board holds is final. Two things close a board: the time of the deployment's clock, and the mark in the
-store.
+The content of a closed board is final. A board is closed if the deployment's clock has passed its end, or if the store
+marks it as closed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def make_season(deployment: Deployment, board_id: str = "b", **times: int 
 
 
 async def make_family(deployment: Deployment, *, keep: int | None = None) -> Family:
-    """Create a family with boards of all time and of days."""
+    """Create a family with an all-time board and a board for each day."""
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
     family, _ = await deployment.store.write(
@@ -60,7 +60,7 @@ async def make_family(deployment: Deployment, *, keep: int | None = None) -> Fam
 
 
 async def make_family_boards(deployment: Deployment, family: Family) -> list[Board]:
-    """Return the family's boards of all time and of the day of `NOW_US`, and create missing ones."""
+    """Return the family's all-time board and its board for the day of `NOW_US`. Create missing ones."""
     wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
     made = await deployment.store.write(
         lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
@@ -78,7 +78,7 @@ def post_to_boards(
 
 
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
-    """Shut those of these boards whose time is over."""
+    """Close those of these boards whose time is over. Return the closed ones."""
     return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
 
 
@@ -91,7 +91,7 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """Apply a post whose time is `at_s` after `NOW_US`, or the time of its arrival."""
+    """Apply a post. Its time is `at_s` seconds after `NOW_US`, or for None the time of its arrival."""
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
 

@@ -1,4 +1,4 @@
-"""Test what the store keeps of API keys: a key that works after it was revoked would be an open door."""
+"""Test the API keys in the store: a key that still works after it was revoked would be a security hole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what may change a board: its key, columns and epoch decide what stored cells mean."""
+"""Test which changes of a board are allowed, because its key, columns and epoch decide what stored cells mean."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ async def test_columns_can_be_added_to_a_live_board_and_its_rows_stay(deployment
     assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
     everywhere: dict[str, StatValue] = {"xp": 1, "shots": 2, "lap": 3, "clan": "red"}
     await deployment.apply(deployment.post("ada", part(wider, everywhere)))
-    await deployment.apply(deployment.post("bob", part(made, {"xp": 1})))  # parsed before the change
+    # This post was parsed with the board as it was before the change.
+    await deployment.apply(deployment.post("bob", part(made, {"xp": 1})))
     assert await deployment.stats(wider, "ada") == {**everywhere, "xp": 6}
     assert await deployment.stats(wider, "bob") == {"xp": 8, "shots": None, "lap": None, "clan": None}
     assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 4, 0: 2, 2: 1}

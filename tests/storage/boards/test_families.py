@@ -1,4 +1,4 @@
-"""Test posts to a family: one transaction over many boards, remembered once, whoever else writes meanwhile.
+"""Test posts to a family: one transaction writes many boards and one post id, even while others write, too.
 
 The tests compare what the boards hold with what the posts add up to.
 """
@@ -41,7 +41,7 @@ NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
 async def make_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
-    """Create a family whose boards have the deployment's table layout and, by default, take posts of long ago."""
+    """Create a family whose boards have the deployment's table layout and, by default, accept posts of long ago."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
     family, _ = await deployment.store.write(
@@ -125,7 +125,7 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
     family = await make_family(deployment)
     one, two = await make_named_boards(deployment, family, "all", "2018")
     await deployment.apply(make_family_post(deployment, family, "ada", 5, one, two))
-    # queries before the writes: which boards exist, which are closed, and the rows of each table
+    # The queries before the writes read which boards exist, which are closed, and the rows of each table.
     writes_begin = 4 if one.table_key is None else 3
     store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
     deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)

@@ -1,6 +1,6 @@
-"""Test the ids of a family's boards: the outside world names a board by its id, and each board has exactly one.
+"""Test the ids of a family's boards: callers name a board by its id, and each board has exactly one id.
 
-What was written reads back, and what reads back is written the same.
+Parsing a written id returns what was written, and writing that again returns the same id.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployme
     stays = await create_filled_board(deployment, "stays")
 
     async def post(owner: str) -> None:
-        await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))  # parsed before the reset
+        # This post was parsed with the board as it was before the reset.
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))
 
     reset = deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
     await asyncio.gather(*(post(owner) for owner in OWNERS[:10]), reset, *(post(owner) for owner in OWNERS[10:]))

@@ -1,4 +1,4 @@
-"""Test shortening a family's grace after its past was loaded: no copy of a board may go on with the longer grace."""
+"""Test shortening a family's grace after old posts were loaded: no copy of a board may keep the longer grace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare audits with sorting the board as of the fit: an alarm that nobody can trust is no alarm."""
+"""Compare audits with ranks from the sorted board as of the fit, because operators must be able to trust an alarm."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Audited:
 
     deployment: Deployment
     board: Board
-    keys: dict[str, int]  # by owner
+    keys: dict[str, int]  # the key of each owner
     rng: random.Random
 
     @property
@@ -37,7 +37,7 @@ class Audited:
         return Padding.for_column(self.board.spec, self.board.spec.columns[INDEX])
 
     async def post(self, count: int, *, owners: int = 80) -> None:
-        """Post other values of random owners, and now and then erase an owner."""
+        """Post new values of random owners, and sometimes erase an owner."""
         for _ in range(count):
             owner, value = f"o{self.rng.randrange(owners)}", self.rng.randrange(-30, 30)
             if self.rng.random() < 0.2:
@@ -51,7 +51,7 @@ class Audited:
             self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
 
     async def fit(self) -> AuditedCurve:
-        """Fit a curve of few knots, and read its mark in the same snapshot."""
+        """Fit a curve of few knots, and take a mark in the same snapshot."""
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
@@ -68,7 +68,7 @@ class Audited:
         return AuditedCurve(curve, mark, version)
 
     async def audit(self, moment: AuditedCurve, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
-        """Return what an audit finds. Each reading of its clock moves the clock by `ticks` seconds."""
+        """Return what an audit finds. Each time the audit reads its clock, the clock advances by `ticks` seconds."""
         dialect, now_s = self.deployment.dialect, 0.0
 
         def monotonic() -> float:
@@ -176,7 +176,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
         assert (
             await made.audit(replace(live, mark=moment.mark))
-        ).broken  # with the mark of the fit the ranks are wrong
+        ).broken  # with the mark of the fit, the true ranks are those of another moment
         await made.post(30)
 
 

@@ -1,6 +1,6 @@
 """Test the breaker of memcached.
 
-One that never closes again costs the cache; one that never opens costs a timeout a call.
+A breaker that never closes again makes the cache useless. A breaker that never opens costs a timeout for each call.
 """
 
 from __future__ import annotations

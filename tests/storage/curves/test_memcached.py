@@ -1,4 +1,4 @@
-"""Test a memcached server that is down, slow or lying: it may cost its timeout and must never cost an answer."""
+"""Test a memcached server that is down, slow or lying: it may delay an answer by its timeout, and never prevent it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
 async def test_a_stopped_server_costs_timeouts_only_until_the_breaker_opens(
     server: OpenMemcached, cache_on: Open
 ) -> None:
-    now_s = 0.0  # stands still: the pause ends when the test says so, however slow the machine is
+    now_s = 0.0  # only the test moves this clock, so the pause does not end early on a slow machine
     cache = cache_on(server.address, failures_max=2, monotonic=lambda: now_s)
     await cache.store_value("a", VALUE)
     server.pause()
@@ -153,7 +153,7 @@ async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: O
 async def test_a_nonsense_reply_is_a_counted_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
     with LyingServer(answer) as lying:
         answered = await cache_on(lying.address).get_many(["a"])
-        # A length below zero reads as some bytes: the caller has to check what they are.
+        # After a negative length, the client returns some bytes. The caller has to check them.
         assert answered.errors == (0 if b"-7" in answer else 1)
         put = await cache_on(lying.address).store_value("b", b"x")
         assert put.stored == (answer == b"STORED\r\n")
@@ -171,7 +171,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
 ) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
-        # A busy machine must not use up the time of the server that answers.
+        # With a long timeout, the server that answers is in time even on a busy machine.
         cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
         for key in keys:
             assert (await cache.store_value(key, VALUE)).stored

@@ -1,4 +1,4 @@
-"""Test refresh requests in the store: one that is lost, or answered by an earlier refresh, tells an operator lies."""
+"""Test refresh requests in the store: one that is lost, or answered by an earlier refresh, misleads an operator."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
     assert await read_state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
     failed = RefreshAnswer("failed", "'; --", 0, 0)
     await answer_request(deployment, second, failed)
-    await answer_request(deployment, first)  # recorded late
+    await answer_request(deployment, first)  # a late answer must change nothing
     assert await read_state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
 
 

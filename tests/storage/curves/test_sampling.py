@@ -1,4 +1,4 @@
-"""Count by brute force what a sampling walk reads: a curve is only as true as its knots."""
+"""Compare the knots of a sampling walk with counts by brute force, because a curve is only as right as its knots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def keys_of(board: Board, values: Values) -> list[int]:
 
 
 def check(curve: Curve, keys: list[int], samples: int) -> None:
-    """Check that every knot counts what is there, and that no bracket leaves out the true rank."""
+    """Check that the counts of every knot are right, and that every bracket contains the true rank."""
     assert (curve.total, curve.as_of_us) == (len(keys), NOW_US)
     assert len(curve.knots) <= samples
     for knot in curve.knots:

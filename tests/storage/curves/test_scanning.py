@@ -1,4 +1,4 @@
-"""Test that a scan reads every value as of one moment, because a certificate speaks of every value."""
+"""Test that a scan reads every value as of one moment, because a certificate covers every value."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(de
     began, wrote = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told(_entries: int) -> None:
+    def note_progress(_entries: int) -> None:
         if not began.is_set():
             loop.call_soon_threadsafe(began.set)
 
     def slow() -> Program[Tally]:
-        scan = scan_column(deployment.entries(board), 1, ScanLimits(3, 100), progress=told)
+        scan = scan_column(deployment.entries(board), 1, ScanLimits(3, 100), progress=note_progress)
         answer = None
         pages = 0
         try:
@@ -96,7 +96,7 @@ async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(de
                 answer = yield query
                 pages += 1
                 if pages > 1 and not wrote.is_set():
-                    pages = 1  # reads the same page again until the others have written
+                    pages = 1  # read the same page again until `write` has finished
                     continue
                 query = scan.send(answer)
         except StopIteration as stop:

@@ -1,6 +1,7 @@
 """Test curves in memcached.
 
-It may be away, empty, old or forged; every process serves the table's curve all the same.
+Memcached may be down, or its entries may be missing, outdated or forged. Every process must still serve the curve of
+the table.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class CountedReads(MeddlingStore):
 
 
 class Process:
-    """The curves of one process, and what it tells of memcached."""
+    """The curves of one process, and what they reported about memcached."""
 
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
@@ -200,7 +201,7 @@ async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     assert front.book.find_curve(board, 0) == curve(10)
     assert front.book.find_curve(other, 0) == curve(20)
     assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
-    # The job's side, too: its curve is stored and serves.
+    # The harm must not disturb the job either: its curve is stored and served.
     await job.refresh(board, 0, curve(11))
     assert job.book.find_curve(board, 0) == curve(11)
     assert await front.book.poll() == 1

@@ -1,4 +1,4 @@
-"""Test that only a whole curve of the current epoch serves: a wrong curve gives wrong ranks."""
+"""Test that only a complete curve of the current epoch is served: a wrong curve gives wrong ranks."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Proce
 async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a server that was given to the tests may have had some
+    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a server that others use, too, may have had some
     deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
@@ -169,7 +169,7 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     ]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
     board = await deployments[3].catalog.reread_board("b")
-    # The second process either found everything as wanted, or was told that it cannot remove a column it does not know.
+    # `first` and `second` exclude each other: the one that comes later would remove a column, which is refused.
     assert [column.name for column in board.spec.columns] in (["xp", "laps"], ["xp", "goals"])
     assert any(isinstance(outcome, Board) for outcome in outcomes)
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
@@ -214,7 +214,7 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    # the name is there: another caller was faster, and this caller decides what to do
+    # The name exists already, as if another caller had been faster. The caller gets the error and decides what to do.
     with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
@@ -287,12 +287,12 @@ async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statis
     owners = [f"o{number}" for number in range(5_000)]
     posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
     await deployment.apply(*posts[:700])
-    for _ in range(20):  # makes the server keep its plan
+    for _ in range(20):  # enough executions for the server to keep its plan
         await deployment.rows(board, owners[:50])
     await deployment.apply(*posts)
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
-    async with asyncio.timeout(60):  # a session reports what it read when it ends
+    async with asyncio.timeout(60):  # wait until all sessions end, because a session then reports how many rows it read
         while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
             await raw.execute("SELECT pg_stat_clear_snapshot()")
     read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"

@@ -1,6 +1,7 @@
-"""Test both orders in which an operator and posts of another process can meet on one board.
+"""Test an operator's change of a board and posts of another process at the same time, in both orders.
 
-A lock of a third session holds the first of the two; the second waits for the first; then the third session lets go.
+A third session holds a lock, so that the first of the two waits for it, and the second waits for the first. Then the
+third session releases its lock.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Meeting:
         return [self.poster.post(owner, part(self.board, {"xp": 1}), post_id=f"id/{owner}") for owner in owners]
 
     async def post(self) -> list[PartOutcome]:
-        """Submit the posts of `make_posts` to the poster's writer. Return its outcomes."""
+        """Submit the posts of `make_posts` to the poster's writer. Return the outcomes."""
         return [outcome for [outcome] in await self.submit(self.make_posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
-        """Submit posts to the poster's writer. Return its outcomes."""
+        """Submit posts to the poster's writer. Return the outcomes."""
         writer = self.poster.writer(Observed())
         writer.start()
         try:
@@ -73,8 +74,8 @@ class Meeting:
         table = entries_table(self.board.key)
         running: list[asyncio.Future[object]] = []
         async with self.third.transaction():
-            # A posting transaction waits for the row. A step that needs the whole table waits for each session before
-            # it.
+            # A posting transaction waits for the row. A step that needs the whole table waits for every session that
+            # came earlier.
             await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
             for step in steps:
                 running.append(asyncio.ensure_future(step()))
@@ -89,7 +90,7 @@ class Meeting:
                 pass
 
     async def _waiting(self, table: str) -> int:
-        # without it, a transaction would see the statistics of its first look
+        # Without this, a transaction would keep seeing the statistics that it read first.
         await self.third.execute("SELECT pg_stat_clear_snapshot()")
         waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
         return waiting
@@ -97,7 +98,7 @@ class Meeting:
 
 @pytest.fixture
 async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> Meeting:
-    """Provide two processes and a board before they meet."""
+    """Provide two processes, and a board that both know."""
     operator, poster = await processes.start_process(), await processes.start_process()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))

@@ -100,7 +100,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
     async def accepted(post: Post) -> bool:
         try:
             await writer.submit([post])
-        except (StoreAwayError, WaitTooLongError):  # sends the same id again, as a client does
+        except (StoreAwayError, WaitTooLongError):  # the poster sends the same post id again, as a client does
             return False
         return True
 
@@ -115,7 +115,8 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
             assert await deployment.rows(board, [owner])
 
     posting = asyncio.gather(*(poster(number) for number in range(8)))
-    while not posting.done():  # one kill for each step forward, however long a machine takes to connect again
+    # End the sessions once for each post that succeeds, so that even a slow machine makes progress.
+    while not posting.done():
         await raw.fetch(END_SESSIONS, session_name)
         settled.clear()
         forward = asyncio.ensure_future(settled.wait())

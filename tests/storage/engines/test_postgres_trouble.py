@@ -44,20 +44,20 @@ SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """Start a server for this module; each test leaves it as it was."""
+    """Start a server for this module. Each test restores its state."""
     with postgres() as started:
         yield started
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[AsyncExitStack]:
-    """Close what a test opened, and bound the duration of the test."""
+    """Provide a stack that closes what a test opened. The test fails after `WAIT_S` seconds."""
     async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
         yield stack
 
 
 async def deploy(opened: AsyncExitStack, url: str, limits: PostgresLimits) -> Deployment:
-    """Open the store as a process of its own."""
+    """Open the store as another process would."""
     store = await PostgresStore.open(url, limits)
     opened.push_async_callback(store.close)
     return await Deployment.on(store)
@@ -71,7 +71,7 @@ async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
     server.send(signal.SIGSTOP)
     opened.callback(server.send, signal.SIGCONT)
-    for _ in range(2):  # first on the connections that there were, then on none
+    for _ in range(2):  # the first round uses the open connections, the second one has to open new ones
         async with asyncio.timeout(60):
             with pytest.raises(StoreAwayError):
                 await deployment.stats(board, "ada")
@@ -89,7 +89,7 @@ async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(op
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
     with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
         await deployment.stats(board, "ada")  # opens the reader's first connection
-    # uses a connection that the writer already has
+    # This uses a connection that the writer has already opened.
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     for other in others:
         await other.close()
@@ -144,7 +144,7 @@ async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retrie
 
 @pytest.fixture
 async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
-    """Provide a standby that commits wait for and that never comes."""
+    """Make commits wait for a standby that does not exist."""
     made = Standby(server, await asyncpg.connect(server.url()))
     opened.push_async_callback(made.connection.close)
     opened.callback(made.end_waiting)
@@ -158,9 +158,9 @@ class Standby:
         self._server, self.connection = server, connection
 
     async def begin_waiting(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
-        """Begin a commit, and return it once it has waited for that long.
+        """Begin a commit, and return its task once it has waited for `for_s` seconds.
 
-        It begins again if its session did not know of the standby yet.
+        If the commit succeeds because its session did not know of the standby yet, begin another one.
         """
         self._server.run_sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND now() - query_start >= $1"
@@ -178,7 +178,7 @@ class Standby:
         )
 
     def end_waiting(self) -> None:
-        """Let commits wait for nobody."""
+        """Let commits succeed without a standby."""
         self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 

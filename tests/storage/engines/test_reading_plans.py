@@ -1,4 +1,4 @@
-"""Test that pages and the rows around a place cost few read rows, wherever on the board the place is."""
+"""Test that reading a page, or the rows around a place, reads few rows, wherever on the board the place is."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from tests.storage.deployment import NOW_US, Deployment, ranked
 from tests.storage.processes import Processes
 
 ROWS = 20_000
-TIED = 3  # rows of each value
+TIED = 3  # number of rows with the same value
 BATCH_ROWS = 5_000
-NEAR = 10  # rows asked for on one side
-READ_ROWS_MAX = 2 * (NEAR + TIED)  # of one table, by one statement: both arms of a step may have as many
-GAP_ROWS_MAX = 400  # between two knots of a curve; the boards here have 100
+NEAR = 10  # rows to read on one side of a place
+# Rows that one step of a plan may read of one table. A step with two arms may read NEAR + TIED rows in each.
+READ_ROWS_MAX = 2 * (NEAR + TIED)
+GAP_ROWS_MAX = 400  # rows that may be between two knots of a curve; the boards here have 100
 RUN = PostgresConnection.run_query
 EXECUTE = sqlite._execute
 
@@ -95,7 +96,7 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """Collect the most rows that a step had, and the text, of each SELECT on entries that PostgreSQL runs."""
+    """Collect, for each SELECT on entries that PostgreSQL runs, its text and the most rows that a step of it read."""
     found: list[tuple[int, str]] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -127,7 +128,7 @@ async def test_postgresql_reads_few_rows_around_a_place(
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        around = [each for each in rows_read if "OFFSET" not in each[1]]  # this one finds the place
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # leave out the statements that find the place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")

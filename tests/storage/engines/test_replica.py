@@ -38,13 +38,13 @@ def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 class Sampled:
-    """A deployment whose heavy reads go to a replica, and counts of where they went."""
+    """A deployment whose heavy reads go to a replica, and the number of heavy reads on each server."""
 
     def __init__(self, deployment: Deployment, store: ReplicaFirst, heard: dict[str, int]) -> None:
         self.deployment, self.store, self.heard = deployment, store, heard
 
     async def sample_total(self, board: Board) -> int:
-        """Return the number of entries that a curve sampled now knows of."""
+        """Sample a curve now. Return the number of entries that it counts."""
         entries = self.deployment.entries(board)
         curve = await self.store.for_board(board.id).read(
             lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
@@ -57,7 +57,7 @@ class Sampled:
 
 
 async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str, *, lag_s_max: float = 5.0) -> Sampled:
-    """Open a store on the primary and one on the replica, without pauses between looks at the replica."""
+    """Open a store on the primary and one on the replica."""
     heard = {"replica": 0, "primary": 0}
 
     class Replica(Watcher):
@@ -77,7 +77,7 @@ async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str,
 
 @pytest.fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
-    """Close what a test opened."""
+    """Provide a stack that closes what a test opened."""
     async with AsyncExitStack() as opened_here:
         yield opened_here
 
@@ -144,7 +144,7 @@ async def test_a_server_that_is_no_replica_is_passed_over(
 async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(
     pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
 ) -> None:
-    """On a standby the list of running transactions is empty, so the mark may not trust it."""
+    """On a standby the list of running transactions is always empty, so the mark must not rely on it."""
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("marked", XP)

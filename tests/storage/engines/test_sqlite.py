@@ -137,7 +137,7 @@ async def test_a_snapshot_stays_as_it_was_while_a_write_commits(opened: SqliteSt
         for _ in range(2):
             found = yield from deployment.entries(board).find_entries(["ada"])
             seen.append(deployment.merger(board).decode_stats(found["ada"].cells))
-            # Programs run on their connection's thread, so the loop is free to write meanwhile.
+            # Programs run on the thread of their connection, so the event loop can start a write meanwhile.
             post = deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
             asyncio.run_coroutine_threadsafe(post, loop).result(10)
         return seen
@@ -207,7 +207,7 @@ async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: P
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file."""
+    """Return the size of a file in bytes."""
     return path.stat().st_size
 
 

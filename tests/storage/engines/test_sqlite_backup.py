@@ -1,4 +1,4 @@
-"""Test backups of the SQLite store: whole or not there, of one moment, with nothing of another file beside them."""
+"""Test backups of the SQLite store: a backup is complete or absent, holds one moment, and leaves no other files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def open_migrated(path: Path) -> Deployment:
 
 
 async def create_with_number(path: Path, value: int = 1) -> None:
-    """Create a store with one board and ada's number on it."""
+    """Create a store with one board, on which ada has `value`."""
     deployment = await open_migrated(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
@@ -34,7 +34,7 @@ async def create_with_number(path: Path, value: int = 1) -> None:
 
 
 async def read_number(path: Path) -> object:
-    """Return ada's number."""
+    """Return ada's value, or None without an entry."""
     deployment = await open_migrated(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")
@@ -43,7 +43,7 @@ async def read_number(path: Path) -> object:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the files of a folder, without locks and without what readers of a log leave beside it."""
+    """Return the names of the files of a folder, without lock files and without the files of SQLite's log."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
 
 

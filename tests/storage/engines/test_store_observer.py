@@ -1,4 +1,4 @@
-"""Test what stores report to their observer: statements by kind with their rows, waits, lent connections, retries."""
+"""Test what stores report to their observer: statements and rows by kind, waits, lent connections, and retries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Test a store that was moved from another server: its old numbers stay below the numbers of new transactions.
 
-The tests play the other server by adding to every number that the store holds.
+The tests imitate the other server: they increase every number that the store holds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def read_journal(store: Store) -> list[JournalRow]:
 
 
 async def store_mark(store: Store) -> None:
-    """Store that everything so far is counted."""
+    """Store a mark that says that all changes so far are counted."""
 
     def program() -> Program[None]:
         now = yield from change_log(store.dialect).take_mark()
@@ -38,7 +38,7 @@ async def store_mark(store: Store) -> None:
 
 
 async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
-    """Return a mark taken now, and the owners whose changes are not counted yet."""
+    """Return a new mark, and the owners of the changes between the stored mark and the new one."""
 
     def program() -> Program[tuple[LogMark, list[str]]]:
         log, done = change_log(store.dialect), (yield from find_fold_state(store.dialect))
@@ -51,7 +51,7 @@ async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
 
 
 async def move_store_here(raw: asyncpg.Connection) -> None:
-    """Make the store look like one that a server with more transactions has written."""
+    """Make the store look as if a server with higher transaction numbers had written it."""
     for table, column in (("changes", "position"), ("lease_journal", "position"), ("live_mark", "position")):
         await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
 

@@ -1,4 +1,4 @@
-"""Test each promise that the store's port makes of its transactions, because programs rely on all of them."""
+"""Test each promise that `Store` makes about transactions, because programs rely on all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ XP = ranked("xp")
 
 
 async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
-    """Return what ada has on each board, read `rounds` times in one snapshot."""
+    """Return ada's values on each board, read `rounds` times in one snapshot."""
 
     def program() -> Program[list[list[object]]]:
         seen: list[list[object]] = []

@@ -1,4 +1,4 @@
-"""Compare answers that call themselves exact with a plain count of the same snapshot."""
+"""Compare ranks that claim to be exact with a plain count in the same snapshot."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def columns(best: Best) -> tuple[ColumnSpec, ...]:
 
 def random_post(deployment: Deployment, board: Board, rng: random.Random) -> Post:
     stats = {"xp": rng.randint(-20, 20), "shots": 1} if rng.random() < 0.8 else {"lap": rng.randint(1, 9)}
-    # Each post has its own time: with equal times, equal values of a timed board would tie in the test alone.
+    # Each post has its own time. With equal times, equal values on a timed board would tie, which the test does not
+    # expect.
     return deployment.post(rng.choice(OWNERS), part(board, stats), at_us=rng.randint(1, 10**12))
 
 
@@ -52,7 +53,7 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
 
 
 def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
-    """Compare the short count of one snapshot with the full one."""
+    """Compare the count from an anchor knot with the full count, in one snapshot."""
     found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
     assert found is not None
     better_count = yield from ranking.count_better(probe)
@@ -61,7 +62,7 @@ def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str)
 
 
 async def check_all(deployment: Deployment, board: Board, index: int, fitted: CountStart) -> int:
-    """Compare every row, and values that nobody has, with plain counts. Return the number of rows."""
+    """Compare the counts of every row, and of values that no row has, with plain counts. Return the number of rows."""
     ranking = deployment.entries(board).rankings[index]
 
     def program() -> Program[int]:
@@ -168,7 +169,7 @@ async def test_short_and_full_counts_agree_in_every_snapshot_while_others_write(
 
 
 async def test_short_and_full_counts_agree_while_many_transactions_overlap(place: str) -> None:
-    """Marks are also taken while transactions run: what those had not committed counts once."""
+    """Marks are also taken while transactions run. The changes of those transactions must count exactly once."""
     stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
     reader, *writers = [await Deployment.on(store) for store in stores]
     board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
@@ -211,7 +212,10 @@ async def compare_while_writing(
 
 
 async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
-    """The log adds what the fit's snapshot did not see, and nothing that ended before the fit, even if begun later."""
+    """The log adds the slow transaction, which the fit's snapshot did not see.
+
+    It does not add a transaction that began later and ended before the fit.
+    """
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))

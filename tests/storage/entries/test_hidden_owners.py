@@ -1,4 +1,4 @@
-"""Test that an owner's row is in one of two tables, whoever hides and posts meanwhile, and whichever process dies."""
+"""Test that an owner's row is in exactly one of two tables, even if processes hide, post and die at the same time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_sta
     if not hide:
         await _flip(deployment, hide=True)
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
-    # another process takes its turn
+    # Another process continues the same change.
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))
     deployment.clock.now_us = deadline_us
     with pytest.raises(LostRaceError):
@@ -76,7 +76,7 @@ async def _flip(deployment: Deployment, *, hide: bool) -> None:
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
-    """While other processes post to the owner, it is hidden and shown again and again. Its sum is that of the posts."""
+    """Processes post to an owner while it is hidden and shown again and again. Its sum is the sum of the posts."""
     first, second = (
         await processes.start_process(writer_connections=2),
         await processes.start_process(writer_connections=2),

@@ -1,4 +1,4 @@
-"""Test that one read over many boards says of each board what a read of it alone says."""
+"""Test that one read of many boards returns for each board the same as a read of only that board."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def read_together(
 
 
 async def read_alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
-    """Return the same from a read of each board."""
+    """Return the same, with a separate read for each board."""
     found: list[tuple[list[object] | None, int]] = []
     for board in boards:
         entry = (await deployment.rows(board, [owner])).get(owner)

@@ -1,4 +1,4 @@
-"""Compare the programs that every view is made of with sorting plain tuples."""
+"""Compare the programs that all views of a ranking use with sorted plain tuples."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Case:
     column: ColumnSpec
     ties: Ties
     rows: Mapping[str, Sequence[Reached | None]]
-    probes: list[tuple[int, int, str]]  # value, reached, owner: a place that a row may have or not
+    probes: list[tuple[int, int, str]]  # places as value, time reached and owner; a row may have the place or not
     limit: int
     skip_rows: int
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw up to fourteen rows with few distinct values, some without one."""
+    """Draw up to fourteen rows with few distinct values. Some rows have no value."""
     column = replace(draw(st.sampled_from(COLUMNS)), best=draw(st.sampled_from(Best)))
     few = draw(st.lists(st.integers(column.min_scaled, column.max_scaled), min_size=1, max_size=4))
     values = st.sampled_from([*few, column.min_scaled, column.max_scaled])
@@ -81,13 +81,13 @@ class Compared:
         """Return the cell of a value."""
         return self.ranking.padding.pad(value, reached_us)
 
-    def found(self, at: Place) -> tuple[str, str]:
-        """Return the cell and owner of a row of the plain order."""
+    def expected(self, at: Place) -> tuple[str, str]:
+        """Return the cell and owner that the store should return for a place of the plain order."""
         value, reached_us = self.case.rows[at.owner][1]  # type: ignore[misc]
         assert isinstance(value, int)
         return self.cell(value, reached_us), at.owner
 
-    def told(self, entries: Sequence[Entry]) -> list[tuple[object, str]]:
+    def returned(self, entries: Sequence[Entry]) -> list[tuple[object, str]]:
         """Return the cells and owners that the store returned."""
         return [(entry.cells[1], entry.owner) for entry in entries]
 
@@ -95,14 +95,14 @@ class Compared:
         """Check the programs that need no place to start from."""
         case, order = self.case, self.order
         first = yield from self.ranking.read_first_rows(case.limit)
-        assert self.told(first) == [self.found(at) for at in order[: case.limit]]
+        assert self.returned(first) == [self.expected(at) for at in order[: case.limit]]
         worst = yield from self.ranking.find_worst_row()
-        assert worst == (self.found(order[-1]) if order else None)
+        assert worst == (self.expected(order[-1]) if order else None)
         landed = yield from self.ranking.find_row_after_skip(case.skip_rows)
-        assert landed == (self.found(order[case.skip_rows]) if case.skip_rows < len(order) else None)
+        assert landed == (self.expected(order[case.skip_rows]) if case.skip_rows < len(order) else None)
 
     def check_counts(self, at: Place, cell: str) -> Program[None]:
-        """Check what is counted around a place."""
+        """Check the counts of rows around a place."""
         better = [one for one in self.order if one.key < at.key]
         tied = [one for one in self.order if one.key == at.key]
         assert (yield from self.ranking.count_better(cell)) == len(better)
@@ -112,24 +112,24 @@ class Compared:
         assert ties == (len(tied), sum(one.owner < at.owner for one in tied))
         landed = yield from self.ranking.find_row_after_skip(self.case.skip_rows, cell)
         below = [one for one in self.order if one.key > at.key][self.case.skip_rows :]
-        assert landed == (self.found(below[0]) if below else None)
+        assert landed == (self.expected(below[0]) if below else None)
 
     def check_pages(self, at: Place, cell: str) -> Program[None]:
-        """Check what is read on both sides of a place."""
+        """Check the rows that are read on both sides of a place."""
         limit, other = self.case.limit, self.case.skip_rows
         before, after = [one for one in self.order if one < at], [one for one in self.order if one > at]
         from_it_on = [one for one in self.order if one >= at]
         rows = yield from self.ranking.read_rows_after(cell, at.owner, limit)
-        assert self.told(rows) == [self.found(one) for one in after[:limit]]
+        assert self.returned(rows) == [self.expected(one) for one in after[:limit]]
         rows = yield from self.ranking.read_rows_before(cell, at.owner, limit)
-        assert self.told(rows) == [self.found(one) for one in before[max(len(before) - limit, 0) :]]
+        assert self.returned(rows) == [self.expected(one) for one in before[max(len(before) - limit, 0) :]]
         ahead = before if self.ranking.timed else [one for one in before if one.key < at.key]
         following = yield from self.ranking.find_next_better(cell, at.owner)
-        assert following == (self.found(ahead[-1]) if ahead else None)
+        assert following == (self.expected(ahead[-1]) if ahead else None)
         near = yield from self.ranking.read_rows_around(cell, at.owner, better_rows=limit, worse_rows=other)
         near_before = before[max(len(before) - limit, 0) :]
-        assert self.told(near.before) == [self.found(one) for one in near_before]
-        assert self.told(near.after) == [self.found(one) for one in from_it_on[:other]]
+        assert self.returned(near.before) == [self.expected(one) for one in near_before]
+        assert self.returned(near.after) == [self.expected(one) for one in from_it_on[:other]]
         cells = [entry.cells[self.ranking.index] for entry in near.before]
         if len(cells) > 1 and cells[0] == cells[1]:
             _, ties = yield from self.ranking.count_tied(str(cells[0]), near.before[0].owner)
@@ -176,10 +176,10 @@ def test_a_walk_over_pages_meets_every_row_once_in_both_directions(session: Sess
         while page:
             page = yield from compared.ranking.read_rows_after(str(page[-1].cells[1]), page[-1].owner, 5)
             walked += page
-        assert compared.told(walked) == expected
+        assert compared.returned(walked) == expected
         back: list[Entry] = walked[-1:]
         while page := (yield from compared.ranking.read_rows_before(str(back[0].cells[1]), back[0].owner, 5)):
             back = [*page, *back]
-        assert compared.told(back) == expected
+        assert compared.returned(back) == expected
 
     session.run(session.deployment.store.read(walk))

@@ -41,7 +41,7 @@ OWNERS = 25
 
 async def read_everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
-    # a rebuild may have moved its rows
+    # Read the board again, because a rebuild may have moved its rows to another table.
     board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
@@ -53,16 +53,16 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
     ]
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)
-    return [tuple(row) for row in found[0]], sorted(map(_widened, found[1])), totals
+    return [tuple(row) for row in found[0]], sorted(map(_trimmed, found[1])), totals
 
 
-def _widened(row: Any) -> Any:
-    """Return a hidden row without trailing empty cells: a row is widened only when it is read."""
+def _trimmed(row: Any) -> Any:
+    """Return a hidden row without trailing empty cells. Only a read adds the cells of new columns to such a row."""
     owner, updated_at_us, cells = row
-    told = json.loads(cells)
-    while told and told[-1] is None:
-        told.pop()
-    return owner, updated_at_us, told
+    values = json.loads(cells)
+    while values and values[-1] is None:
+        values.pop()
+    return owner, updated_at_us, values
 
 
 async def rebuild(deployment: Deployment, board: Board) -> RebuildCounts:
@@ -209,7 +209,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
 async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """The journal ends at the oldest running transaction. A rebuild reads a board that it holds beyond that end."""
+    """The journal ends at the oldest running transaction. A rebuild locks its board and reads beyond that end."""
     deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     slow = raw.transaction()
@@ -241,7 +241,7 @@ async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deploy
     await rebuild(deployment, board)
     assert await read_everything(deployment, board) == before
     assert await read_everything(deployment, other) == untouched
-    # a post with the old copy of the board still reaches it
+    # A post that was parsed with the old copy of the board is still applied.
     await deployment.apply(deployment.post("new", part(board, {"xp": 7})))
     assert [row[0] for row in (await read_everything(deployment, board))[0] if row[0] == "new"] == ["new"]
 

@@ -1,4 +1,4 @@
-"""Test that whoever waits for a lease is told once what became of it, whatever becomes of the requests beside it."""
+"""Test that each request for a lease gets exactly one answer, whatever happens to other requests of its group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.errors import (
     UnknownPoolError,
     WaitTooLongError,
 )
-from storage.leases import batcher as lease_desk
+from storage.leases import batcher as batcher_module
 from storage.leases.batcher import CROWD, LeaseBatcher, LeaseBatcherLimits
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
 from storage.leases.lease_transaction import LeaseTransactions
@@ -42,7 +42,7 @@ LIMITS = LeaseBatcherLimits(
 
 
 class GatedStore(PassingStore):
-    """A store whose transactions and answers wait for gates, and which fails where a test says so."""
+    """A store whose transactions and answers wait until the test opens a gate. The test can also make it fail."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -53,8 +53,8 @@ class GatedStore(PassingStore):
         self.answers = asyncio.Event()
         self.answers.set()
         self.answered: asyncio.Queue[None] = asyncio.Queue()
-        self.written: list[str] = []  # the queries of transactions
-        self.alone = 0  # number of single statements
+        self.written: list[str] = []  # the text of each query in a transaction
+        self.alone = 0  # number of statements without a transaction
         self.failures: list[Exception] = []
 
     async def read_query(self, query: Built) -> Rows:
@@ -93,8 +93,8 @@ class GatedStore(PassingStore):
             return outcome
 
 
-class Told:
-    """What the desk reported."""
+class Reported:
+    """What the batcher reported."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -120,87 +120,87 @@ class Told:
         self.groups.append(requests)
 
 
-class GatedDesk:
-    """A desk on a gated store, with a pool of three resources."""
+class GatedBatcher:
+    """A batcher on a gated store."""
 
     def __init__(self, pools: Pools, limits: LeaseBatcherLimits = LIMITS) -> None:
         self.pools = pools
         self.store = GatedStore(pools.store)
-        self.told = Told()
-        self.desk = LeaseBatcher(self.store, pools.groups, limits, self.told)
+        self.reported = Reported()
+        self.batcher = LeaseBatcher(self.store, pools.groups, limits, self.reported)
 
     def ask(self, key: str, pool_id: str = "numbers") -> asyncio.Task[Any]:
         """Send a request, and return its task."""
-        return asyncio.create_task(self.desk.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
+        return asyncio.create_task(self.batcher.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
 
     async def hold_transaction(self) -> None:
-        """Return when a transaction waits at the gate."""
+        """Begin a transaction that waits at the gate. Return once it waits."""
         self.store.gate.clear()
         self.blocking = self.ask("blocking")
         await self.store.begun.get()
 
 
 @pytest.fixture
-async def gated(open_store: OpenStore) -> AsyncIterator[GatedDesk]:
-    """Provide a desk, and close it at the end."""
+async def gated(open_store: OpenStore) -> AsyncIterator[GatedBatcher]:
+    """Provide a batcher and a pool of three resources. Close the batcher at the end."""
     pools = Pools(await Deployment.on(await open_store()))
     await pools.create()
     await pools.add("a", "b", "c")
-    made = GatedDesk(pools)
+    made = GatedBatcher(pools)
     yield made
     made.store.gate.set()
-    await made.desk.close()
+    await made.batcher.close()
 
 
-async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: GatedDesk) -> None:
+async def test_requests_that_arrive_during_a_transaction_share_the_next(gated: GatedBatcher) -> None:
     await gated.hold_transaction()
     tasks = [gated.ask(f"k{number}") for number in range(4)]
-    await gated.told.wait_for_requests(4)
+    await gated.reported.wait_for_requests(4)
     gated.store.gate.set()
     outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == 2
-    assert gated.told.groups[0] == 1
-    assert sum(gated.told.groups) == 5
-    assert gated.told.outcomes == {"acquired": 3, "no_resource": 2}
+    assert gated.reported.groups[0] == 1
+    assert sum(gated.reported.groups) == 5
+    assert gated.reported.outcomes == {"acquired": 3, "no_resource": 2}
 
 
-async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(gated: GatedDesk) -> None:
+async def test_a_second_transaction_begins_beside_the_first_only_for_a_crowd(gated: GatedBatcher) -> None:
     await gated.hold_transaction()
     tasks = [gated.ask(f"k{number}") for number in range(CROWD - 1)]
-    await gated.told.wait_for_requests(CROWD - 1)
+    await gated.reported.wait_for_requests(CROWD - 1)
     assert gated.store.begun.empty()
     tasks.append(gated.ask("one more"))
     await gated.store.begun.get()
     gated.store.gate.set()
     outcomes = await asyncio.gather(gated.blocking, *tasks, return_exceptions=True)
     assert sum(isinstance(one, NoResourceError) for one in outcomes) == CROWD - 2
-    assert gated.told.groups[0] in (1, LIMITS.lease_group_max)
-    assert sum(gated.told.groups) == CROWD + 1
+    assert gated.reported.groups[0] in (1, LIMITS.lease_group_max)
+    assert sum(gated.reported.groups) == CROWD + 1
 
 
-async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(gated: GatedDesk) -> None:
+async def test_one_key_is_never_in_two_transactions_and_gets_one_resource(gated: GatedBatcher) -> None:
     given = await asyncio.gather(*(gated.ask("k") for _ in range(20)))
     assert len({one.resource for one in given}) == 1
     assert sum(one.acquired for one in given) == 1
     assert (await gated.pools.counts())["eu"].held == 1
 
 
-async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(gated: GatedDesk) -> None:
+async def test_a_key_that_a_read_found_without_a_lease_is_not_read_again(gated: GatedBatcher) -> None:
     await asyncio.gather(*(gated.ask(f"k{number}") for number in range(2)))
     assert gated.store.written
     assert not [sql for sql in gated.store.written if "lease_pools" in sql]
-    await gated.desk.release_lease(Release(CLIENT, "numbers", "k0"))
+    await gated.batcher.release_lease(Release(CLIENT, "numbers", "k0"))
     assert [sql for sql in gated.store.written if "lease_pools" in sql], "no read had looked for that key"
 
 
-async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(gated: GatedDesk) -> None:
+async def test_a_finding_from_before_another_transaction_of_its_key_is_read_again(gated: GatedBatcher) -> None:
     gated.store.gate.clear()
     first = gated.ask("k")
     await gated.store.begun.get()
     await gated.store.answered.get()
     gated.store.answers.clear()
     second = gated.ask("k")
-    # the second request has read that the key has nothing, and its answer is held
+    # The second request has read that the key has no lease. The test holds back this answer.
     await gated.store.answered.get()
     gated.store.gate.set()
     acquired = await first
@@ -209,28 +209,28 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
     assert (found.resource, found.version, found.acquired) == (acquired.resource, acquired.version, False)
 
 
-async def test_a_finding_that_is_too_old_is_read_again(gated: GatedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease starts at the time of its read, so it would end as much earlier as its request has waited."""
-    monkeypatch.setattr(lease_desk, "FRESH_S", 0.0)
+async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease starts at the time of its read, so a request that waited after the read would get a shorter lease."""
+    monkeypatch.setattr(batcher_module, "FRESH_S", 0.0)
     await gated.ask("k")
     assert [sql for sql in gated.store.written if "lease_pools" in sql]
 
 
-async def test_the_desk_remembers_few_transactions_and_reads_again_what_it_forgot(
-    gated: GatedDesk,
+async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_forgot(
+    gated: GatedBatcher,
 ) -> None:
-    small = GatedDesk(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small = GatedBatcher(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
-    for number in range(2):  # each makes the desk forget the transaction before it
+    for number in range(2):  # each request makes the batcher forget the transaction before it
         with pytest.raises(UnknownLeaseError):
-            await small.desk.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
+            await small.batcher.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
     small.store.written.clear()
     small.store.answers.set()
     assert (await waiting).acquired
     assert [sql for sql in small.store.written if "lease_pools" in sql]
-    await small.desk.close()
+    await small.batcher.close()
 
 
 async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes: Processes) -> None:
@@ -238,47 +238,47 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
     pools = [Pools(deployment) for deployment in deployments]
     await pools[0].create()
     await pools[0].add("a", "b", "c")
-    desks = [GatedDesk(each) for each in pools]
-    for each in desks:
+    batchers = [GatedBatcher(each) for each in pools]
+    for each in batchers:
         each.store.gate.clear()
-    asked = [each.ask("k") for each in desks]
-    for each in desks:  # both have read that the key has nothing
+    asked = [each.ask("k") for each in batchers]
+    for each in batchers:  # both have read that the key has no lease
         await each.store.begun.get()
-    for each in desks:
+    for each in batchers:
         each.store.gate.set()
     got = await asyncio.gather(*asked)
     assert len({(one.resource, one.version) for one in got}) == 1
     assert sum(one.acquired for one in got) == 1
     assert (await pools[0].counts())["eu"].held == 1
-    for each in desks:
-        await each.desk.close()
+    for each in batchers:
+        await each.batcher.close()
 
 
 @pytest.fixture
-async def direct(processes: Processes) -> AsyncIterator[GatedDesk]:
-    """Provide a desk that grants by a single statement where it can: on PostgreSQL, by the store's own clock."""
-    made = await open_direct_desk(processes)
+async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
+    """Provide a batcher that grants by a single statement if it can: on PostgreSQL, with the store's own clock."""
+    made = await open_direct_batcher(processes)
     await made.pools.create(partitions=1)
     yield made
     made.store.gate.set()
-    await made.desk.close()
+    await made.batcher.close()
 
 
-async def open_direct_desk(processes: Processes) -> GatedDesk:
+async def open_direct_batcher(processes: Processes) -> GatedBatcher:
     pools = Pools(await processes.start_process())
     pools.groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
-    return GatedDesk(pools)
+    return GatedBatcher(pools)
 
 
-def ask_for_an_hour(gated: GatedDesk, key: str) -> asyncio.Task[Any]:
+def ask_for_an_hour(gated: GatedBatcher, key: str) -> asyncio.Task[Any]:
     """Send a request for an hour, and return its task."""
     return asyncio.create_task(
-        gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
+        gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
     )
 
 
 async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
-    direct: GatedDesk,
+    direct: GatedBatcher,
 ) -> None:
     pools, names = direct.pools, [f"n{number:03}" for number in range(200)]
     await pools.add(*names)
@@ -297,39 +297,39 @@ async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
     assert (again.resource, again.version, again.acquired) == ("n008", 1, False)
 
 
-async def test_the_desk_looks_again_if_another_process_took_a_resource_first(
-    direct: GatedDesk, processes: Processes
+async def test_the_batcher_looks_again_if_another_process_took_a_resource_first(
+    direct: GatedBatcher, processes: Processes
 ) -> None:
     await direct.pools.add("a", "b", "c", "d")
-    other = await open_direct_desk(processes)
+    other = await open_direct_batcher(processes)
     assert (await ask_for_an_hour(direct, "x")).resource == "a"
     assert (await ask_for_an_hour(other, "y")).resource == "b"
     assert (await ask_for_an_hour(direct, "z")).resource == "c"
     assert direct.store.alone == 0, "the statement failed"
     assert (await direct.pools.counts())["eu"] == RegionCounts(total=4, held=3, acquired=3)
     assert [key for kind, _, key in await direct.pools.summarize_events() if kind == "acquired"] == ["x", "y", "z"]
-    await other.desk.close()
+    await other.batcher.close()
 
 
 async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
-    direct: GatedDesk, processes: Processes
+    direct: GatedBatcher, processes: Processes
 ) -> None:
     await direct.pools.add("a", "b", "c", "d")
-    other = await open_direct_desk(processes)
+    other = await open_direct_batcher(processes)
     await ask_for_an_hour(direct, "x")
     direct.store.gate.clear()
     late = ask_for_an_hour(direct, "k")
-    for _ in range(2):  # one is of `x`, one is of `k`, whose answer was that it has nothing
+    for _ in range(2):  # one write is of `x`, the other is of `k`, which had no lease when it was read
         await direct.store.begun.get()
     prompt = await ask_for_an_hour(other, "k")
     direct.store.gate.set()
     found = await late
     assert (found.resource, found.version, found.acquired) == (prompt.resource, prompt.version, False)
     assert (await direct.pools.counts())["eu"].held == 2
-    await other.desk.close()
+    await other.batcher.close()
 
 
-async def test_the_desk_finds_a_lease_whose_write_got_no_answer(direct: GatedDesk) -> None:
+async def test_the_batcher_finds_a_lease_whose_write_got_no_answer(direct: GatedBatcher) -> None:
     await direct.pools.add("a", "b", "c")
     await ask_for_an_hour(direct, "x")
     direct.store.failures = [OutcomeUnknownError()]
@@ -339,31 +339,31 @@ async def test_the_desk_finds_a_lease_whose_write_got_no_answer(direct: GatedDes
     assert direct.store.alone == 1
 
 
-async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedDesk) -> None:
+async def test_a_lease_that_lasts_long_enough_needs_no_transaction(gated: GatedBatcher) -> None:
     pools = gated.pools
-    pools.clock.now_us = 4_000_000_000_000_000  # far from the store's own clock, which the desk reads by
+    pools.clock.now_us = 4_000_000_000_000_000  # far from the store's own clock, which the batcher uses for its reads
     await gated.ask("k")
     gated.store.failures = [StoreBusyError("no transaction")]
-    known = await gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
+    known = await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 4_000_000_000_000_001))
     assert not known.acquired
-    assert (await gated.desk.find_lease(CLIENT, "numbers", "k")).resource == known.resource
-    assert gated.told.outcomes == {"acquired": 1, "kept": 1}
+    assert (await gated.batcher.find_lease(CLIENT, "numbers", "k")).resource == known.resource
+    assert gated.reported.outcomes == {"acquired": 1, "kept": 1}
     with pytest.raises(StoreBusyError):
-        await gated.desk.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
+        await gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", "k", "eu", 5_000_000_000_000_000))
 
 
-async def test_an_unknown_pool_or_lease_is_refused(gated: GatedDesk) -> None:
+async def test_an_unknown_pool_or_lease_is_refused(gated: GatedBatcher) -> None:
     with pytest.raises(UnknownPoolError):
-        await gated.desk.find_lease(CLIENT, "nowhere", "k")
+        await gated.batcher.find_lease(CLIENT, "nowhere", "k")
     with pytest.raises(UnknownLeaseError):
-        await gated.desk.find_lease(CLIENT, "numbers", "k")
+        await gated.batcher.find_lease(CLIENT, "numbers", "k")
     with pytest.raises(UnknownLeaseError):
-        await gated.desk.release_lease(Release(CLIENT, "numbers", "k"))
+        await gated.batcher.release_lease(Release(CLIENT, "numbers", "k"))
     with pytest.raises(UnknownPoolError):
         await gated.ask("k", "nowhere")
 
 
-async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedDesk) -> None:
+async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedBatcher) -> None:
     gated.store.failures = [StoreBusyError("away"), OutcomeUnknownError()]
     with pytest.raises(StoreBusyError, match="away"):
         await gated.ask("k")
@@ -372,28 +372,28 @@ async def test_a_failed_transaction_fails_only_its_own_requests(gated: GatedDesk
     assert (await gated.ask("k")).acquired
 
 
-async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: GatedDesk) -> None:
+async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: GatedBatcher) -> None:
     await gated.hold_transaction()
     gone = gated.ask("gone")
-    await gated.told.wait_for_requests(1)
+    await gated.reported.wait_for_requests(1)
     gone.cancel()
-    impatient = LeaseBatcher(gated.store, gated.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), gated.told)
+    impatient = LeaseBatcher(gated.store, gated.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), gated.reported)
     with pytest.raises(WaitTooLongError):
         await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))
     gated.store.gate.set()
     await gated.blocking
-    await gated.desk.close()
+    await gated.batcher.close()
     holders = {row.holder for row in await gated.pools.rows()}
     assert "gone" not in holders
 
 
-async def test_requests_beyond_the_bound_or_after_the_end_are_refused(gated: GatedDesk) -> None:
-    small = GatedDesk(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
+async def test_requests_beyond_the_bound_or_after_the_end_are_refused(gated: GatedBatcher) -> None:
+    small = GatedBatcher(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
     await small.hold_transaction()
     with pytest.raises((QueueFullError, StoreBusyError)):
         await asyncio.gather(*(small.ask(f"k{number}") for number in range(5)))
     small.store.gate.set()
     await small.blocking
-    await small.desk.close()
+    await small.batcher.close()
     with pytest.raises(QueueFullError):
         await small.ask("k")

@@ -1,4 +1,4 @@
-"""Test the memory of where free resources stand: it must not give one twice, nor call a queue empty that is not."""
+"""Test the memory of where a queue of free resources begins: no resource is given twice, and none is overlooked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def pools(open_store: OpenStore) -> Pools:
 
 
 async def create_one_queue(pools: Pools, *names: str) -> None:
-    """Create a pool with these resources in one partition, free since the same moment."""
+    """Create a pool with these resources in one partition, all free since the same moment."""
     await pools.create("one", partitions=1)
     await pools.add(*names, pool_id="one")
 
@@ -83,7 +83,7 @@ async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Poo
 
 
 async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
-    """Each look at an exhausted partition costs one round trip, or three."""
+    """Each read of an exhausted partition costs one round trip, or three."""
     pool = await pools.create()
     await pools.add(*"abcdef")
     region = (pool.key, "eu")

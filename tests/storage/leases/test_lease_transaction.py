@@ -244,19 +244,19 @@ REGIONS = ("eu", "us")
 
 
 class PoolModel(RuleBasedStateMachine):
-    """Keys that ask and give back, operators that add and remove, beside who may have what by definition."""
+    """Compare keys that request and give back leases, and operators that change the pool, with a plain model."""
 
-    session: Session  # the test sets it
+    session: Session  # set by the test
 
     def __init__(self) -> None:
         super().__init__()
         self.pools = Pools(self.session.deployment)
         self.pool_id = f"pool {time.monotonic_ns()}"
         self.session.run(self.pools.create(self.pool_id))
-        self.regions: dict[str, str] = {}  # region of each resource
-        self.ever: set[str] = set()  # regions that had a resource
-        self.leases: dict[str, tuple[str, int, int]] = {}  # resource, number and expiry by key
-        self.numbers: dict[str, int] = {}  # greatest number of each resource
+        self.regions: dict[str, str] = {}  # the region of each resource
+        self.ever: set[str] = set()  # regions that have, or had, a resource
+        self.leases: dict[str, tuple[str, int, int]] = {}  # the resource, fencing number and expiry of each key
+        self.numbers: dict[str, int] = {}  # the greatest fencing number of each resource
 
     @property
     def now_us(self) -> int:

@@ -1,4 +1,4 @@
-"""Test that no version of a lease comes again: it would let a holder that slept past its time do harm."""
+"""Test that no version of a lease is used twice: a holder that slept past the end of its lease could do harm."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Test that leases exclude each other between processes, each with its own connections, by the server's clock.
 
-The evidence is what each holder was told, with times of the store's clock. Nothing is mocked.
+The test compares the leases that each holder got, by times of the store's clock. Nothing is mocked.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tests.storage.deployment import Deployment
 from tests.storage.processes import Processes
 
 PROCESSES = 3
-HOLDERS = 4  # in each process
-CLAIMS = 30  # of each holder
+HOLDERS = 4  # number of holders in each process
+CLAIMS = 30  # number of claims in which each holder succeeds
 LEASE_US = 5_000
 RESOURCES = ("one", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """From when until when a holder had a resource, as far as the holder knows."""
+    """The time in which a holder had a resource, as far as the holder knows."""
 
     version: int
     from_us: int
@@ -34,7 +34,7 @@ class Holding:
 
 
 class Holder:
-    """A holder that claims at random, keeps for a while, renews, is late, and gives back."""
+    """A holder that claims random resources. It renews some leases, is late at times, and gives some leases back."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._store, self._clock = deployment.store, store_clock(deployment.dialect)
@@ -56,7 +56,7 @@ class Holder:
     async def _claim(self, resource: str) -> tuple[WorkLease, int]:
         def claimed() -> Program[tuple[WorkLease, int]]:
             lease = yield from self._leases.claim("pool", resource, holder=self._name, lease_us=LEASE_US)
-            return lease, (yield from self._clock())  # the claim may have waited for the earlier holder
+            return lease, (yield from self._clock())  # read the clock last, because the claim may have waited
 
         return await self._store.write(claimed)
 
@@ -69,7 +69,7 @@ class Holder:
             if self._rng.random() < 0.5:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
-                until_us = min(until_us, before_us)  # the holder had the lease until then at least
+                until_us = min(until_us, before_us)  # until then, the holder certainly had the lease
         except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)

@@ -22,8 +22,8 @@ MARGIN_US = 100
 LEASE_US = 1_000
 
 
-class Desk:
-    """Holders of one store's leases, at a time that stands still until a test moves it."""
+class Holders:
+    """Holders of one store's leases, with a clock that only the test moves."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.store = deployment.store
@@ -48,99 +48,99 @@ class Desk:
 
 
 @pytest.fixture
-def desk(deployment: Deployment) -> Desk:
+def holders(deployment: Deployment) -> Holders:
     """Provide the leases of an empty store."""
-    return Desk(deployment)
+    return Holders(deployment)
 
 
-async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(desk: Desk) -> None:
-    assert await desk.find() is None
-    lease = await desk.claim("ada")
-    assert lease == WorkLease("pool", "r", "ada", 1, desk.clock.now_us + LEASE_US)
-    assert await desk.find() == lease
+async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(holders: Holders) -> None:
+    assert await holders.find() is None
+    lease = await holders.claim("ada")
+    assert lease == WorkLease("pool", "r", "ada", 1, holders.clock.now_us + LEASE_US)
+    assert await holders.find() == lease
     for holder in ("bob", "ada"):
         with pytest.raises(LeaseTakenError, match="held by ada") as refused:
-            await desk.claim(holder)
+            await holders.claim(holder)
         assert refused.value.free_in_us == LEASE_US + MARGIN_US
     assert isinstance(refused.value, StoreBusyError), "the caller may claim again"
-    assert (await desk.claim("bob", "other")).version == 1
+    assert (await holders.claim("bob", "other")).version == 1
 
 
-async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_version(desk: Desk) -> None:
-    first = await desk.claim("ada")
-    desk.clock.now_us += LEASE_US + MARGIN_US - 1
+async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_version(holders: Holders) -> None:
+    first = await holders.claim("ada")
+    holders.clock.now_us += LEASE_US + MARGIN_US - 1
     with pytest.raises(LeaseTakenError) as refused:
-        await desk.claim("bob")
+        await holders.claim("bob")
     assert refused.value.free_in_us == 1
-    desk.clock.now_us += 1
-    second = await desk.claim("bob")
+    holders.clock.now_us += 1
+    second = await holders.claim("bob")
     assert (second.holder, second.version) == ("bob", first.version + 1)
-    for late in (desk.renew(first), desk.release(first)):
+    for late in (holders.renew(first), holders.release(first)):
         with pytest.raises(LeaseLostError):
             await late
-    assert await desk.find() == second
+    assert await holders.find() == second
 
 
-async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_version(desk: Desk) -> None:
-    lease = await desk.claim("ada")
-    desk.clock.now_us += LEASE_US - 1
-    renewed = await desk.renew(lease)
-    assert renewed == replace(lease, expires_at_us=desk.clock.now_us + LEASE_US)
-    desk.clock.now_us += LEASE_US
+async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_version(holders: Holders) -> None:
+    lease = await holders.claim("ada")
+    holders.clock.now_us += LEASE_US - 1
+    renewed = await holders.renew(lease)
+    assert renewed == replace(lease, expires_at_us=holders.clock.now_us + LEASE_US)
+    holders.clock.now_us += LEASE_US
     with pytest.raises(LeaseTakenError):
-        await desk.claim("bob")
+        await holders.claim("bob")
 
 
-async def test_an_expired_lease_can_be_renewed_until_another_holder_takes_it(desk: Desk) -> None:
-    lease = await desk.claim("ada")
-    desk.clock.now_us += 100 * LEASE_US
-    assert (await desk.renew(lease)).version == lease.version
+async def test_an_expired_lease_can_be_renewed_until_another_holder_takes_it(holders: Holders) -> None:
+    lease = await holders.claim("ada")
+    holders.clock.now_us += 100 * LEASE_US
+    assert (await holders.renew(lease)).version == lease.version
     with pytest.raises(LeaseTakenError):
-        await desk.claim("bob")
+        await holders.claim("bob")
 
 
-async def test_a_released_lease_is_free_at_once_and_never_its_old_holders_again(desk: Desk) -> None:
-    lease = await desk.claim("ada")
-    await desk.release(lease)
-    for late in (desk.renew(lease), desk.release(lease)):
+async def test_a_released_lease_is_free_at_once_and_never_its_old_holders_again(holders: Holders) -> None:
+    lease = await holders.claim("ada")
+    await holders.release(lease)
+    for late in (holders.renew(lease), holders.release(lease)):
         with pytest.raises(LeaseLostError):
             await late
-    assert (await desk.claim("ada")).version == lease.version + 1
+    assert (await holders.claim("ada")).version == lease.version + 1
 
 
-async def test_nobody_can_claim_a_resting_resource_before_its_time(desk: Desk) -> None:
-    lease = await desk.claim("ada")
-    await desk.release(lease, rests_until_us=desk.clock.now_us + 5 * LEASE_US)
-    desk.clock.now_us += 5 * LEASE_US - 1
+async def test_nobody_can_claim_a_resting_resource_before_its_time(holders: Holders) -> None:
+    lease = await holders.claim("ada")
+    await holders.release(lease, rests_until_us=holders.clock.now_us + 5 * LEASE_US)
+    holders.clock.now_us += 5 * LEASE_US - 1
     with pytest.raises(LeaseTakenError):
-        await desk.claim("ada")
-    desk.clock.now_us += 1
-    assert (await desk.claim("bob")).version == lease.version + 1
+        await holders.claim("ada")
+    holders.clock.now_us += 1
+    assert (await holders.claim("bob")).version == lease.version + 1
 
 
-async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(desk: Desk) -> None:
-    lease = await desk.claim("ada")
-    desk.clock.now_us += LEASE_US + MARGIN_US
-    await desk.claim("bob")
+async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(holders: Holders) -> None:
+    lease = await holders.claim("ada")
+    holders.clock.now_us += LEASE_US + MARGIN_US
+    await holders.claim("bob")
 
     def work() -> Program[None]:
-        yield from desk.leases.claim("pool", "by ada", holder="ada", lease_us=LEASE_US)
-        yield from desk.leases.release(lease)
+        yield from holders.leases.claim("pool", "by ada", holder="ada", lease_us=LEASE_US)
+        yield from holders.leases.release(lease)
 
     with pytest.raises(LeaseLostError):
-        await desk.store.write(work)
-    assert await desk.find("by ada") is None
+        await holders.store.write(work)
+    assert await holders.find("by ada") is None
 
 
 async def test_only_one_of_many_claims_at_once_succeeds(open_store: OpenStore) -> None:
-    desk = Desk(await Deployment.on(await open_store()))
+    holders = Holders(await Deployment.on(await open_store()))
     for turn in range(1, 6):
-        claims = (desk.claim(f"holder {number}") for number in range(20))
+        claims = (holders.claim(f"holder {number}") for number in range(20))
         outcomes = await asyncio.gather(*claims, return_exceptions=True)
         taken = [one for one in outcomes if isinstance(one, WorkLease)]
         assert [lease.version for lease in taken] == [turn]
         assert sum(isinstance(one, LeaseTakenError) for one in outcomes) == 19
-        await desk.release(taken[0])
+        await holders.release(taken[0])
 
 
 async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transaction(deployment: Deployment) -> None:
@@ -153,7 +153,7 @@ async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transa
             second = yield from now_us()
         return first, second
 
-    # The servers of the tests run on this machine. SQLite rounds to milliseconds.
+    # The servers of the tests run on this machine, so the clocks agree. SQLite rounds to milliseconds.
     before_us = time.time_ns() // 1000 - 1_000
     first, second = await deployment.store.write(twice)
     assert before_us <= first < second <= time.time_ns() // 1000 + 1_000
@@ -163,51 +163,51 @@ HOLDERS = ("ada", "bob", "cleo")
 
 
 class Holdings(RuleBasedStateMachine):
-    """Compare holders that claim, renew, work late and give back with who may hold what by definition."""
+    """Compare holders that claim, renew, work late and give back with a plain model of who may hold the lease."""
 
-    session: Session  # the test sets it
+    session: Session  # set by the test
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(self.session.deployment)
+        self.holders = Holders(self.session.deployment)
         self.resource = f"example {time.monotonic_ns()}"
-        self.held: dict[str, WorkLease] = {}  # what each holder believes to have, as it was told last
-        self.current: tuple[str, int] | None = None  # the last holder and its number, until it gives the resource back
+        self.held: dict[str, WorkLease] = {}  # the last lease that each holder got; it may have ended
+        self.current: tuple[str, int] | None = None  # the last holder and its version, until it gives the resource back
         self.until_us = 0
         self.number = 0
 
     @rule(holder=st.sampled_from(HOLDERS))
     def claim(self, holder: str) -> None:
-        free = self.current is None or self.desk.clock.now_us >= self.until_us + MARGIN_US
+        free = self.current is None or self.holders.clock.now_us >= self.until_us + MARGIN_US
         if not free:
             with pytest.raises(LeaseTakenError) as taken:
-                self.session.run(self.desk.claim(holder, self.resource))
-            assert taken.value.free_in_us == self.until_us + MARGIN_US - self.desk.clock.now_us
+                self.session.run(self.holders.claim(holder, self.resource))
+            assert taken.value.free_in_us == self.until_us + MARGIN_US - self.holders.clock.now_us
             return
-        lease = self.session.run(self.desk.claim(holder, self.resource))
+        lease = self.session.run(self.holders.claim(holder, self.resource))
         assert lease.version == self.number + 1
         self.number = lease.version
         self.held[holder] = lease
-        self.current, self.until_us = (holder, lease.version), self.desk.clock.now_us + LEASE_US
+        self.current, self.until_us = (holder, lease.version), self.holders.clock.now_us + LEASE_US
 
     @rule(holder=st.sampled_from(HOLDERS))
     def renew(self, holder: str) -> None:
         if holder not in self.held:
             return
         try:
-            self.held[holder] = self.session.run(self.desk.renew(self.held[holder]))
+            self.held[holder] = self.session.run(self.holders.renew(self.held[holder]))
         except LeaseLostError:
             assert self.current != (holder, self.held[holder].version)
         else:
             assert self.current == (holder, self.held[holder].version)
-            self.until_us = self.desk.clock.now_us + LEASE_US
+            self.until_us = self.holders.clock.now_us + LEASE_US
 
     @rule(holder=st.sampled_from(HOLDERS))
     def release(self, holder: str) -> None:
         if holder not in self.held:
             return
         try:
-            self.session.run(self.desk.release(self.held[holder]))
+            self.session.run(self.holders.release(self.held[holder]))
         except LeaseLostError:
             assert self.current != (holder, self.held[holder].version)
         else:
@@ -216,11 +216,11 @@ class Holdings(RuleBasedStateMachine):
 
     @rule(us=st.sampled_from((1, MARGIN_US, LEASE_US // 2, LEASE_US, LEASE_US + MARGIN_US)))
     def pass_time(self, us: int) -> None:
-        self.desk.clock.now_us += us
+        self.holders.clock.now_us += us
 
     @invariant()
     def the_store_says_the_same(self) -> None:
-        found = self.session.run(self.desk.find(self.resource))
+        found = self.session.run(self.holders.find(self.resource))
         assert (found.version if found else 0) == self.number
         if self.current is not None:
             assert found is not None

@@ -1,4 +1,4 @@
-"""Test the change log: whoever counts by it stays wrong after one change that is missed or counted twice."""
+"""Test the change log: after one change that is missed or counted twice, all later counts from the log are wrong."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def poster_on(place: str) -> tuple[Deployment, Board]:
 async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
     place: str, raw: asyncpg.Connection
 ) -> None:
-    """Such a transaction is not in a mark taken before its end, although the mark has later numbers."""
+    """A mark taken before the transaction ends does not include it, although the mark includes later numbers."""
     deployment, board = await poster_on(place)
     store = deployment.store
     slow = raw.transaction()

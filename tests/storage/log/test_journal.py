@@ -1,4 +1,4 @@
-"""Test the journal: a caller that has read it up to a number never looks below that number again."""
+"""Test the journal: a caller that has read up to a number never reads below that number again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.storage.raw_log import log_change
 XP = ranked("xp", min_scaled=0, max_scaled=999)
 WRITERS = 3
 GROUPS = 40
-POSTS = 3  # of a group at most
+POSTS = 3  # the most posts in a group
 
 
 async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
@@ -31,10 +31,10 @@ async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[Jo
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
-    """Return the records of rows that all have one."""
-    told = [row.record for row in rows]
-    assert None not in told
-    return [each for each in told if each is not None]
+    """Return the records of rows, each of which must have one."""
+    records = [row.record for row in rows]
+    assert None not in records
+    return [each for each in records if each is not None]
 
 
 async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
@@ -154,7 +154,7 @@ async def test_a_page_from_the_last_published_number_holds_only_later_changes(de
 
 
 async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
-    """Writers of several processes commit in any order, while a reader reads all that is published."""
+    """Writers of several processes commit in any order, while a reader reads everything that is published."""
     first = await processes.start_process(writer_connections=2)
     board = await first.create("b", XP, counter("shots"))
     others = [await processes.start_process(writer_connections=2) for _ in range(WRITERS - 1)]

@@ -1,4 +1,4 @@
-"""Compare every merge rule with a plain model, because a sum that was merged wrongly cannot be seen afterwards."""
+"""Compare every merge rule with a plain model, because nobody can see later that a sum was merged wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the texts of the change log, which SQL and Python both cut: live counts and exact ranks are sums over them."""
+"""Test the texts of the change log. SQL and Python both cut values out of them, to count live and to rank exactly."""
 
 from __future__ import annotations
 

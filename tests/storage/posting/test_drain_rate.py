@@ -1,4 +1,4 @@
-"""Test the waits that callers are told: they come from what was measured, and without a measurement there is none."""
+"""Test the estimates of waiting times: they come from measurements, and without a measurement the wait is 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that every request that waits too long is told so, and no other, whatever was answered before and meanwhile."""
+"""Test that exactly the requests that wait too long expire, whatever was answered before and meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that a board that was deleted by mistake comes back from the journal, with every post once."""
+"""Test that a board that was deleted by mistake is restored from the journal, with every post counted once."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_a_retry_of_a_replayed_post_is_a_duplicate(deployment: Deployment)
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS)
     again = deployment.post("ada", part(board, {"wins": 7}), post_id="m1")
-    # the new board has post ids of its own
+    # The new board has post ids of its own.
     assert (await deployment.apply_one(again)).status is PostStatus.APPLIED
     done = await replay(deployment, "b", 1)
     assert (done.replayed, done.duplicates) == (1, 1)

@@ -27,7 +27,7 @@ def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True
 
 
 def letters(group: list[WaitingRequest]) -> list[str]:
-    """Return the requests of a group as words."""
+    """Return each request of a group as a word of its owners' letters."""
     return ["".join(post.owner for post in waiting.posts) for waiting in group]
 
 

@@ -1,4 +1,4 @@
-"""Test that the limit finds how many groups the store takes at once, follows it, and never leaves its bounds."""
+"""Test that the limit finds how many groups the store can write at a time, follows changes, and keeps its bounds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_trouble_halves_the_limit_once_a_round_and_it_climbs_again() -> None:
     load.commit_groups(2_000, gains_up_to(8))
     before = load.limit.limit
     assert before >= 7
-    for _ in range(before):  # all groups that were in flight
+    for _ in range(before):  # all groups in flight fail
         load.limit.record_failure(now_s=load.now_s)
     assert load.limit.limit == before // 2
     for _ in range(30):

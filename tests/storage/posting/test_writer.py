@@ -1,4 +1,4 @@
-"""Test what the writer answers to whom, and when: it stands between a client's 200 and the disk."""
+"""Test what the writer answers to each request, and when, because a client's 200 must mean that posts are stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ XP = ranked("xp")
 
 
 class Bounds(random.Random):
-    """A source of chance that always returns the least value, and keeps the greatest possible ones."""
+    """A random generator that always returns the lower bound, and collects the upper bounds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,8 +34,8 @@ class Bounds(random.Random):
         return a
 
 
-class Desk:
-    """A writer over a store that can be held, and one board to post to."""
+class HeldWriter:
+    """A writer over a store whose writes a test can hold back, and one board to post to."""
 
     def __init__(
         self, deployment: Deployment, board: Board, limits: WriterLimits, meddle: list[Built | Exception]
@@ -71,186 +71,186 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_held_writer(
     deployment: Deployment, *, limits: WriterLimits = LIMITS, meddle: Sequence[Built | Exception] = ()
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[HeldWriter]:
     """Start a writer, and close it at the end."""
-    desk = Desk(deployment, await deployment.create("b", XP), limits, list(meddle))
-    desk.writer.start()
-    yield desk
-    desk.store.release()
-    await desk.writer.close()
-    assert desk.observed.depth == 0
+    held = HeldWriter(deployment, await deployment.create("b", XP), limits, list(meddle))
+    held.writer.start()
+    yield held
+    held.store.release()
+    await held.writer.close()
+    assert held.observed.depth == 0
 
 
 async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(deployment: Deployment) -> None:
-    async with open_desk(deployment) as desk:
-        tasks = await desk.submit_behind_write(["ada"], ["bob", "ada"], ["cyd"])
-        assert desk.observed.depth == 4
-        desk.store.release()
+    async with open_held_writer(deployment) as held:
+        tasks = await held.submit_behind_write(["ada"], ["bob", "ada"], ["cyd"])
+        assert held.observed.depth == 4
+        held.store.release()
         outcomes = await asyncio.gather(*tasks)
-        assert desk.observed.groups == [1, 4]
-        assert desk.observed.rows == [1, 3]
+        assert held.observed.groups == [1, 4]
+        assert held.observed.rows == [1, 3]
         assert [[part.stats for [part] in each] for each in outcomes] == [[[1]], [[1]], [[1], [2]], [[1]]]
-        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
+        assert await held.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
 
 
 async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_one_alone(
     deployment: Deployment,
 ) -> None:
-    async with open_desk(deployment, limits=replace(LIMITS, group_posts_max=3)) as desk:
-        tasks = await desk.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
-        desk.store.release()
+    async with open_held_writer(deployment, limits=replace(LIMITS, group_posts_max=3)) as held:
+        tasks = await held.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert desk.observed.groups == [1, 2, 3, 5, 1]
-        assert await desk.xp("a", "e", "f", "g") == [1, 1, 5, 1]
+        assert held.observed.groups == [1, 2, 3, 5, 1]
+        assert await held.xp("a", "e", "f", "g") == [1, 1, 5, 1]
 
 
 async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: Deployment) -> None:
     other = await deployment.create("other", XP)
     limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
-    async with open_desk(deployment, limits=limits) as desk:
-        tasks = await desk.submit_behind_write()
-        wide = [deployment.post(owner, part(desk.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
-        tasks += [asyncio.create_task(desk.writer.submit([post])) for post in wide]
+    async with open_held_writer(deployment, limits=limits) as held:
+        tasks = await held.submit_behind_write()
+        wide = [deployment.post(owner, part(held.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
+        tasks += [asyncio.create_task(held.writer.submit([post])) for post in wide]
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError, match="4 posts are waiting"):
-            await desk.writer.submit(wide[:1])
-        desk.store.release()
+            await held.writer.submit(wide[:1])
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert desk.observed.groups == [1, 1, 1]
+        assert held.observed.groups == [1, 1, 1]
 
 
 async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
-    async with open_desk(deployment, limits=replace(LIMITS, grouping=False)) as desk:
-        tasks = await desk.submit_behind_write(["a", "b"], ["c"])
-        desk.store.release()
+    async with open_held_writer(deployment, limits=replace(LIMITS, grouping=False)) as held:
+        tasks = await held.submit_behind_write(["a", "b"], ["c"])
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert desk.observed.groups == [1, 2, 1]
+        assert held.observed.groups == [1, 2, 1]
 
 
 async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
-    async with open_desk(deployment, limits=replace(LIMITS, queue_posts_max=3)) as desk:
-        tasks = await desk.submit_behind_write(["a", "b"])
+    async with open_held_writer(deployment, limits=replace(LIMITS, queue_posts_max=3)) as held:
+        tasks = await held.submit_behind_write(["a", "b"])
         with pytest.raises(QueueFullError, match="2 posts are waiting"):
-            await desk.submit("c", "d")
-        tasks += [asyncio.create_task(desk.submit("e"))]
+            await held.submit("c", "d")
+        tasks += [asyncio.create_task(held.submit("e"))]
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
-            await desk.submit("f")
-        desk.store.release()
+            await held.submit("f")
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert await desk.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
-        await desk.submit("c", "d", "e", "f", "g")  # a request that is alone may be larger than the queue
-        assert await desk.xp("g") == [1]
+        assert await held.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
+        await held.submit("c", "d", "e", "f", "g")  # if no other request waits, one may be larger than the queue
+        assert await held.xp("g") == [1]
 
 
 async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
-    async with open_desk(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as desk:
-        tasks = await desk.submit_behind_write(["ada"])
+    async with open_held_writer(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as held:
+        tasks = await held.submit_behind_write(["ada"])
         for task in tasks:
             with pytest.raises(WaitTooLongError):
                 await task
-        assert desk.observed.depth == 0
-        desk.store.release()
-        await desk.writer.close()
-        assert await desk.xp("first", "ada") == [1, None]
+        assert held.observed.depth == 0
+        held.store.release()
+        await held.writer.close()
+        assert await held.xp("first", "ada") == [1, None]
 
 
 async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
-    async with open_desk(deployment) as desk:
-        first, second, third = await desk.submit_behind_write(["ada"], ["bob"])
+    async with open_held_writer(deployment) as held:
+        first, second, third = await held.submit_behind_write(["ada"], ["bob"])
         for task in (first, second):
             task.cancel()
         await asyncio.wait([first, second])
-        desk.store.release()
+        held.store.release()
         await third
-        assert desk.observed.groups == [1, 1]
-        assert await desk.xp("first", "ada", "bob") == [1, None, 1]
+        assert held.observed.groups == [1, 1]
+        assert await held.xp("first", "ada", "bob") == [1, None, 1]
 
 
 @pytest.mark.parametrize("races", [1, 3])
 async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployment: Deployment, races: int) -> None:
     limits = replace(LIMITS, write_backoff_base_s=0.001, write_backoff_s_max=0.003)
-    async with open_desk(deployment, limits=limits) as desk:
-        await desk.submit("ada")
-        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada") for _ in range(races)]
-        [[outcome]] = await desk.submit("ada")
+    async with open_held_writer(deployment, limits=limits) as held:
+        await held.submit("ada")
+        held.store.meddle += [version_moved(deployment.store, held.board, "ada") for _ in range(races)]
+        [[outcome]] = await held.submit("ada")
         assert outcome.stats == [2]
-        assert desk.observed.races == races
-        assert desk.chance.longest_s == [0.001, 0.002, 0.003][:races]
-        assert await desk.xp("ada") == [2]
-        assert await deployment.totals(desk.board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
+        assert held.observed.races == races
+        assert held.chance.longest_s == [0.001, 0.002, 0.003][:races]
+        assert await held.xp("ada") == [2]
+        assert await deployment.totals(held.board) == {ALL_ENTRIES: 1, CHANGES: 2, 0: 1}
 
 
 async def test_a_race_lost_by_one_request_makes_its_whole_group_run_again(deployment: Deployment) -> None:
-    async with open_desk(deployment) as desk:
-        await desk.submit("ada")
-        tasks = await desk.submit_behind_write(["ada", "bob"], ["cyd"])
-        desk.store.meddle += [version_moved(deployment.store, desk.board, "ada"), LostRaceError()]
-        desk.store.release()
+    async with open_held_writer(deployment) as held:
+        await held.submit("ada")
+        tasks = await held.submit_behind_write(["ada", "bob"], ["cyd"])
+        held.store.meddle += [version_moved(deployment.store, held.board, "ada"), LostRaceError()]
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
-        assert desk.observed.races == 2
-        assert desk.observed.groups == [1, 1, 3]
+        assert await held.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
+        assert held.observed.races == 2
+        assert held.observed.groups == [1, 1, 3]
 
 
 async def test_a_group_fails_after_its_last_attempt_to_win_a_race(deployment: Deployment) -> None:
-    async with open_desk(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as desk:
+    async with open_held_writer(deployment, meddle=[LostRaceError() for _ in range(LIMITS.write_attempts_max)]) as held:
         with pytest.raises(StoreBusyError, match="4 attempts"):
-            await desk.submit("ada")
-        assert desk.store.writes == desk.observed.races == LIMITS.write_attempts_max
-        assert len(desk.chance.longest_s) == LIMITS.write_attempts_max - 1, "nobody waits after the last attempt"
-        assert await desk.xp("ada") == [None]
-        await desk.submit("ada")
-        assert await desk.xp("ada") == [1]
+            await held.submit("ada")
+        assert held.store.writes == held.observed.races == LIMITS.write_attempts_max
+        assert len(held.chance.longest_s) == LIMITS.write_attempts_max - 1, "nobody waits after the last attempt"
+        assert await held.xp("ada") == [None]
+        await held.submit("ada")
+        assert await held.xp("ada") == [1]
 
 
 async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
-    async with open_desk(deployment) as desk:
-        tasks = await desk.submit_behind_write(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
-        desk.store.release()
+    async with open_held_writer(deployment) as held:
+        tasks = await held.submit_behind_write(["ada"], ["bob", "lone surrogate \ud800"], ["cyd"])
+        held.store.release()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(results[2], StoreBusyError)
         assert results[2].__cause__ is not None
-        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
-        assert await deployment.totals(desk.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
+        assert await held.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
+        assert await deployment.totals(held.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
 
 
 async def test_a_failing_store_is_reported_and_later_posts_are_applied(deployment: Deployment) -> None:
-    async with open_desk(deployment, meddle=[StoreBusyError("disk full")]) as desk:
+    async with open_held_writer(deployment, meddle=[StoreBusyError("disk full")]) as held:
         with pytest.raises(StoreBusyError, match="disk full"):
-            await desk.submit("ada")
-        await desk.submit("ada")
-        assert await desk.xp("ada") == [1]
+            await held.submit("ada")
+        await held.submit("ada")
+        assert await held.xp("ada") == [1]
 
 
 async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
-    async with open_desk(deployment, limits=replace(LIMITS, group_posts_max=1)) as desk:
-        tasks = await desk.submit_behind_write(["ada"], ["bob"])
-        closing = asyncio.create_task(desk.writer.close())
+    async with open_held_writer(deployment, limits=replace(LIMITS, group_posts_max=1)) as held:
+        tasks = await held.submit_behind_write(["ada"], ["bob"])
+        closing = asyncio.create_task(held.writer.close())
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError, match="shutting down"):
-            await desk.submit("cyd")
-        desk.store.release()
+            await held.submit("cyd")
+        held.store.release()
         await closing
         assert all(task.done() for task in tasks[:2])
         await asyncio.gather(*tasks)
-        assert await desk.xp("first", "ada", "bob", "cyd") == [1, 1, 1, None]
+        assert await held.xp("first", "ada", "bob", "cyd") == [1, 1, 1, None]
 
 
 async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transaction(deployment: Deployment) -> None:
-    async with open_desk(deployment) as desk:
-        narrow = desk.posts("ada")
-        wide_board = replace(desk.board, spec=replace(desk.board.spec, columns=(XP, ranked("lap"))))
+    async with open_held_writer(deployment) as held:
+        narrow = held.posts("ada")
+        wide_board = replace(held.board, spec=replace(held.board.spec, columns=(XP, ranked("lap"))))
         await deployment.store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wide_board.spec))
         wide = [deployment.post("ada", part(wide_board, {"lap": 7}))]
-        tasks = await desk.submit_behind_write()
-        tasks += [asyncio.create_task(desk.writer.submit(posts)) for posts in (narrow, wide, narrow)]
+        tasks = await held.submit_behind_write()
+        tasks += [asyncio.create_task(held.writer.submit(posts)) for posts in (narrow, wide, narrow)]
         await asyncio.sleep(0)
-        desk.store.release()
+        held.store.release()
         await asyncio.gather(*tasks)
-        assert desk.observed.groups == [1, 3]
+        assert held.observed.groups == [1, 3]
         assert await deployment.stats(wide_board, "ada") == {"xp": 2, "lap": 7}
 
 

@@ -172,7 +172,8 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
     async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
-        for _ in range(3):  # one post a second: the six posts that are left are in time, a post behind them is not
+        # The store writes one post per second. The six posts that are left are in time, but a post behind them is not.
+        for _ in range(3):
             turn = await flow.store.waiting.get()
             flow.now_s += 1.0
             turn.set_result(None)

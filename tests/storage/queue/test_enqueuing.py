@@ -1,4 +1,4 @@
-"""Test what a 202 promises: what must be durable before it is given, and which posts are refused before."""
+"""Test what a 202 promises: what must be durable before the response, and which posts are refused instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BACKLOG = BacklogLimits(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1
 
 @dataclass
 class Observed:
-    """What queueing reported to its operators."""
+    """What the enqueuer reported to its operators."""
 
     queued: list[int] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Observed:
 
 
 class Intake:
-    """An enqueuer over a store that can be held, with one board."""
+    """An enqueuer over a store whose writes a test can hold back, with one board."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
         self.desk, self.board, self.observed = desk, board, Observed()

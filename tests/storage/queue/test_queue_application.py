@@ -250,7 +250,7 @@ async def test_posts_that_another_worker_applied_are_not_applied_again_under_the
 async def test_a_transaction_that_fails_leaves_every_post_where_it_was(desk: QueueDesk) -> None:
     board = await make_board(desk)
     await desk.enqueue(*(make_post(desk, board, owner, 1, post_id=owner) for owner in OWNERS))
-    failing = FailingStore(desk.store, INGEST_SHARDS)  # the text is in the last statement of a round
+    failing = FailingStore(desk.store, INGEST_SHARDS)  # the last statement of a round contains this text
     worker = await start_worker(desk, "ada", store=failing)
     for _ in range(2):
         with pytest.raises(RuntimeError):
@@ -353,7 +353,7 @@ async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: Q
 
 
 class PausingStore(PassingStore):
-    """A store that calls a function of the test before a write begins."""
+    """A store that calls `before_write` once, before a write begins."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -369,7 +369,7 @@ class PausingStore(PassingStore):
 
 
 class FullStore(PausingStore):
-    """A store that has no room for a number of transactions."""
+    """A store whose next `failures_left` transactions fail because the disk is full."""
 
     failures_left = 0
 
@@ -382,7 +382,7 @@ class FullStore(PausingStore):
 
 
 class FailingStore(PausingStore):
-    """A store that fails transactions at a statement with a text in it, or with post ids that hold the text."""
+    """A store that fails a transaction at a statement that contains a text, or whose post ids contain it."""
 
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)

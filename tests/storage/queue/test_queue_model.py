@@ -1,6 +1,6 @@
 """Compare callers, workers that die or sleep, direct posts and emptied boards, in any order, with plain lists.
 
-The model applies a post when the queue does and not before, so board and model agree at every step.
+The model applies a post at the same step as the queue, so board and model agree after every step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUND_POSTS = 3
 class Queueing(RuleBasedStateMachine):
     """One board, its queue, and three workers of which two may work at a time."""
 
-    session: Session  # the test sets it
+    session: Session  # set by the test
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,17 +40,19 @@ class Queueing(RuleBasedStateMachine):
         limits = replace(LIMITS, ingest_round_posts_max=ROUND_POSTS)
         self.workers: dict[str, Worker] = {name: self.desk.worker(name, limits=limits) for name in WORKERS}
         self.places = itertools.count()
-        self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(list)  # by shard, the oldest first
-        self.rows: dict[str, list[int]] = {}  # owner -> xp, last
-        self.seen: set[str] = set()  # ids, as hashes
+        self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(
+            list
+        )  # waiting posts by shard, oldest first
+        self.rows: dict[str, list[int]] = {}  # xp and last of each owner
+        self.seen: set[str] = set()  # the hashes of applied post ids
         self.number = 0
-        self.session.run(self._empty_queue())  # of earlier examples
+        self.session.run(self._empty_queue())  # earlier examples may have left posts
 
     async def _empty_queue(self) -> None:
         await self.desk.drain_queue("cleaner")
 
     def teardown(self) -> None:
-        """Apply what is left by one more worker, whatever happened."""
+        """Let one more worker apply all posts that are left."""
         self.session.run(self.desk.drain_queue("last"))
         self._applied({shard: len(posts) for shard, posts in self.queued.items()})
         self.boards_agree()

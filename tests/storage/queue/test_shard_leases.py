@@ -1,4 +1,4 @@
-"""Test that every shard has one worker, no shard two, and that no more workers work than the semaphore says."""
+"""Test that every shard has exactly one worker, and that no more workers work than the semaphore allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test point reads that share statements: which caller sees what, and as of when."""
+"""Test point reads that share statements: which data each caller sees, and as of which time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(
     )
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = make_reads(deployment, deployment.store)
-    # the board before and after a column was added
+    # `narrow` and `wide` are the board before and after a column was added.
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(before, BoardChangedError)
@@ -144,7 +144,7 @@ async def test_another_lane_opens_once_as_many_reads_wait_as_are_under_way(deplo
     await store.entered.wait()
     store.entered.clear()
     asked += [reads.read_entry(board, f"o{index}") for index in range(2)]
-    # lets the event loop turn and a thread answer
+    # This read gives the event loop and a thread of the store time to run.
     await deployment.store.read_query(select(lit(1)).build(deployment.store.dialect))
     assert store.statements == 1
     asked.append(reads.read_entry(board, "o2"))

@@ -1,4 +1,4 @@
-"""Test stores that older versions of the service wrote, as this version finds them.
+"""Test that this version opens and serves stores that older versions of the service wrote.
 
 The version with schema SCHEMA wrote `old_stores/NAME_SCHEMA.sql` by its own HTTP interface, and the file is never
 written again. It holds 40 owners on two boards with curves, a post id each, and one post after the curves.
@@ -24,7 +24,7 @@ SEASON, CUP = "/v1/leaderboards/season", "/v1/leaderboards/cup"
 
 
 def xp_of(number: int) -> int:
-    """Return the points of an owner as the old version was told."""
+    """Return the points of an owner as they were posted to the old version."""
     return number * number % 97 - 20 + (5 if number == 0 else 0)
 
 

@@ -1,4 +1,4 @@
-"""Test what opening a store does to it, because every later version opens it."""
+"""Test the steps that opening a store runs, because every later version depends on their result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that stores find by their journals the keys to which two of them gave a resource."""
+"""Test that stores find, in each other's journals, the keys to which two stores gave a resource."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Region:
         )
 
     async def read(self, peer: Region) -> AppliedPage:
-        """Take in what the peer's journal says now."""
+        """Read and apply the new events of the peer's journal."""
         store = self.pools.store
         after = await store.read(lambda: self.exchange.read_cursor(peer.name))
         page = await peer.pools.events(after)
