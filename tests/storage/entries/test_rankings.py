@@ -170,7 +170,7 @@ def test_a_walk_over_pages_meets_every_row_once_in_both_directions(session: Sess
     session.run(compared.fill())
 
     def walk() -> Program[None]:
-        expected = [compared.found(at) for at in compared.order]
+        expected = [compared.expected(at) for at in compared.order]
         page = yield from compared.ranking.read_first_rows(5)
         walked = list(page)
         while page:
