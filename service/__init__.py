@@ -5,12 +5,12 @@ The rooms, from the ground up; each may import the ones before it:
     agent        the client that programs copy to lease resources; imports nothing of the project
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
-    http         what happens around every handler of a request
+    http         what the service does with every request before and after its handler
     client       the HTTP client that commands and the demo use
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
-    context      what one process holds; `stores` opens stores, `lease_wiring` builds the parts that grant leases
+    context      the parts of one process; `stores` opens stores, `lease_wiring` builds the parts that grant leases
     key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors
     api, app     the route table, and the aiohttp application that serves it

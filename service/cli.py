@@ -92,7 +92,7 @@ def common(
         bool, typer.Option("--version", is_eager=True, callback=say_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options that stand before a command."""
+    """Accept the options that precede a command."""
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ from storage.store import Program, Store
 
 @dataclass(frozen=True, slots=True)
 class PostingContext:
-    """The parts of one process that take posts."""
+    """The parts of one process that accept and write posts."""
 
     writer: Writers
     enqueuer: Enqueuer

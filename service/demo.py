@@ -1,7 +1,7 @@
 """`make demo`: sets up a season of 100,000 players and a family in a real service, and prints requests to try.
 
-The demo uses only what users have: `rankcurve serve` and HTTP. Players come from a fixed seed and posts carry ids. So
-a second run finds the season already there, and a run that was interrupted continues.
+The demo uses only what users have: `rankcurve serve` and HTTP. Players come from a fixed seed, and posts have ids. So a
+second run finds the existing season, and continues a season whose setup was interrupted.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ async def metrics(context: Any, call: Call) -> Reply:
 
 
 def _document(routes: Sequence[Route]) -> Handler:
-    made: list[bytes] = []  # holds the document after the first request for it, so that a start takes no longer
+    made: list[bytes] = []  # the document; empty until the first request for it, so that the service starts quickly
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:

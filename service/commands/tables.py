@@ -44,7 +44,7 @@ def show_records(
     as_json: bool,
     numeric: Sequence[str] = (),
 ) -> None:
-    """Print records as JSON, or as a table of those members that `columns` gives a heading."""
+    """Print records as JSON, or as a table. `columns` has the heading of each member that the table shows."""
     if as_json:
         show_json(records)
         return

@@ -1,4 +1,4 @@
-"""What operators look at beside `/metrics`: managed objects, the Jolokia protocol over them, and the dashboard.
+"""What operators use besides `/metrics`: managed objects, the Jolokia protocol for them, and the dashboard.
 
     managed/    a tree of named objects (boards, curves, jobs, the store) with attributes and operations
     jolokia/    the protocol by which JMX tools read and operate that tree over HTTP

@@ -65,7 +65,7 @@ TOO_FINE = "more digits after the point"  # part of the service's message if a v
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The import that the command line asks for."""
+    """The arguments and options of an import."""
 
     board: str
     path: Path
@@ -234,7 +234,7 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
 
 
 def is_interactive() -> bool:
-    """Return whether there is a person to ask."""
+    """Return whether standard input is a terminal, where a person can answer."""
     return sys.stdin.isatty()
 
 
@@ -265,7 +265,7 @@ def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str
 def open_rejects_file(
     job: Job, heading: Span, position: RejectsPosition | None
 ) -> contextlib.AbstractContextManager[RejectsFile | None]:
-    """Open the file for rejected lines. Provide None if the command line asks for no such file."""
+    """Open the file for rejected lines. Without --rejects, provide None."""
     return RejectsFile(job.rejects, job.path, heading, position) if job.rejects else contextlib.nullcontext()
 
 

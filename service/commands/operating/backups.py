@@ -25,7 +25,7 @@ def backup(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Copy the SQLite store into a new FILE. The service may go on taking posts; the store has to be on this machine.
+    """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
 
     The copy holds the store at one moment, with every post that was acknowledged before. The command checks the copy
     before it names it FILE.

@@ -122,7 +122,7 @@ def rank(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show where an owner stands, or where a value would: the rank and the bracket that the true rank lies in."""
+    """Show the rank of an owner, or the rank that a value would have, and the bracket that contains the true rank."""
     if (owner is None) == (not value):
         raise typer.BadParameter("give either an OWNER or --value")
     if value and column and len(column) > 1:

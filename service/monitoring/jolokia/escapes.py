@@ -15,7 +15,7 @@ _ESCAPED = re.compile(r"!(.)", re.DOTALL)
 
 
 def escape(part: str) -> str:
-    """Return a part as it stands in a path."""
+    """Return a part with the escapes that a path needs."""
     return part.replace("!", "!!").replace("/", "!/")
 
 

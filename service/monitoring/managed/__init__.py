@@ -1,4 +1,4 @@
-"""Managed objects: what operators read and do by name, over the same numbers that Prometheus scrapes.
+"""Managed objects: named objects that operators read and operate. Their numbers are those that Prometheus scrapes.
 
     metrics ──> MetricHistory (snapshots) ──> MetricMapping: a metric's object, attribute ──┐
     catalog, curves ──> BoardObjects ───────────────────────────────────────────────────────┼──> ObjectTree ──> Jolokia

@@ -104,7 +104,7 @@ class TreeSnapshot:
 
     def __init__(self, moment: MetricsMoment, objects: Mapping[str, ManagedObject], boards: BoardObjects) -> None:
         self._moment, self._objects, self._boards = moment, objects, boards
-        self._found: dict[str, ManagedObject | None] = {}  # one body may ask for the same object a hundred times
+        self._found: dict[str, ManagedObject | None] = {}  # cached: one body may name an object a hundred times
         self._values: dict[tuple[str, str], Any] = {}
 
     def list_names(self) -> Iterator[ObjectName]:

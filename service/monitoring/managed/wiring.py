@@ -142,7 +142,7 @@ class _Fixed:
                 )
 
     def _viewed(self, family: str) -> Callable[[Any], float]:
-        return lambda _: self._metrics.read_view(family)  # expensive, as it looks at every curve: read only on demand
+        return lambda _: self._metrics.read_view(family)  # read only on demand, because it reads every curve
 
     def _curves(self) -> dict[str, Attribute]:
         viewed = self._viewed

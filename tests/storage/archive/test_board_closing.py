@@ -1,4 +1,4 @@
-"""Test that no post gets into a board after its closing, whichever process takes the post and whatever its clock says.
+"""Test that no post changes a board after its closing, even if the process that receives the post has a wrong clock.
 
 The content of a closed board is final. A board is closed if the deployment's clock has passed its end, or if the store
 marks it as closed.

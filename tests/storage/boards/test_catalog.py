@@ -214,7 +214,7 @@ async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -
 
 
 async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: Store) -> None:
-    """On SQLite each new table slows down every connection; other stores take any number of tables."""
+    """On SQLite each new table slows down every connection. Other stores accept any number of tables."""
     deployment = await Deployment.on(store)
 
     async def create(board_id: str, table: TableSharing) -> Board:

@@ -1,6 +1,6 @@
 """Test that boards of one shared table do not notice each other, and that leftover rows are deleted in short steps.
 
-Every test has a second board in the same table, which stays as it is.
+Every test has a second board in the same table, which must not change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
 
 
 async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
-    """Return how many rows each step deleted, until there is nothing to sweep."""
+    """Sweep until no rows are left to delete. Return how many rows each step deleted."""
     steps = []
     while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
         steps.append(gone)

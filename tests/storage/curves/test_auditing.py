@@ -25,7 +25,7 @@ INDEX = 1
 
 @dataclass
 class Audited:
-    """A board whose plain keys are known, and a curve of it."""
+    """A board with the plain key of each owner, and the steps to fit and audit its curve."""
 
     deployment: Deployment
     board: Board

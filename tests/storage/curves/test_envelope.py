@@ -1,4 +1,4 @@
-"""Test the seal of shared curves: whoever reaches a cache can write to it, and a wrong curve gives wrong ranks."""
+"""Test the seal of shared curves: anyone who can reach a cache can write to it, and a wrong curve gives wrong ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what is true of the PostgreSQL store only: several processes write it, and boards may have connection pools."""
+"""Test what only the PostgreSQL store can do: several processes write it, and boards may have connection pools."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ every_board = pytest.mark.parametrize(
 
 
 async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
-    """Create a board whose owners stand in the order of their numbers."""
+    """Create a board on which owners rank in the order of the numbers in their names."""
     board = await deployment.create("b", ranked("xp", best=best), ties=ties)
     entries = deployment.entries(board)
     padding = entries.rankings[0].padding

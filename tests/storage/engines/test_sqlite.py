@@ -1,4 +1,4 @@
-"""Test what is true of the SQLite store only: its lock, its readers, its plans, and what it refuses to open."""
+"""Test what only the SQLite store has: its lock, its readers, its plans, and the files that it refuses to open."""
 
 from __future__ import annotations
 

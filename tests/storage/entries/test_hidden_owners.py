@@ -18,7 +18,7 @@ GROUPS = 40
 
 
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Otherwise a post that knows of the hiding and one that does not would each make a row, in different tables."""
+    """Otherwise a post that sees the change and a post that does not would insert two rows, in different tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -42,7 +42,7 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
 async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_state(
     deployment: Deployment, hide: bool
 ) -> None:
-    """Otherwise a process that dies would leave the owner in between for ever."""
+    """Otherwise a process that dies during the change would leave the owner between both states for ever."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements, deadline_us = (
         deployment.store,

@@ -33,7 +33,7 @@ class Load:
 
 
 def gains_up_to(cores: int, *, groups_per_s: float = 50) -> Speed:
-    """Model a store that works on `cores` groups at once and lets the others wait."""
+    """Model a store that works on `cores` groups at a time and lets the others wait."""
     return lambda groups: groups_per_s * min(groups, cores)
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class TurnstileStore(PassingStore):
-    """A store that takes several writes at once. Each waits until the test lets it through or fails it."""
+    """A store that accepts several writes at the same time. Each waits until the test lets it through or fails it."""
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
         super().__init__(store)
@@ -82,7 +82,7 @@ async def open_flow(
 
 
 async def raise_limit(flow: Flow) -> None:
-    """Post until the writer has found that the store gains from two groups at once: the limit is then 2."""
+    """Post until the limit is 2, because the writer has found that two groups in flight are faster than one."""
     requests: list[asyncio.Task[list[list[PartOutcome]]]] = []
     number = 0
     while max(flow.observed.in_flight, default=0) < 2:

@@ -1,4 +1,4 @@
-"""Test that an accepted post is applied once, in its owner's order, whichever worker dies or sleeps meanwhile."""
+"""Test that an accepted post is applied once, in its owner's order, even if a worker dies or sleeps meanwhile."""
 
 from __future__ import annotations
 

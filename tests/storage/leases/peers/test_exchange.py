@@ -21,7 +21,7 @@ PAGE = 100
 
 
 class Region:
-    """A store of its own, which reads the other stores' journals when a test says so."""
+    """A store of its own. It reads another store's journal when a test calls `read`."""
 
     def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
         self.name, self.pools = name, Pools(deployment)
