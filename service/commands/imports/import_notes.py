@@ -19,7 +19,7 @@ IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
 class Imported(msgspec.Struct, frozen=True):
     """One import of a file: its content, where it went, and the columns of merge `sum` that it fed.
 
-    `identity` is the part of the post ids that tells imports apart. `columns` are written COLUMN=HEADING.
+    `identity` is the part of the post ids that identifies the import. `columns` are written COLUMN=HEADING.
     """
 
     digest: str

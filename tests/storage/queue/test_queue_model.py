@@ -40,9 +40,8 @@ class Queueing(RuleBasedStateMachine):
         limits = replace(LIMITS, ingest_round_posts_max=ROUND_POSTS)
         self.workers: dict[str, Worker] = {name: self.desk.worker(name, limits=limits) for name in WORKERS}
         self.places = itertools.count()
-        self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(
-            list
-        )  # waiting posts by shard, oldest first
+        # The waiting posts of each shard, the oldest post first.
+        self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(list)
         self.rows: dict[str, list[int]] = {}  # xp and last of each owner
         self.seen: set[str] = set()  # the hashes of applied post ids
         self.number = 0
