@@ -111,7 +111,7 @@ def create(
 
 @family_app.command("show")
 def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
-    """Show a family's spec and how many boards posts have reached, as JSON."""
+    """Show a family's spec and the number of its boards that posts have reached, as JSON."""
 
     async def action(client: ServiceClient) -> None:
         show_json(await client.request_answer("GET", family_path(family), dict[str, Any]))

@@ -239,7 +239,7 @@ def is_interactive() -> bool:
 
 
 def may_succeed_later(error: ClientError) -> bool:
-    """Return whether the same command may succeed later. A request that is wrong itself is refused again."""
+    """Return whether the same command may succeed later. The service would refuse a wrong request again."""
     own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
     return not own_fault and not isinstance(error, NotTheContractError)
 

@@ -112,7 +112,7 @@ def show(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show a pool's regions: resources in all, leased, available, and the headroom forecast."""
+    """Show a pool's regions: the numbers of all, leased and available resources, and the headroom forecast."""
 
     async def action(client: ServiceClient) -> None:
         pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)

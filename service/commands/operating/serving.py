@@ -79,8 +79,8 @@ def run_jobs(
 ) -> None:
     """Run only the background jobs, beside `rankcurve serve --jobs none` on the same PostgreSQL store.
 
-    Any number of these processes may run. With --port (or the setting jobs_port), each process serves health and
-    metrics on that port.
+    Any number of these processes may run. With --port (or the setting jobs_port), each process answers monitoring
+    requests on that port.
     """
     named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
     settings = read_settings(named, assignments, config)

@@ -1,4 +1,4 @@
-"""Compare the knots of a sampling walk with counts by brute force, because a curve is only as right as its knots."""
+"""Compare the knots of a sampling walk with counts by brute force, because a curve is only as correct as its knots."""
 
 from __future__ import annotations
 

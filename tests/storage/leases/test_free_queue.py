@@ -1,4 +1,4 @@
-"""Test the memory of where a queue of free resources begins: no resource is given twice, and none is overlooked."""
+"""Test how a process remembers the front of a free queue: no resource is given twice, and none is overlooked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare callers, workers that die or sleep, direct posts and emptied boards, in any order, with plain lists.
+"""Compare the queue with plain lists while callers post, workers die or sleep, and boards are emptied, in any order.
 
 The model applies a post at the same step as the queue, so board and model agree after every step.
 """
