@@ -1,11 +1,13 @@
-"""The benchmarks. Each measures one promise of the project and its baseline in the same run, and prints both.
+"""The benchmarks. Each one measures a promise of the project and a baseline in the same run, and prints both figures.
+
+A *bar* is the limit that a figure must keep so that the promise holds.
 
 benchmarks/README.md says how to run them and what each one promises. A module is a benchmark if `python -m benchmarks`
-lists it under `--only`; `table_settings` runs only by itself. The other modules are their tools:
+lists it under `--only`. `table_settings` is a benchmark, too, but is not in that list. The other modules are tools:
 
 - starting what is measured: `servers`, `front_end`, `hello`, `redis_shell`, `slow_proxy`, `stepped_clock`;
 - sending requests: `client` (few, with logic), `load` (many, by wrk), `paced` (at a rate), `ledger` (with retries);
-- filling: `boards` (over HTTP), `bulk` and `lease_fill` (millions of rows, past HTTP), `curve_boards`, `lease_world`;
+- filling: `boards` (by HTTP), `bulk` and `lease_fill` (millions of rows, without HTTP), `curve_boards`, `lease_world`;
 - baselines: `bare_loop` with `bare_sqlite` and `bare_asyncpg`, `plain_curves`;
 - the command line and what is printed: `options`, `report`, and `plots` for the pictures of docs/curve.md.
 """

@@ -2,7 +2,7 @@
 
     python -m benchmarks [DATA] [--quick] [--boards FOLDER] [--only NAME ...]
 
-Each benchmark is a program of its own and also runs alone. This one starts them and prints how each of them ended.
+Each benchmark is also a program of its own. This program starts them and prints how each of them ended.
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ def main() -> int:
 
 
 def start_benchmark(name: str, arguments: list[str]) -> int:
-    """Run one benchmark and return its exit status: 0 met, 1 fell short, anything else failed."""
+    """Run one benchmark and return its exit status.
+
+    It is 0 if all bars are met, 1 if a bar fell short, and another number if the benchmark failed.
+    """
     try:
         return subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", *arguments], check=False, timeout=_TIMEOUT_S

@@ -2,10 +2,10 @@
 
     python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
-Both services run side by side, on SQLite and then on PostgreSQL, each on a store that it filled itself. They take
-turns, round by round.
+Both services run at the same time, first on SQLite and then on PostgreSQL. Each one has a store that it filled itself.
+They take turns, round by round.
 
-Bar: every rate is at least 0.97 of the other commit's.
+Bar: every rate is at least 0.97 times the rate of the other commit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
 _LEAST_RATIO = 0.97
-_POSTS_PER_S = 15_000  # sizes a round of batches, so that it takes about `seconds`
+_POSTS_PER_S = 15_000  # an assumed rate: a round gets as many batches as should take `seconds` at this rate
 _OURS = "this tree"
 
 
 def unpack_commit(commit: str, folder: Path) -> Path:
-    """Write the tree of a commit below `folder` and return its path. Raises CalledProcessError for an unknown one."""
+    """Write the tree of a commit below `folder` and return its path.
+
+    Raises CalledProcessError if git has no such commit.
+    """
     tree = folder / "tree"
     tree.mkdir()
     archive = subprocess.run(["git", "archive", commit], cwd=PROJECT, stdout=subprocess.PIPE, check=True)
@@ -63,7 +66,7 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
         asyncio.run(_fill(server.port, options.rows))
     sides = {side: _contestants(server.port, options) for side, server in servers.items()}
     rows, bars = [], []
-    # One path after the other, because folding after a round of posts would disturb the rounds of another path.
+    # The paths do not take turns: the folding after a round of posts would disturb the next round of another path.
     for path in sides[_OURS]:
         figures = load.run_alternately({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
         rows += [load.table_row(f"{store}, {path}, {side}", found) for side, found in figures.items()]

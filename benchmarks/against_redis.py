@@ -2,10 +2,11 @@
 
     python -m benchmarks.against_redis [--rows N] [--seconds S] [--rounds N]
 
-Both sides have the same members, values and requests, and both write durably before they answer. The Redis commands of
-one request go in one pipeline.
+Both sides have the same members, values and requests, and both write durably before they answer. The Redis shell sends
+the commands of one request in one pipeline.
 
-Bars, as ratios of rates: positions 2, around 1.5, top 10 2.5, single posts 1. Batches and memory are reported.
+The service's rate is divided by that of the Redis shell. Bars: at least 2 for positions, 1.5 for around, 2.5 for the
+top 10, and 1 for single posts. Batches and memory are only reported.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def fill_redis(port: int, rows: int) -> None:
 
 
 def fill_redis_times(port: int, rows: int) -> None:
-    """Store the times of the entries in a hash."""
+    """Store a time of last change for each entry, in a hash."""
     import redis as redis_client
 
     client = redis_client.Redis(host="127.0.0.1", port=port)
@@ -73,7 +74,9 @@ def fill_redis_times(port: int, rows: int) -> None:
 
 
 async def check_same(rivals: Rivals, rows: int) -> None:
-    """Check that both shells show the same value for some owners and the same best ten values.
+    """Check for some owners that the service and the Redis shell agree, and compare the best ten values.
+
+    An owner's value, the total, and the number of entries around the owner must be the same.
 
     Raises BadAnswerError.
     """
@@ -116,7 +119,7 @@ def run_rounds(rivals: Rivals, options: Options) -> dict[str, list[load.Figure]]
             )
     for side, server in sides.items():
         contestants[f"batch posts, {side}"] = through_http(server.port, options.rows, _BATCHES)
-    # These have no bar: the rival without the times of entries, and `around` as a script on the Redis server.
+    # These contestants have no bar: the Redis shell without the times of entries, and `around` as a script in Redis.
     after = _PATHS["around"][1]
     found = wrk_targets(rivals.shell.url, options.rows)
     aside = {

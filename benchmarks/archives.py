@@ -2,9 +2,9 @@
 
     python -m benchmarks.archives [--rows N]
 
-The large board is a season of 200,000 owners with 6 ranked columns. The small ones are the boards of a family's day.
-The rows come in by posts, and the job is the service's own. Positions are timed before and after the rows became an
-archive.
+The large board is a season of 200,000 owners with 6 ranked columns. The small boards belong to one day of a family.
+Posts write the rows, and the service's own job closes and archives the boards. Positions are timed before and after the
+rows became an archive.
 
 Everything is reported; there is no bar.
 """
@@ -69,7 +69,7 @@ async def _time_positions(service: Service, owners: list[str], rng: random.Rando
 
 
 async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
-    """Return the bytes an owner of the archive's blocks: those of owners, and those of ranked columns."""
+    """Return two numbers of bytes per owner: in the archive's blocks of rows, and in all its other blocks."""
     store = service.context.store
     found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).build(store.dialect))
     owners = sum(len(document) for section, document in found if section == OWNERS)
@@ -91,7 +91,7 @@ async def _measure_season(service: Service, rows: int) -> list[float]:
 
 
 async def _measure_small(service: Service, boards: int) -> list[float]:
-    """Return how many boards were closed, and how many archived, a second."""
+    """Return the boards closed per second and the boards archived per second."""
     family: dict[str, Any] = {**board_spec(["xp"]), "periods": ["day"], "facets": [["org"]], "grace_seconds": 0}
     await service.must("PUT", "/v1/families/small", {**family, "keep": {"day": 1}})
     rng, now = random.Random(2), datetime.now(UTC)

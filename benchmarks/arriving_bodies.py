@@ -2,9 +2,10 @@
 
     python -m benchmarks.arriving_bodies [--seconds S]
 
-All senders begin before any has ended. One run declares the length of each body, another sends them chunked. The cost
-is the peak resident memory of the process less its memory before. A sender keeps its pace while the service falls
-behind, so aiohttp may hold a quarter of a MiB of each connection beside what the service accounts for.
+All senders begin before any of them ends. One run declares the length of each body; the other run sends the bodies
+chunked. The cost is the peak resident memory of the process minus its memory before the run. Senders keep their pace
+even if the service falls behind. Then aiohttp may hold a quarter of a MiB per connection that the service does not
+count.
 
 Bar: at most 320 MiB.
 """
@@ -31,7 +32,7 @@ _PATH = f"/v1/leaderboards/{BOARD}/posts"
 
 
 async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
-    """Send one body over that many seconds until it is answered. Return the status and the bytes sent until then."""
+    """Send one body, spread over that many seconds, until an answer comes. Return the status and the bytes sent."""
     reader, writer = await asyncio.open_connection(HOST, port)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_BODY_BYTES}"
     writer.write(
@@ -41,7 +42,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
     size = _BODY_BYTES // _PIECES
     try:
         while sent < _BODY_BYTES and not answer.done():
-            piece = (_POST if sent == 0 else b"").ljust(size)  # blanks after a post change nothing
+            piece = (_POST if sent == 0 else b"").ljust(size)  # spaces after the JSON do not change the post
             writer.write(b"%x\r\n%b\r\n" % (size, piece) if chunked else piece)
             await writer.drain()
             sent += size
@@ -70,7 +71,7 @@ async def _send_all(port: int, seconds: float, *, chunked: bool) -> tuple[Counte
 async def _small_post(port: int) -> None:
     connection = Connection(port)
     await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", board_spec([COLUMN]))
-    for _ in range(100):  # what the process allocates once is allocated before memory is measured
+    for _ in range(100):  # so that one-time allocations are made before memory is measured
         await connection.call_ok("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
     connection.close()
 

@@ -1,8 +1,8 @@
 """The baseline of batch posts on PostgreSQL: the same batches in a bare asyncpg loop, in a process of its own.
 
-`batch_posts_postgres` starts it. The loop has the table and index of the service's board and one transaction a batch.
-It reads with locks, merges, writes on condition of the version read, and does nothing else. The SQL is written out
-here, because the loop must be free of the project's own layers.
+`batch_posts_postgres` starts it. The table and the index are like those of the service's board, and each batch is one
+transaction. The loop reads rows with locks, merges, and writes a row only if it still has the version that was read. It
+does nothing else. The SQL is written out here, because the loop must not use the project's own layers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UPDATE = (
 
 
 async def make_board(connection: asyncpg.Connection, rows: int) -> None:
-    """Create the board of `boards.draw_values` in a table of its own, with index and statistics as after filling."""
+    """Create the board of `boards.draw_values` in a table of its own, with its index and fresh statistics."""
     await connection.execute("DROP TABLE IF EXISTS bare")
     await connection.execute(_TABLE)
     await connection.execute(_INDEX)
@@ -56,9 +56,10 @@ async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int
 
 
 async def serve(url: str, rows: int) -> None:
-    """Serve rounds until the input ends.
+    """Run a round for each line of standard input, until the input ends.
 
-    Each line of the input is an order {"seed", "count", "size", "connections"}; its answer is a line with the seconds.
+    A line is a JSON object with "seed", "count", "size" and "connections". After the round a line with its seconds is
+    printed.
     """
     first = await asyncpg.connect(url)
     await make_board(first, rows)

@@ -1,6 +1,6 @@
 """A process with a bare loop over a database driver: the baseline for batch posts.
 
-The process runs one round at a time. It reads an order as a line of JSON and writes the seconds that the round took.
+The process runs one round at a time. It reads what to do as a line of JSON, and writes the seconds that the round took.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.servers import PROJECT
 
 
 class BareLoop:
-    """The process of `benchmarks.<program>`, on the database of a URL or path, with a board of that many rows."""
+    """A running `benchmarks.<program>`. `place` is the URL or path of its database, `rows` the size of its board."""
 
     def __init__(self, program: str, place: str, rows: int) -> None:
         self._program = program
@@ -33,7 +33,7 @@ class BareLoop:
         return line
 
     def run_round(self, *, seed: int, count: int, **more: int) -> load.Figure:
-        """Run one round of `count` batches and return its figure. `more` goes into the order."""
+        """Run one round of `count` batches and return its figure. `more` holds further keys for the line of JSON."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"seed": seed, "count": count, "size": BATCH, **more}) + "\n")
         self._process.stdin.flush()

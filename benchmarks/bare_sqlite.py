@@ -1,8 +1,8 @@
 """The baseline of batch posts on SQLite: the same batches in a bare sqlite3 loop, in a process of its own.
 
-`batch_posts` starts it. The loop has the table, index and pragmas of the service's board and one transaction a batch.
-It reads, merges, writes on condition of the version read, and does nothing else. The SQL is written out here, because
-the loop must be free of the project's own layers.
+`batch_posts` starts it. The table, the index and the pragmas are like those of the service, and each batch is one
+transaction. The loop reads, merges, and writes a row only if it still has the version that was read. It does nothing
+else. The SQL is written out here, because the loop must not use the project's own layers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import time
 
 from benchmarks.boards import draw_batches, draw_values, owner_at
 
-# As the service's defaults: sqlite_cache_mib, checkpoint_pages; a value's text has 16 digits, 0 stands in the middle.
+# The cache and the checkpoints are as in the service's defaults of `sqlite_cache_mib` and `checkpoint_pages`. A value
+# is stored as a text of 16 digits: `_ZERO` plus the value.
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -35,7 +36,7 @@ _UPSERT = (
 
 
 def make_board(path: str, rows: int) -> sqlite3.Connection:
-    """Create the board of `boards.draw_values` in a file of its own, with index and statistics as after filling."""
+    """Create the board of `boards.draw_values` in a file of its own, with its index, and checkpoint the file."""
     connection = sqlite3.connect(path, isolation_level=None, cached_statements=512)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
@@ -64,9 +65,9 @@ def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) ->
 
 
 def main(path: str, rows: int) -> None:
-    """Serve rounds until the input ends.
+    """Run a round for each line of standard input, until the input ends.
 
-    Each line of the input is an order {"seed", "count", "size"}; its answer is a line with the seconds.
+    A line is a JSON object with "seed", "count" and "size". After the round a line with its seconds is printed.
     """
     connection = make_board(path, rows)
     print("ready", flush=True)
@@ -77,7 +78,8 @@ def main(path: str, rows: int) -> None:
         for batch in work:
             apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
-        # The service checkpoints when it is idle, between rounds and unmeasured. This loop does the same.
+        # The service makes its checkpoints when it is idle, so between rounds, where they are not measured. So does
+        # this loop.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

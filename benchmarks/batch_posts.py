@@ -3,7 +3,7 @@
     python -m benchmarks.batch_posts [--rows N] [--seconds S] [--rounds N]
 
 Both sides apply the same batches, which are made before the clock starts, to boards of 1 M rows with the same content.
-Rounds take turns. Neither side keeps post ids; what post ids cost is reported.
+Rounds take turns. Neither side keeps post ids. The cost of post ids is only reported.
 
 Bar: at least 60 % of the bare loop's rate.
 """
@@ -23,13 +23,13 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 10_000  # sizes a round, so that it takes about `seconds`
+_POSTS_PER_S = 10_000  # an assumed rate: a round gets as many batches as should take `seconds` at this rate
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
     """Return a contestant that posts batches.
 
-    `with_ids` gives each post a post_id, which is a wider guarantee than the bare loop gives.
+    With `with_ids` each post has a post_id. This guarantees more than the bare loop does.
     """
 
     def contestant(number: int) -> load.Figure:

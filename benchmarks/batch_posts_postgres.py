@@ -2,8 +2,8 @@
 
     python -m benchmarks.batch_posts_postgres [--rows N] [--seconds S] [--rounds N]
 
-Both apply the same batches, which are made before the clock starts, on one server with fsync on, to boards of 1 M rows
-with the same content. Rounds take turns.
+Both sides use one server with fsync on. They apply the same batches, which are made before the clock starts, to boards
+of 1 M rows with the same content. Rounds take turns.
 
 Bars: at least 50 % of the rate of a bare loop, with one connection and with as many connections as the posters have.
 """
@@ -24,7 +24,7 @@ from benchmarks.servers import POSTGRES_SETTINGS, serve_store
 from tests.servers import postgres
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 20_000  # sizes a round, so that it takes about `seconds`
+_POSTS_PER_S = 20_000  # an assumed rate: a round gets as many batches as should take `seconds` at this rate
 
 
 def _fill(port: int, rows: int) -> None:

@@ -33,13 +33,13 @@ REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_
 def owner_at(index: int) -> str:
     """Return the owner at a 0-based index.
 
-    Owners are as long as the ids of a large chat service; requests.lua spells them alike.
+    Owners are as long as the ids of a large chat service. requests.lua builds the same owners.
     """
     return f"10703857{index:011d}"
 
 
 def draw_values(rows: int, column_index: int = 0) -> list[int]:
-    """Return lognormal whole numbers with ties, one per owner, in the order of their indexes."""
+    """Return lognormal whole numbers with ties, one per owner, in the order of the owners' indexes."""
     draw = random.Random(11 + column_index).lognormvariate
     return [round(draw(10, 1.5)) for _ in range(rows)]
 
@@ -49,7 +49,7 @@ def column_names(columns: int) -> list[str]:
 
 
 def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
-    """Return batches of (owner, amount to add) for random owners, each owner once in a batch."""
+    """Return batches of (owner, amount to add) for random owners. A batch has an owner at most once."""
     rng = random.Random(seed)
     return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
@@ -64,14 +64,14 @@ def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None =
 
 
 def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
-    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names, everything else by default."""
+    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names. Everything else has its default."""
     return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
 
 
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies. With `size`, the number of posts in each, every post must be applied. Raises BadAnswerError."""
+    """Post the bodies. `size` is how many posts of each body must be applied, if any. Raises BadAnswerError."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
@@ -112,7 +112,7 @@ async def refresh_columns(port: int, board: str, columns: Iterable[str]) -> None
 async def fill_board(
     port: int, board: str, *, owners: Sequence[str], named: Mapping[str, Sequence[object]], body: Mapping[str, object]
 ) -> float:
-    """Create a board and post every owner's values, `named` by column.
+    """Create a board and post every owner's values. `named` maps a column to its values, in the order of `owners`.
 
     Return the seconds taken. Raises BadAnswerError.
     """
@@ -125,7 +125,8 @@ async def fill_board(
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
     """Return a store file in `folder` with BOARD filled and its curves fresh.
 
-    It is copied from the kept stores, or filled, and then kept for the next run.
+    If an earlier run kept such a store, it is copied. Otherwise it is filled, and kept if `options.boards` names a
+    folder.
     """
     store = folder / "board.db"
     kept = kept_path(options, f"{rows}x{columns}")
@@ -150,7 +151,7 @@ def kept_path(options: Options, name: str) -> Path | None:
     """Return where a filled store of this name is kept, or None if none is kept."""
     if options.boards is None:
         return None
-    # The name holds the layout of the tables: a store of another layout would measure that layout.
+    # The name contains a hash of the storage code, because other code may have left another layout of the tables.
     layout = hashlib.sha256(
         b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").rglob("*.py")))
     ).hexdigest()[:12]
@@ -167,7 +168,7 @@ def copy_store(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RealBoard:
-    """One CSV file (id,score), or a made-up board of the same form."""
+    """A board read from a CSV file (id,score), or a made-up board of the same form."""
 
     name: str
     best: str
@@ -179,7 +180,7 @@ class RealBoard:
         return board_spec([COLUMN], merge="last", best=self.best)
 
     def better_counts(self) -> dict[int, int]:
-        """Return how many entries are strictly better, by value: plain competition ranking, less 1."""
+        """Return the number of strictly better entries by value: the competition rank minus 1."""
         counts: dict[int, int] = {}
         for position, value in enumerate(sorted(self.values, reverse=self.best == "high")):
             counts.setdefault(value, position)

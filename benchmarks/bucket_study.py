@@ -2,11 +2,11 @@
 
     python -m benchmarks.bucket_study
 
-People quote such a study as "1 % off", which is its mean. The 99th percentile and the worst stand beside it here. Every
-entry is asked about, errors are relative to the true rank, and each figure says which one it is. The curves have the
-same number of counted places as the buckets.
+Such a study is often quoted as "1 % off", which is its mean error. Here the 99th percentile and the worst error are
+printed, too. Every entry is looked up, and errors are relative to the true rank. A curve has as many knots as the
+buckets have ends, so both methods know the counts at the same number of places.
 
-Bar: a curve with 50 knots is at worst 2 % off. The rest is reported.
+Bar: the worst error of a curve with 50 knots is at most 2 %. All other figures are only reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.plain_curves import PlainBoard
 
 STUDIES = ((10_000, 5), (100, 10))
 SEED = 11
-MANY_KNOTS = 50  # under a kilobyte
+MANY_KNOTS = 50  # a curve of this size takes less than a kilobyte
 WORST_PERCENT = 2
 BOARDS = 20  # one board of 100 players is a random draw, so errors are taken over this many boards
 
@@ -39,7 +39,7 @@ class Errors:
 
 
 class Buckets:
-    """Counts of the entries in each of equal parts of the range of scores. A rank is interpolated within its bucket."""
+    """Counts of entries by bucket. Buckets are equal parts of the range of scores. Ranks are interpolated in them."""
 
     def __init__(self, scores: list[int], top: int, buckets: int) -> None:
         self._width = top / buckets
@@ -48,9 +48,13 @@ class Buckets:
             self._counts[int(score / self._width)] += 1
 
     def rank(self, score: int) -> int:
-        """Return 1 + all in better buckets + the part of its own bucket that lies above, if that were evenly filled."""
+        """Return the rank of a score.
+
+        It is 1 + the entries of all better buckets + the better part of the score's own bucket, as if that were evenly
+        filled.
+        """
         bucket = int(score / self._width)
-        above = (bucket + 1) * self._width - 1 - score  # whole scores that are strictly better
+        above = (bucket + 1) * self._width - 1 - score  # the number of strictly better scores in the bucket
         return 1 + round(sum(self._counts[bucket + 1 :]) + self._counts[bucket] * above / self._width)
 
 
@@ -67,7 +71,7 @@ def measure_errors(boards: list[list[int]], rank_of: Callable[[list[int]], Calla
 
 
 def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
-    """Return a function from score to rank by a curve with that many knots."""
+    """Return a function that fits a curve with that many knots to scores. It returns a function from score to rank."""
 
     def fitted(scores: list[int]) -> Callable[[int], int]:
         board = PlainBoard(sorted(-score for score in scores))
@@ -78,13 +82,13 @@ def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[in
 
 
 def take_study(players: int, buckets: int) -> dict[str, Errors]:
-    """Return the errors by method."""
+    """Draw boards and return the errors on them by method."""
     import numpy
 
     rng = numpy.random.default_rng(SEED)
     draws = 1 if players > 1_000 else BOARDS
     boards = [[int(score) for score in rng.integers(0, players, players)] for _ in range(draws)]
-    counted = buckets + 1  # the ends of the buckets
+    counted = buckets + 1  # the number of ends of the buckets
     return {
         f"{buckets} buckets": measure_errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
         f"geometric, {counted} knots": measure_errors(boards, curve_estimator("geometric", counted)),

@@ -1,7 +1,7 @@
 """Boards of many million rows, written through the store itself, because over HTTP they would take an hour.
 
-The rows, totals and indexes are those that the same posts would have left. The ranking index is made after the rows, as
-any bulk load does. No post is logged, so no curve may be older than the load.
+The rows, totals and indexes are the same as if posts had written them. The ranking index is created after the rows, as
+is usual in bulk loads. The change log does not have these rows, so every curve must be fitted after the load.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIRST_POST_US = 1_760_000_000_000_000
 
 
 def draw_scores(rows: int) -> Any:
-    """Return lognormal whole numbers, one an owner, in the order of their indexes."""
+    """Return lognormal whole numbers, one per owner, in the order of the owners' indexes."""
     import numpy
 
     return numpy.random.default_rng(11).lognormal(10, 1.5, rows).round().astype(numpy.int64)
@@ -47,7 +47,11 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 
 
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
-    """Return a SQLite file in `folder` with such a board, copied from the kept ones, or loaded, and then kept."""
+    """Return a SQLite file in `folder` with a board of that many rows.
+
+    If an earlier run kept such a file, it is copied. Otherwise it is loaded, and kept if `options.boards` names a
+    folder.
+    """
     store = folder / f"bulk-{rows}.db"
     kept = kept_path(options, f"bulk-{rows}x1")
     if kept is not None and kept.exists():
@@ -82,7 +86,7 @@ async def _load(store_url: str, rows: int) -> None:
 
 
 def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[None]:
-    """Insert new entries of a board and count them in its totals, as their posts would have."""
+    """Insert new entries of a board and count them in its totals, as posts would do."""
     board: Board = entries.board
     yield from entries.writes.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}

@@ -2,11 +2,11 @@
 
     python -m benchmarks.change_log_cost [--rows N] [--seconds S] [--rounds N]
 
-Three services take turns: one with change log and live curves, one whose folding is given no time (the log alone), and
-one with `RANKCURVE_CHANGE_LOG=false`. All apply the same batches, which are made before the clock starts, to boards
-with the same content. Every post changes every ranked column. On PostgreSQL all boards are on one server.
+Three services take turns. One has the change log and live curves. One has the log but gives folding almost no time. One
+has `RANKCURVE_CHANGE_LOG=false`. All apply the same batches, which are made before the clock starts, to boards with the
+same content. Every post changes every ranked column. On PostgreSQL all boards are on one server.
 
-Bar: with both, at least 75 % of the rate with neither. The log alone is reported.
+Bar: with log and live curves the rate is at least 75 % of the rate with neither. The log alone is only reported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _VARIANTS = {
     "log alone": _PATIENT | {"RANKCURVE_FOLD_LOAD_RATIO": "0.01"},
     "neither": _PATIENT | {"RANKCURVE_CHANGE_LOG": "false"},
 }
-COST_MAX = 0.25  # share of the throughput, live counters included
+COST_MAX = 0.25  # the share of the rate that change log and live curves together may cost
 
 
 def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
@@ -71,7 +71,7 @@ def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], 
 
 
 def _on_sqlite(options: Options, folder: Path, columns: int, stack: ExitStack) -> dict[str, int]:
-    """Return the ports of services, by what they have, each on its own copy of a filled file."""
+    """Start the service of each variant on its own copy of a filled file. Return the ports by variant."""
     folder.mkdir()
     store = prepare_store(options, folder, rows=options.rows, columns=columns)
     ports = {}

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 client for the benchmarks that need logic, which wrk lacks.
+"""A small HTTP/1.1 client for the benchmarks whose requests need logic that wrk cannot run.
 
-It sends one request at a time on a connection and always declares the length of the body. It understands only what the
-servers here answer.
+It sends one request at a time on a connection and always declares the length of the body. It understands only such
+answers as the measured servers send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BadAnswerError(Exception):
-    """A request got a status with which the benchmark cannot go on."""
+    """A request got an answer with which the benchmark cannot go on."""
 
 
 class Connection:
@@ -69,7 +69,7 @@ class Connection:
 
 
 async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Yield the text of `/metrics`, each time over a new connection, so that every worker of a node is asked."""
+    """Yield the text of `/metrics` that many times, each over a new connection, so that all workers are asked."""
     for _ in range(times):
         connection = Connection(port)
         try:
@@ -82,7 +82,7 @@ async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Work on all items by that many connections at the same time. The first error ends all of them."""
+    """Call `work` for each item, over that many connections at the same time. The first error ends all of them."""
     left = iter(items)
 
     async def worker() -> None:
@@ -112,5 +112,5 @@ def call_once(port: int, method: str, path: str) -> tuple[int, bytes]:
 
 
 def percent_encode(text: str) -> str:
-    """Return `text` as one path segment or query value."""
+    """Return `text` percent-encoded, as one path segment or query value."""
     return quote(text, safe="")

@@ -27,7 +27,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, serve_jobs, serve_store
 from tests.servers import DURABLE, PostgresServer, postgres
 
-PROCESSES = 2  # of front ends, and of job processes
+PROCESSES = 2  # the number of front ends, and also of job processes
 _FIRST_S_MAX = 2.0
 _WAIT_S = 60.0
 _BATCH = 200  # posts in a request
@@ -48,7 +48,7 @@ def draw_post(number: int, rng: random.Random) -> dict[str, Any]:
 
 
 async def queue_posts(fronts: list[Server], rows: int) -> None:
-    """Queue posts from all front ends."""
+    """Create the family and queue the posts through all front ends in turn."""
     connections = [Connection(front.port) for front in fronts]
     await connections[0].call_ok("PUT", _PATH, _FAMILY)
     rng = random.Random(15)
@@ -69,7 +69,7 @@ async def wait_for_first_applied(database: Any, begun_s: float) -> float:
 
 
 async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
-    """Run one cold start. Return the seconds until the first post was applied, and the posts applied with it."""
+    """Run one cold start. Return the seconds until the first post was applied, and how many were applied by then."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]

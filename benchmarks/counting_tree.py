@@ -2,9 +2,9 @@
 
     python -m benchmarks.counting_tree [--rows N]
 
-The tree has two levels: the cells of a live curve over the range of values, and the rows within a cell, which are
-counted. A third level would split each cell again. Counts would read fewer rows, but every fold would keep more
-counters. Both prices are taken on the same board, on both stores. A count is timed in the store, without HTTP.
+The tree has two levels: the cells that a live curve divides the values into, and the rows of a cell, which a count
+reads. A third level would split each cell again. Counts would read fewer rows, but folding would keep more counters.
+Both effects are measured on the same board. A count is timed in the store, on both stores, without HTTP.
 
 Everything is reported; there is no bar.
 """
@@ -41,7 +41,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float]]:
-    """Time counts in a store. Return their median and 99th percentile, in ms, by the rows that they count."""
+    """Time counts in a store. Return (median, 99th percentile) in ms, by the number of rows that a count reads."""
     store = await open_store(load({"store": store_url}, {}))
     try:
         board = await store.read(lambda: find_board(store.dialect, BOARD))
@@ -69,9 +69,10 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
 
 
 def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
-    """Return the prices of that many cells.
+    """Return what that many cells cost.
 
-    They are microseconds a move, KiB of the document, and milliseconds to write it and to build the live curve.
+    The three figures are microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode
+    them and build the live curve.
     """
     numbers = draw_scores(rows)
     keys = list(count_by_key(sorted((-numbers).tolist())))

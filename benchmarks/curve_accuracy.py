@@ -2,13 +2,13 @@
 
     python -m benchmarks.curve_accuracy [DATA]
 
-Every value and the first lattice point past it is asked for and compared with the rank counted here. Nothing is taken
-from the curve's own certificate, which is checked like everything else. The time of a fit is the lowest of three, to
-leave out what else the machine did.
+The curve is asked for every value and for the next lattice point after it. Each answer is compared with the rank that
+is counted here. The curve's own certificate is not trusted; it is checked, too. The time of a fit is the lowest of
+three, so that other work of the machine matters less.
 
-Bars: the worst relative error of each board is in `_BARS`. With 1,000 knots a bracket is at most 5 % wide, or one tie
-step. Brackets, order, whole numbers and certificates are never violated. A fit takes at most 0.5 s for 343,000 rows and
-1 s for 1,000,000.
+Bars: `_BARS` limits the worst relative error of each board. With 1,000 knots a bracket is at most 5 % wide, or one tie
+step. Every rank is a whole number, lies within its bracket and its certificate, and is not below the one before it. A
+fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from predictor import Curve
 from predictor.fit import fit_curve
 
 _SAMPLES = (1_000, 300)
-# Percent, by board: with 1,000 knots and with 300.
+# The largest relative error allowed, in percent, by board: with 1,000 knots and with 300 knots.
 _BARS = {
     "uniform 10,000": (0.08, 0.30),
     "lognormal 343,000": (0.18, 0.75),
@@ -48,27 +48,27 @@ _BARS = {
     "atp_20241230": (0.0, 0.30),
 }
 _BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
-_WIDEST = 0.05  # a bracket's width at 1,000 knots, as a share of the rank, unless it is one tie step
+_WIDEST = 0.05  # the largest width of a bracket with 1,000 knots, as a share of the rank, unless it is one tie step
 _FITS = 3
 _ANY_ROWS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One curve against the truth."""
+    """How one curve compares with the truth."""
 
     knots: int
     worst: float
-    mean: float  # over entries
-    widest: float  # of brackets wider than one tie step
-    violations: int  # of brackets, monotonicity, integrality and range, and of the certificate
+    mean: float  # the mean relative error of the entries
+    widest: float  # the width of the widest bracket that is more than one tie step, as a share of its rank
+    violations: int  # how often a bracket, the order, a whole number, the range or the certificate was violated
     queries: int
     build_s: float
     shape: str
 
 
 def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
-    """Fit a curve, ask for everything, and return how it compares with the truth."""
+    """Fit a curve, ask it for every value of the board, and return how it compares with the truth."""
     build_s = inf
     counts = count_entries_by_key(board.keys)
     tally = tally_keys(board.keys)
@@ -106,7 +106,7 @@ def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = make_boards() + ([] if options.data is None else read_boards(options.data))
-    fit_certified(boards[0].keys, 10)  # loads scipy, whose import is no part of a fit
+    fit_certified(boards[0].keys, 10)  # imports scipy now, so that the import is not timed as part of a fit
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0

@@ -1,4 +1,4 @@
-"""The boards that curves are compared with, drawn from one seed or read from files, as keys: smaller is better.
+"""Boards to measure curves on, drawn from one seed or read from files. A board is an array of keys; smaller is better.
 
 A board is the same in every run, and so are the values that are drawn for it later.
 """
@@ -24,7 +24,7 @@ REAL = ("boston2014_centimin", "bgg_rated_2020-11-13", "atp_20241230")
 
 @dataclass(frozen=True, slots=True)
 class CurveBoard:
-    """A board and where more of its values come from."""
+    """A board, and a function that draws more values for it."""
 
     name: str
     keys: Keys  # in the order of the entries, not of their values
@@ -36,7 +36,7 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys in runs of random length, whose distances are 1 and lognormal by turns."""
+    """Return keys in runs of random length. The keys of a run have distance 1 or lognormal distances, in turn."""
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:

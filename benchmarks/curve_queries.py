@@ -2,10 +2,11 @@
 
     python -m benchmarks.curve_queries [--rows N]
 
-Each rank is compared with a count of the entries as they are at that moment. Keys are asked in ascending order: values,
-their neighbours, and keys in between. So a rank that falls back would show.
+Each rank is compared with a count of the current entries. The keys asked for are values, their neighbours, and keys in
+between. They are asked in ascending order, so a rank that is lower than the one before it is noticed.
 
-Bar: none is outside its bracket, past its certificate, below the one before, or no whole number in [1, n + 1].
+Bar: every rank is a whole number in [1, n + 1], within its bracket and its certificate, and not below the one before
+it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from benchmarks.options import Options, parse_options
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from predictor.fit import fit_curve
 
-_ASKED = 20_000  # keys, in one state of one board
-_STATES = 5  # the fit, then after each round of changes
+_ASKED = 20_000  # keys asked for in one state of one board
+_STATES = 5  # states of a board: as fitted, and after each of four rounds of changes
 
 
 def _draw_keys(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys with ties, on a lattice or not, of either sign, even or with a long tail."""
+    """Return keys with ties. Chance decides on a lattice, the signs, and an even or a long-tailed distribution."""
     step = int(rng.choice([1, 1, 5, 250]))
     draws = (
         rng.integers(-entries, entries, entries),
@@ -47,7 +48,7 @@ def _draw_asked(rng: np.random.Generator, keys: Keys) -> Keys:
 
 
 def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
-    """Return how many answers leave their bracket, fall back, are no rank, or are further off than the certificate."""
+    """Return the number of violations: of a bracket, of the order, of the range of ranks, or of the certificate."""
     broken, before = 0, 1
     certificate = curve.certificate if isinstance(curve, Curve) else None
     for key, better in zip(asked.tolist(), np.searchsorted(np.sort(keys), asked).tolist(), strict=True):
@@ -61,7 +62,7 @@ def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
 
 
 def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
-    """Yield a fitted board, then the same board live, while parts of it change."""
+    """Yield a fitted curve with the keys of its board, then live curves with the keys after each round of changes."""
     curve = fit_curve(tally_keys(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
     yield curve, keys
     counts, new = LiveCounts(curve), _draw_keys(rng, len(keys))

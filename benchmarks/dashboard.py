@@ -2,8 +2,8 @@
 
     python -m benchmarks.dashboard [--rows N]
 
-Each of four views is loaded ten times, each time in a new profile, so nothing is cached. Everything that a view
-requests is counted.
+Each of four views is loaded ten times, each time in a new profile, so that nothing is cached. All requests of a view
+are counted.
 
 Bars for each view: first paint at most 200 ms (median), bytes sent with headers at most 150 kB.
 """
@@ -51,7 +51,7 @@ class Load:
 
 
 async def load_view(page: Page, url: str, complete: str) -> Load:
-    """Open a view for the first time."""
+    """Open a view without a cache, and return the figures of the load."""
     await page.command("Network.setCacheDisabled", cacheDisabled=True)
     await page.goto(url)
     complete_ms = await page.wait_for(f"({complete}) && performance.now()")
@@ -64,7 +64,7 @@ async def load_view(page: Page, url: str, complete: str) -> Load:
 
 
 async def load_views(address: str, url: str) -> dict[str, list[Load]]:
-    """Load all views, in turns, after a round that is thrown away."""
+    """Load all views in turn, round after round. The first round is not counted."""
     found: dict[str, list[Load]] = {name: [] for name in _VIEWS}
     for number in range(_LOADS + 1):
         for name, (route, complete) in _VIEWS.items():

@@ -2,8 +2,8 @@
 
     python -m benchmarks.deep_pages [--rows N] [--rounds N]
 
-Both boards are in one store, SQLite and then PostgreSQL, and are asked in turn. Every answer is compared with the
-values that the boards were made of.
+Both boards are in the same store, first SQLite and then PostgreSQL, and are asked in turn. Every answer is compared
+with the values that the boards were made of.
 
 Bar: the median of the large board is at most 3 times that of the small one.
 """
@@ -40,7 +40,7 @@ Place = tuple[str, str, str]  # view, place, board
 
 
 def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield paths, with the owners that the answer to each has to name."""
+    """Yield paths, each with the owners that its answer must contain."""
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         if view == "around":

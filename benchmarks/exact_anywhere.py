@@ -2,9 +2,9 @@
 
     python -m benchmarks.exact_anywhere [--rows N]
 
-It is taken over HTTP and in the store, where a full count is timed, too. Near and far owners are asked in turn. Every
-answer is compared with the values that the board was made of. Posts are logged before, of which some are folded and
-some are not.
+Both times are measured over HTTP and in the store. In the store a full count is timed, too. Owners near the top and in
+the middle are asked in turn. Every answer over HTTP is compared with the values that the board was made of. Posts are
+sent before the measurement; some of them are folded, and some are not.
 
 Bars: over HTTP at most 2 times the time at rank 1,000. In the store at most 1 ms on SQLite and 3 ms on PostgreSQL. A
 full count takes at least 20 times as long.
@@ -45,13 +45,13 @@ _OWNERS = 50  # owners asked for at each place
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
-_UNFOLDED = 1_000  # posts that the curve measured in the store has not counted
+_UNFOLDED = 1_000  # owners, the worst ones, to whom posts are sent before the measurement
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
 
 class Board:
-    """The rows that the board was made of."""
+    """The owners and keys that the board was made of, best first."""
 
     def __init__(self, rows: int) -> None:
         import numpy
@@ -62,7 +62,7 @@ class Board:
         self.ascending = (-scores[self.best_first]).tolist()
 
     def around(self, rank: int) -> list[tuple[str, int]]:
-        """Return (owner, rank) of some owners at that place."""
+        """Return (owner, rank) of the next owners below that rank."""
         return [
             (owner_at(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
@@ -70,7 +70,7 @@ class Board:
 
 
 async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
-    """Ask for each owner's position. Return the milliseconds of each and the methods. Every bracket is checked."""
+    """Ask for each owner's position and check its bracket. Return the milliseconds of each request and the methods."""
     took, methods = list[float](), set[str]()
     connection = Connection(port)
     try:
@@ -89,7 +89,7 @@ async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) ->
 
 
 def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float, set[str]]]:
-    """Return, by mode and place, the median ms and the methods. Places and modes take turns."""
+    """Return (median ms, methods) by (mode, rank). Ranks and modes take turns."""
     places = {rank: board.around(rank) for rank in (_NEAR, board.rows // 2)}
     took: dict[tuple[str, int], list[float]] = {}
     said: dict[tuple[str, int], set[str]] = {}
@@ -103,7 +103,7 @@ def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float
 
 
 async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]:
-    """Return median ms of a short count in the middle, of one near the top, and of a full count in the middle."""
+    """Return the median ms of three counts: short in the middle, short near the top, and full in the middle."""
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
         board = await store.read(lambda: find_board(store.dialect, BOARD))

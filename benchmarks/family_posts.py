@@ -1,10 +1,11 @@
-"""Measure the rate of posts to a family of 25 boards (5 periods of 5 lists of facets) over HTTP, on both stores.
+"""Measure the rate of posts to a family of 25 boards (5 periods for each of 5 lists of facets), on both stores.
 
     python -m benchmarks.family_posts [--rows N] [--seconds S] [--rounds N]
 
-Every post is of a random owner who has an entry on all 25 boards. It changes each entry, carries a post id, and is
-durable when it is answered. A board update is one row of one board, so a post is 25 of them. Two processes serve on
-PostgreSQL, because a single process has one event loop and would leave a part of two cores unused.
+Posts are sent over HTTP. Every post is for a random owner who has an entry on all 25 boards. It changes each entry,
+carries a post id, and is durable when it is answered. A board update is a change of one row of one board, so a post
+makes 25 of them. On PostgreSQL two processes serve, because one process, with its one event loop, cannot use two cores
+fully.
 
 Bars: at least 10,000 board updates/s on SQLite, 25,000 on PostgreSQL.
 """
@@ -39,7 +40,7 @@ _BATCH = 80  # posts in a request: 2,000 board updates, as many as a group may h
 _FILL = 40
 _CONNECTIONS = 8
 _POSTGRES_WORKERS = 2
-_POSTS_PER_S = 1_000  # sizes a round, so that it takes about `seconds`
+_POSTS_PER_S = 1_000  # an assumed rate: a round gets as many posts as should take `seconds` at this rate
 
 
 def _facets(index: int) -> dict[str, str]:

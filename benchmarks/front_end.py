@@ -1,10 +1,10 @@
 """A front end and a job process in one process, for measurements on SQLite.
 
-    python -m benchmarks.front_end PORT     (every other setting by RANKCURVE_ variables)
+    python -m benchmarks.front_end PORT     (RANKCURVE_ variables give all other settings)
 
-A SQLite file belongs to one process, so this is how a front end can be measured apart from its jobs there. The two
-sides share the store. Each has a book of curves and connections of its own, so curves travel only through the table and
-memcached.
+A SQLite file belongs to one process. So a front end on SQLite can be measured apart from its jobs only in this way. The
+two sides share the store. Each side has a curve book and memcached connections of its own, so the front end gets curves
+only through the table and memcached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.schema.steps import migrate
 
 
 async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
-    """Start jobs as another process would run them: the front end learns of their curves only by its poll."""
+    """Start jobs as another process would run them: the front end learns of their curves only by polling."""
     metrics = Metrics()
     salt = await context.store.write(lambda: migrate(context.store.dialect))
     cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
