@@ -1,15 +1,17 @@
-"""Measure goodput while every statement of PostgreSQL takes twice its time for a minute, under too much load.
+"""Measure goodput under too much load, while every statement of PostgreSQL takes twice its time for a minute.
 
     python -m benchmarks.halved_capacity [--rows N] [--seconds S]
 
-The service reaches the database through a proxy (`slow_proxy`). Posts come at 0.9 of the full capacity. Each request is
-sent once, when it is due, whatever became of earlier ones. Goodput counts the answers 200 within `post_wait_s_max`. The
-capacities to compare with are measured earlier in the same run, by posters that send as fast as they are answered.
+The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
+request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
+get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. For
+this, posters send again as soon as they are answered.
 
-The proxy doubles waits for locks, too, which no slow disk does: groups of one board that wait for a row wait longer.
+The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait
+longer.
 
-Bars: at least 90 % of the new capacity from 10 s after the halving, and 95 % of the goodput before from 30 s after the
-recovery.
+Bars: from 10 s after the halving, goodput is at least 90 % of the halved capacity. From 30 s after the recovery, it is
+at least 95 % of the goodput before the halving.
 """
 
 from __future__ import annotations
@@ -47,10 +49,10 @@ _POSTS = 100  # posts in a request
 _POSTERS = 48
 _BODIES = 400
 _WARM_S = 8.0  # before each measured capacity, for the service to settle
-_OFFERED_RATIO = 0.9  # share of the capacity; more could not be answered even before the slowdown
+_OFFERED_RATIO = 0.9  # share of the full capacity; a higher rate could not be answered even before the slowdown
 _BEFORE_S, _AFTER_S = 15.0, 45.0
 _SETTLED_S, _RECOVERED_S = 10.0, 30.0
-_ANSWERED_S = 10.0  # post_wait_s_max, by default
+_ANSWERED_S = 10.0  # the default of post_wait_s_max
 _BIN_S = 5
 _SLOW_S_MIN = _SETTLED_S + 2 * _BIN_S
 _WATCHED_EVERY_S = 0.5
@@ -62,7 +64,7 @@ _LIMIT = b"\nrankcurve_writes_in_flight_limit "
 class Bin:
     """The answers in one bin of time."""
 
-    good: int = 0  # posts
+    good: int = 0  # posts that count as goodput
     codes: Counter[int] = field(default_factory=Counter)  # posts by status
     times_s: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
@@ -100,7 +102,7 @@ def draw_bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
-    """Return the posts a second that are answered if posters never wait to send."""
+    """Return the posts answered per second while each poster sends again as soon as it is answered."""
     counted = 0
     begun = time.perf_counter()
     rng = random.Random(7)
@@ -118,7 +120,7 @@ async def measure_capacity(port: int, made: list[bytes], seconds: float) -> floa
 
 
 class OpenLoad:
-    """Requests at a steady rate, each on a connection that is free."""
+    """Requests that are sent at a steady rate, each on a free connection or on a new one."""
 
     def __init__(self, port: int, made: list[bytes], posts_per_s: float, proxy: Proxy) -> None:
         self._port, self._made, self._every_s, self._proxy = port, made, _POSTS / posts_per_s, proxy
@@ -127,7 +129,7 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send for that long. `factors` says what the proxy does, by the time from the start."""
+        """Send for that long. `factors` maps seconds after the start to the factor that the proxy uses from then on."""
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)

@@ -1,10 +1,10 @@
-"""Measure conflicts and rates while 500 posters post to one clan by two processes on PostgreSQL, direct and queued.
+"""Measure conflicts and rates while 500 posters post to one clan through two processes, direct and queued.
 
     python -m benchmarks.hot_owner [--seconds S] [--rounds N]
 
-Every post changes the same row, carries an id, and comes from a caller of its own, who waits for the answer. A round
-ends when everything accepted is applied. The clan's sum must then equal what the callers were told. The rate with a
-transaction for each post is reported, too.
+The processes share one PostgreSQL database. Every post changes the same row and carries an id. Each poster waits for
+the answer before it posts again. A round ends when all accepted posts are applied. The clan's sum must then equal the
+number of accepted posts. The rate with a transaction for each post is reported, too.
 
 Bar: at most 0.05 conflicts per accepted post. The rates are reported.
 """
@@ -55,7 +55,7 @@ class Round:
 
 
 async def count_conflicts(servers: Sequence[Server]) -> int:
-    """Return how many races all processes have lost."""
+    """Return the number of lost races of all processes."""
     total = 0.0
     for server in servers:
         connection = Connection(server.port)
@@ -109,14 +109,14 @@ async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mod
 
 
 def run_rounds(folder: Path, options: Options, mode: str, environment: Mapping[str, str]) -> list[Round]:
-    """Run rounds on a server of their own and return them."""
+    """Start a PostgreSQL server and front ends for these rounds, run the rounds and return their figures."""
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()
         front_ends = [serve_store(url, folder, environment=environment) for _ in range(FRONT_ENDS)]
         servers = [stack.enter_context(server) for server in front_ends]
         connection = Connection(servers[0].port)
         asyncio.run(connection.call_ok("PUT", f"/v1/leaderboards/{_BOARD}", _SPEC))
-        with contextlib.suppress(RuntimeError):  # its event loop is closed
+        with contextlib.suppress(RuntimeError):  # the event loop of the connection is already closed
             connection.close()
         return [
             asyncio.run(run_round(servers, f"round-{number}", options.seconds, mode=mode))

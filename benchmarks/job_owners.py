@@ -1,13 +1,14 @@
-"""Time how soon curves are refreshed again after owners of work are killed, or stopped, in the middle of a refresh.
+"""Measure how soon curves are refreshed again after a job process is killed, or stopped, in the middle of a refresh.
 
     python -m benchmarks.job_owners [--rows N] [--rounds N]
 
-Three job processes share one PostgreSQL. A stopped owner stands still for longer than its lease. For this measurement
-only, a trigger makes the database server record each stored curve with its time and the number of its lease. A curve of
-a fenced owner would show there as older than the one before, or under a number that had expired. An owner counts as
-killed while refreshing if the server still holds its lease afterwards.
+Three job processes share one PostgreSQL database. The owner of a refresh is the process that holds its lease. A stopped
+owner stands still for longer than its lease. For this measurement only, a trigger in the database records each stored
+curve with its `as_of` and the fencing number of its lease. A curve that a fenced owner stored would be noticed there:
+its `as_of` would not be newer, or its number not greater, than that of the curve before it. An owner counts as killed
+while refreshing if its lease is still in the database afterwards.
 
-Bars: after a kill every curve is refreshed again by the end of the lease and 5 s. Fenced owners store no curve.
+Bars: after a kill every curve is refreshed again at most 5 s after the end of the lease. Fenced owners store no curve.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BOARDS = [f"owned-{number}" for number in range(6)]
 REFRESH_S = 2
 LEASE_S = 4.0
 MARGIN_S = 0.5
-_LATE_S = 5.0  # how long after a lease's expiry the bar allows
+_LATE_S = 5.0  # the bar allows this much time between the expiry of a lease and the refresh
 _ROWS = 50_000  # rows of each board, so that a refresh takes long enough to be caught
 _POST_EVERY_S = 0.2
 _WAIT_S = 60.0
@@ -58,20 +59,20 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """What was done to owners, and how long their curves then waited for a refresh."""
+    """How many owners were killed or stopped, and how many seconds curves then waited for a refresh."""
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
-    refreshed_after_s: list[float] = field(default_factory=list)  # every curve, from the kill
-    past_expiry_s: list[float] = field(default_factory=list)  # the victim's own, from the end of its lease
+    refreshed_after_s: list[float] = field(default_factory=list)  # of every curve, from the kill
+    past_expiry_s: list[float] = field(default_factory=list)  # of the killed owner's curves, from the lease's end
     bound_s: list[float] = field(
         default_factory=list
-    )  # time left until the bar's limit, of the last curve of each kill
+    )  # for each kill: the time between its last refresh and the limit of the bar
     fenced: int = 0
 
 
 class Observer:
-    """Looks into the database, beside the service."""
+    """Reads the database directly, not through the service."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -85,7 +86,7 @@ class Observer:
         return int(await self._connection.fetchval(_NOW))
 
     async def wait_for_refreshes(self, after_us: int) -> dict[int, int]:
-        """Wait until every board has a curve of after that time. Return, by board, when the first one was stored."""
+        """Wait until every board has a curve newer than that time. Return, by board, when the first one was stored."""
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
@@ -96,13 +97,13 @@ class Observer:
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
     async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
-        """Signal a process once it refreshes. Return what it held then, and when."""
+        """Signal a process as soon as it refreshes. Return the leases that it had then, and the time of the signal."""
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
                 at_us = await self.read_clock_us()
-                await asyncio.sleep(0.1)  # a commit that was under way has ended by then, or never will
+                await asyncio.sleep(0.1)  # a commit that was under way has ended after this time, or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -110,7 +111,7 @@ class Observer:
         raise TimeoutError("the process refreshes nothing")
 
     async def count_wrong_stores(self) -> int:
-        """Return the curves stored under an expired number, or under one older than that of the curve they replaced."""
+        """Return how many stored curves have no newer `as_of`, or no greater fencing number, than the curve before."""
         rows = await self._connection.fetch("SELECT board_key, as_of, fence FROM stored ORDER BY board_key, version")
         pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
         return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
@@ -120,7 +121,7 @@ class Observer:
 
 
 async def keep_changing(port: int) -> None:
-    """Post to every board, for ever, so that each of its curves is due at every turn."""
+    """Post to every board until cancelled, so that its curve is due again after every refresh interval."""
     connection, rng = Connection(port), random.Random(5)
     while True:
         for board in BOARDS:
@@ -130,7 +131,7 @@ async def keep_changing(port: int) -> None:
 
 
 async def kill_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Kill an owner in the middle of a refresh, wait until every curve is refreshed, and start it again."""
+    """Kill an owner in the middle of a refresh, wait until every curve is refreshed, and start the process again."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGKILL)
     await asyncio.to_thread(server.stop, signal.SIGKILL)
     stored_at = await observer.wait_for_refreshes(at_us)
@@ -147,7 +148,7 @@ async def kill_owner(observer: Observer, server: Server, figures: Figures) -> No
 
 
 async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Freeze an owner in the middle of a refresh, until another process has done its work, and let it go on."""
+    """Stop an owner in the middle of a refresh until the others have refreshed every curve. Then let it go on."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
@@ -158,7 +159,7 @@ async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> 
 
 
 def count_fenced(servers: Iterable[Server]) -> int:
-    """Return how many curves the living processes were not allowed to store."""
+    """Return how many curves these processes were not allowed to store."""
     found = 0
     for server in servers:
         _, text = call_once(server.port, "GET", "/metrics")
@@ -168,7 +169,10 @@ def count_fenced(servers: Iterable[Server]) -> int:
 
 
 async def run_rounds(front_end: Server, jobs: list[Server], url: str, options: Options) -> tuple[Figures, int, int]:
-    """Kill one process and stop another one in each round. Return figures, curves stored wrongly, curves stored."""
+    """Kill one process and stop another one in each round.
+
+    Return the figures, the number of curves stored wrongly, and the number of curves stored.
+    """
     body = board_spec([COLUMN]) | {"predictor": {"refresh_seconds": REFRESH_S}}
     owners = [owner_at(index) for index in range(options.rows)]
     for number, board in enumerate(BOARDS):
@@ -195,7 +199,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     environment = {
         "RANKCURVE_LEASE_S": str(LEASE_S),
         "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S),
-        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live by folding, so the clock alone makes it due
+        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live by folding, so only its age makes it due
     }
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))

@@ -5,7 +5,8 @@
 Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
 other one.
 
-Bars: every answer is a rank. `as_of` stands still without jobs, and moves on within 10 s once they are started again.
+Bars: every answer is a rank. Without jobs `as_of` stands still. It moves on within 10 s after the jobs are started
+again.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ JOB_PROCESSES = 2
 REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
-_MOVES_S_MAX = 10.0  # a curve is due at once after the pause; poll, phase and refresh come on top
-_POLLED_S = 3.0  # by then every front end has what was stored: curve_poll_s and a second
+_MOVES_S_MAX = 10.0  # after the pause the curve is due immediately; its refresh, its phase and a poll need this time
+_POLLED_S = 3.0  # after this time every front end has polled the stored curve: curve_poll_s plus a second
 _WAIT_S = 60.0
 
 
@@ -80,7 +81,7 @@ async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, see
         if status == 200:
             [position] = json.loads(answer)["positions"]
             seen.methods[position["method"]] += 1
-            if position["method"] != "count":  # whose `as_of` is the time of the count
+            if position["method"] != "count":  # the `as_of` of a count is not that of a curve
                 seen.as_of.add(position["as_of"])
                 seen.answered.set()
     for connection in connections:
@@ -88,7 +89,7 @@ async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, see
 
 
 async def post_change(port: int) -> None:
-    """Send one more post, so that the curve is old."""
+    """Send one more post, so that the curve is out of date."""
     connection = Connection(port)
     try:
         await connection.call_ok(
@@ -103,7 +104,7 @@ async def restart_everything(
 ) -> tuple[int, float]:
     """Kill the jobs, restart the front ends one after the other, start the jobs.
 
-    Return the number of `as_of` times seen meanwhile, and the seconds until answers moved on.
+    Return the number of different `as_of` times seen while no job ran, and the seconds until a newer one was seen.
     """
     for job in jobs:
         await asyncio.to_thread(job.stop, signal.SIGKILL)

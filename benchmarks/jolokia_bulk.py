@@ -2,8 +2,8 @@
 
     python -m benchmarks.jolokia_bulk [--rows N]     (as many bulks as rows, and at least 100)
 
-The bulks are sent one after the other on one connection. The reads are of all kinds of objects, and every read of every
-bulk must be answered.
+The bulks are sent one after the other on one connection. They read objects of all kinds, and every read of every bulk
+must be answered.
 
 Bar: p99 at most 20 ms.
 """

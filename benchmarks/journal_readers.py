@@ -2,11 +2,11 @@
 
     python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
 
-The journal is read in pages of 1,000. Both kinds of requests are sent one after the other, on connections of their own,
-with and without the readers in turn. The ratio is the median of the ratios of single rounds. The benchmark needs both
-cores: beside other work start it by `chrt -r 1`.
+The journal is read in pages of 1,000. Each of the two kinds of requests has a connection, on which they are sent one
+after the other. Rounds with and without the readers take turns. The ratio is the median of the ratios of single rounds.
+The benchmark needs both cores: if the machine has other work, start it by `chrt -r 1`.
 
-Bars: p50 of positions at most 5 times the quiet one, p99 of `/readyz` at most 50 ms.
+Bars: p50 of positions at most 5 times its value without readers, p99 of `/readyz` at most 50 ms.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SERVER = {**DURABLE, "shared_buffers": "256MB"}
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Sorted milliseconds of both kinds of requests, and the pages of the journal that were read a second."""
+    """Sorted milliseconds of both kinds of requests, and the pages of the journal that were read per second."""
 
     positions: list[float]
     ready: list[float]

@@ -1,11 +1,12 @@
-"""Check that 100 times `kill -9` under load loses no accepted post, applies none twice and forgets no post id.
+"""Check that 100 times `kill -9` under load lose no accepted post, apply none twice and forget no post id.
 
     python -m benchmarks.kill9 [--kills N]
 
-Clients retry with the same post_id until a post is settled, and do nothing else. What they were told is the truth
-(`ledger`).
+A client repeats a post with the same post_id until it is settled, and then sends the next one. The store is compared
+with the answers that the clients got (`ledger`).
 
-Bars: nothing lost, nothing applied twice, no id forgotten, the file sound. At least 90 % of the kills meet a request.
+Bars: nothing lost, nothing applied twice, no id forgotten, the file sound. During at least 90 % of the kills a request
+is under way.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from benchmarks.servers import Server, serve_file
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
-_LOAD_S_MAX = 0.4  # a kill comes at most this long after the first post since the start is settled
-_PROGRESS_S = 30.0  # a started service settles some post within this, or the run fails
+_LOAD_S_MAX = 0.4  # a kill comes at most this long after the first request that is settled since the start
+_PROGRESS_S = 30.0  # a started service must settle a request within this time, or the run fails
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Kills:
 
 
 async def kill_and_start(server: Server, ledger: Ledger, kills: int) -> Kills:
-    """Kill and start the service again, that many times, while posts are under way."""
+    """Kill the service and start it again, `kills` times, while clients send posts."""
     rng, starts_ms, seen = random.Random(9), [], Kills()
     for _ in range(kills):
         ledger.progress.clear()

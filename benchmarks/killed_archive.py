@@ -1,10 +1,11 @@
-"""Measure how soon another process goes on after the one that closes, or archives, a season was killed.
+"""Measure how soon another process takes over after the process that closes, or archives, a season was killed.
 
     python -m benchmarks.killed_archive [--rows N]
 
-The season has 50,000 owners, on PostgreSQL with two job processes. The closing one is killed while it fits a final
-curve, and its successor while it writes the archive. The store itself says which process works. The survivor has taken
-over once it holds the lease on closing and the board moves on under it. Leases have their default length.
+The season has 50,000 owners, on PostgreSQL with two job processes. The closing process is killed while it fits a final
+curve. Its successor is killed while it writes the archive. The leases in the database show which process works. The
+other process has taken over once it holds the lease on closing and has changed the board's curves, archive or stage.
+Leases have their default length.
 
 Bar: at most `lease_s` + 2 s after each kill.
 """
@@ -34,7 +35,7 @@ from tests.servers import DURABLE, postgres
 
 BOARD = "season"
 PROCESSES = 2
-_LATE_S = 2.0  # more than one lease, which includes the margin of the store's clock
+_LATE_S = 2.0  # what the bar allows beyond the length of a lease; it includes the margin for the store's clock
 _WAIT_S = 120.0
 _BATCH = 1_000
 _COLUMNS = [f"c{number}" for number in range(6)]
@@ -47,13 +48,13 @@ _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count
 
 
 def season_spec(ends_at: datetime) -> dict[str, Any]:
-    """Return the spec of a board that gives up its rows when it is closed."""
+    """Return the spec of a board whose rows are archived as soon as it is closed."""
     columns = [{"name": name, "sorted": True, "merge": "sum"} for name in _COLUMNS]
     return {"columns": columns, "closes_at": ends_at.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
 
 
 async def fill_season(port: int, rows: int) -> None:
-    """Fill a season, and let it end a second later."""
+    """Fill a season, and let it end one second after it is filled."""
     connection, rng = Connection(port), random.Random(15)
     await connection.call_ok("PUT", _PATH, season_spec(datetime.now(UTC) + timedelta(days=1)))
     for begin in range(0, rows, _BATCH):
@@ -76,7 +77,7 @@ async def wait_until(what: str, found: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Season:
-    """The board as the store has it."""
+    """Reads the state of the board from the database, and kills the process that closes it."""
 
     def __init__(self, database: Any, jobs: list[Server]) -> None:
         self._database, self._jobs = database, jobs
@@ -87,17 +88,17 @@ class Season:
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 
     async def is_fitted(self) -> bool:
-        """Return whether the closer is at a final curve."""
+        """Return whether the closing process is fitting a final curve."""
         closer, holder = await self.find_closer(), await self._database.fetchval(_FITTER, BOARD)
         return closer is not None and holder is not None and f"/{closer.pid}/" in holder
 
     async def is_written(self) -> bool:
-        """Return whether a part of the archive is stored, and not all of it."""
+        """Return whether the archive is only partly stored."""
         _, blocks, stage = await self._database.fetchrow(_MOVED, BOARD)
         return bool(blocks) and stage < 3
 
     async def kill_closer(self) -> float:
-        """Kill the closer. Return the seconds until the board moves on under another one."""
+        """Kill the process that closes. Return the seconds until another one has taken over."""
         victim = await self.find_closer()
         assert victim is not None
         victim.send_signal(signal.SIGKILL)
@@ -109,7 +110,7 @@ class Season:
             closer = await self.find_closer()
             now = await self._database.fetchrow(_MOVED, BOARD)
             if closer is None or closer is victim:
-                before = now  # the survivor refreshes curves meanwhile, as it always does
+                before = now  # changes before the takeover are the usual refreshes of the other process
                 return False
             return bool(now != before) or await self.is_fitted()
 
@@ -122,7 +123,7 @@ class Season:
 
 
 async def kill_closers(url: str, jobs: list[Server]) -> tuple[float, float]:
-    """Return the seconds from each kill until closing, and archiving, went on."""
+    """Kill the process that closes, and later the one that archives. Return the seconds until each takeover."""
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)

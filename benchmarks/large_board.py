@@ -2,9 +2,9 @@
 
     python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
 
-A board of 1 million rows is measured, too. Both are served with the same page cache. The memory counted is the most
-that the process ever had. The busy minutes bring 2,500 posts/s and 500 positions/s. Every request is sent when it is
-due, and its time counts from then. With `--seconds` below 5 the busy minutes are shortened.
+A board of 1 million rows is measured, too. Both are served with the same page cache. Memory is the most that the
+process ever had. During the busy minutes 2,500 posts/s and 500 positions/s are sent. The time of a request counts from
+when it was due. With `--seconds` below 5 the busy minutes are shortened.
 
 Bars: memory at most 400 MiB, skip refresh at most 2 s, p99 of positions at most 1.5 times that of 1 million rows, 99 %
 of the offered rate answered and nothing failed.
@@ -123,7 +123,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def _busy(server: Server, options: Options) -> list[report.Bar]:
-    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run shortens this, too
+    seconds = _BUSY_S if options.seconds >= 5 else 10 * options.seconds  # a quick run shortens the busy minutes, too
     minutes = BusyMinutes(server.port, options.rows)
     begun = time.perf_counter()
     asyncio.run(minutes.run(seconds))

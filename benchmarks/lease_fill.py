@@ -1,7 +1,7 @@
 """Pools of millions of resources, written by the database itself, because over HTTP they would take an hour.
 
-The rows and counts are those that the same requests would have left. The indexes are made after the rows, as any bulk
-load does.
+The rows and counts are the same as if requests had written them. The indexes are created after the rows, as is usual in
+bulk loads.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def key_at(number: int) -> str:
 
 
 def fill_pools(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
-    """Create pools of that many resources in an empty store, every second one leased, and print how long it took.
+    """Create pools of that many resources in an empty store, and print how long it took. Every second one is leased.
 
-    `run_sql` is a way into the same store.
+    `run_sql` runs a statement on the same store.
     """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)
     begun = time.perf_counter()
@@ -68,7 +68,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
 
 
 def _rows(pool_key: int, size: int) -> str:
-    """Return the rows of a pool, in SQL that both databases understand."""
+    """Return the statement that inserts the rows of a pool, in SQL that both databases understand."""
     digits = f"substr(CAST({10**_RESOURCE_DIGITS} + i AS text), 2)"
     cells = {
         "pool_key": f"{pool_key}",

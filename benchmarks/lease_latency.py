@@ -1,12 +1,14 @@
-"""Measure the time of a lease over HTTP, got and newly acquired, with 1,000 to 1,000,000 resources a sub-partition.
+"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources a sub-partition.
 
-    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]     (rows: most resources a sub-partition)
+    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest sub-partition)
 
-Sizes take turns within one run, all in one store, at half of the rate that saturates the service. PostgreSQL then holds
-15.5 M resources in all. The time of a request counts from when it was due, not from when the client sent it. Each round
-has a p50 and a p99 of its own, of thousands of requests; a figure is the median of its rounds.
+A request either gets the lease that its key has, or acquires a lease for a new key. All sizes are in one store;
+PostgreSQL then holds 15.5 M resources. Sizes take turns, at half of the rate that saturates the service. The time of a
+request counts from when it was due, not from when the client sent it. Each round has a p50 and a p99, of thousands of
+requests. A figure is the median over the rounds.
 
-Bars: p50 and p99 at 1,000,000 at most 1.5 times those at 1,000. On PostgreSQL p99 at most 3 ms got and 7 ms acquired.
+Bars: p50 and p99 at 1,000,000 at most 1.5 times those at 1,000. On PostgreSQL p99 at most 3 ms to get a lease and 7 ms
+to acquire one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
-# A checkpoint would slow the rounds of one size and not of the others.
+# These settings avoid checkpoints, because one would slow the rounds of one size and not those of the others.
 _SERVER = {
     **DURABLE,
     "shared_buffers": "1GB",
@@ -41,11 +43,11 @@ _P99_MS = {("PostgreSQL", "get"): 3.0, ("PostgreSQL", "acquire"): 7.0}
 _LEASE_S = 3_600
 _WARM_S = 2.0
 _ALL = 15_500_000
-_SMALL = 1_000  # a pool of that size lasts for one round of acquisitions
+_SMALL = 1_000  # a pool of this size has free resources for only one round of acquisitions
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the pools with that many resources a sub-partition: enough for that many rounds."""
+    """Return the ids of enough pools for that many rounds. Each pool has `size` resources a sub-partition."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
@@ -58,15 +60,15 @@ class Asker:
         self._pool_id = self._pools[0]
 
     def begin_round(self, number: int) -> None:
-        """Begin a round."""
+        """Choose the pool of a round."""
         self._pool_id = self._pools[number % len(self._pools)]
 
     def get(self) -> bytes:
-        """Ask for the lease of a key that has one for longer than it asks."""
+        """Build a request for a key that already has a lease, which lasts longer than the request needs."""
         return self._body(key_at(self._rng.randrange(self._keys) * 2), lease_seconds=1)
 
     def acquire(self) -> bytes:
-        """Ask for the lease of a key that has none."""
+        """Build a request for a key that has no lease."""
         return self._body(f"new-{self._rng.getrandbits(60)}", lease_seconds=_LEASE_S)
 
     def _body(self, name: str, **lasts: object) -> bytes:

@@ -2,12 +2,12 @@
 
     python -m benchmarks.lease_race [--seconds S]
 
-The front ends share one PostgreSQL. Holders and front ends are killed, and the clock of one front end is stepped an
-hour either way. A holding lasts from its answer until it was given back or its `expires_in` was over, counted from
-before the request, on one monotonic clock. Two holdings of one resource may never overlap, whichever front end
-answered.
+The front ends share one PostgreSQL database. Holders and front ends are killed, and the clock of one front end is
+stepped an hour ahead and back. A holding begins with the answer to its request. It ends when it is given back, or
+`expires_in` after the request was sent. All times are from one monotonic clock. Two holdings of one resource may never
+overlap, whichever front end answered.
 
-Bars: two live holders 0, fencing numbers that do not grow 0, resources leaked after liberation 0.
+Bars: no resource has two live holders, every fencing number grows, and after liberation no resource is leaked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CLIENTS, RESOURCES, KEYS_A_CLIENT = 64, 1_000, 40
 POOL = "/v1/pools/race/all"
 MARGIN_S = 0.2
 _LEASE_S = (0.5, 5.0)
-_STEP_S = 2.0  # how long the clock of the stepped front end stays in one place
+_STEP_S = 2.0  # how long the clock of the stepped front end keeps one offset
 _KILL_EVERY_S = 4.0  # between two kills of a front end
 _WAIT_S = 30.0
 _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_INTERVAL_S": "1"}
@@ -62,7 +62,7 @@ class Race:
 
 
 class Client:
-    """Asks for keys of its own, keeps some, gives some back, and dies without a word now and then."""
+    """A client that asks for its own keys, gives some leases back, and sometimes dies without giving any back."""
 
     def __init__(self, number: int, ports: list[int], race: Race) -> None:
         self._name, self._ports, self._race = f"c{number}", ports, race
@@ -118,13 +118,13 @@ class Client:
         self._race.holdings.append(holding)
 
     async def _give_back(self, connection: Connection, holding: Holding) -> None:
-        holding.until_s = min(holding.until_s, time.monotonic())  # counted from before the request is sent
+        holding.until_s = min(holding.until_s, time.monotonic())  # the holding ends before the request is sent
         status, _ = await connection.call("DELETE", f"/v1/leases/race/all/{holding.key}")
         self._race.seen[f"given back {status}"] += 1
 
 
 def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
-    """Return pairs of holdings that overlap on a resource, and later holdings whose number is not greater."""
+    """Return how many pairs of holdings of a resource overlap, and how many later holdings have no greater number."""
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
         by_resource[holding.resource].append(holding)
@@ -151,7 +151,7 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
 
 
 async def run_race(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
-    """Run the race. Return what the pool says once everything was liberated, and which resources are not free."""
+    """Run the race. Return it, the pool after everything was liberated, and the resources that are not free then."""
     connection = Connection(servers[-1].port)
     await connection.call_ok("PUT", POOL, {})
     names = [f"r{number}" for number in range(RESOURCES)]

@@ -2,8 +2,8 @@
 
     python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
 
-Every key asks in each of three regions within two hours. The stores' own programs do everything, at a simulated clock
-that every store tells a little differently. The truth is what the simulation saw given, not what the stores counted.
+Every key asks in each of three regions within two hours. The stores' own programs run on a simulated clock, and each
+store's clock is off by a little. The truth is the leases that the simulation saw granted, not the counts of the stores.
 
 Bars: at most 0.1 % of the keys, and all of those are found and released.
 """
@@ -35,7 +35,7 @@ REGIONS = ("asia", "eu", "us")
 DELAY_S = 1.0
 _SPAN_S = 2 * 3_600  # a key asks once in each region within this time, at random
 _TICK_S = 0.1
-_CLOCKS_OFF_US = 50_000  # between the clocks of neighbouring stores
+_CLOCKS_OFF_US = 50_000  # the difference between the clocks of neighbouring stores
 _CLIENT, _POOL = "acme", "numbers"
 _START_US = 1_760_000_000_000_000
 _LEASE_US = 4 * _SPAN_S * 1_000_000
@@ -44,7 +44,7 @@ _PAGE = 1_000
 
 @dataclass(slots=True)
 class Region:
-    """One store."""
+    """A region: its store, and the programs that run there."""
 
     name: str
     store: Store
@@ -90,7 +90,7 @@ class World:
                 self.acquired.setdefault(key, []).append(region.name)
 
     async def exchange_journals(self) -> None:
-        """Have each store read what the others wrote more than the delay ago."""
+        """Let each store read the events of the other stores that are older than the delay."""
         for reader in self.regions:
             for peer in self.regions:
                 if peer is not reader:

@@ -3,9 +3,10 @@
     python -m benchmarks.lease_simulation [FOLDER FOR THE PICTURE]
 
 The days have daily cycles, a news spike and a drained region (`lease_world`). The store's own programs and the
-balancer's own job do everything, at a simulated clock. Both worlds get the same keys at the same minutes.
+balancer's own job run on a simulated clock. The world with balanced shares and the one with static shares get the same
+keys at the same minutes.
 
-Bars: at most 10 % of the refusals of static shares. No resource is lost or given to two.
+Bars: at most 10 % of the refusals of static shares. No resource is lost or given to two keys.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Story:
     doubled: int = 0
     lost: int = 0
     moved: int = 0
-    refused_by_minute: list[int] = field(default_factory=list)  # so far
+    refused_by_minute: list[int] = field(default_factory=list)  # all refused leases up to the end of each minute
     shares: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
@@ -106,8 +107,8 @@ class World:
         )
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
-        self._ends: list[tuple[int, str, str, bool]] = []  # when, key, resource, whether it is given back
-        self._held: dict[str, int] = {}  # resources that somebody uses, and until when
+        self._ends: list[tuple[int, str, str, bool]] = []  # (time, key, resource, whether the key gives it back)
+        self._held: dict[str, int] = {}  # the time at which the use of a resource ends
         self.story = Story()
 
     def _clock(self) -> Program[int]:
@@ -122,7 +123,7 @@ class World:
         self.story.moved += resources
 
     async def run(self) -> Story:
-        """Run all minutes and return what happened."""
+        """Simulate all minutes and return what happened."""
         pool = await self._create()
         for minute, coming in enumerate(draw_arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US
@@ -166,7 +167,7 @@ class World:
             await self._store.write(lambda: self._groups.serve_requests(given_back))
 
     async def _drain_region(self, pool: Pool, minute: int) -> None:
-        """Drain a region, as operators do."""
+        """Take resources out of a region during the drain, as operators do, and put them back at its end."""
         pools = lease_pools(self._store.dialect)
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
         drained = [f"r{number}" for number in range(first, first + DRAINED)]
@@ -188,7 +189,7 @@ class World:
                 continue
             self.story.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
-            # Given back a little before its end, because at the end the lease is over anyway.
+            # A key gives back a little before the end of its lease, because at the end there is nothing to give back.
             heapq.heappush(
                 self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
             )
@@ -239,7 +240,7 @@ def draw_picture(static: Story, balanced: Story, path: Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None})
     path.write_text(
         re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8"
-    )  # a third smaller
+    )  # rounded numbers make the file a third smaller
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

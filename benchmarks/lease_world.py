@@ -1,7 +1,6 @@
 """Three regions of one pool for three days: keys that come and go, a news spike, and operators who drain a region.
 
-The world is the same for everyone who is measured in it. One seed decides what comes when, before anybody knows what is
-refused.
+The world is the same for all contestants. One seed decides which keys ask at which minute, whatever is refused.
 """
 
 from __future__ import annotations
@@ -15,27 +14,31 @@ REGIONS = ("asia", "eu", "us")
 MINUTES = 3 * 24 * 60
 RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
-_BASE_PER_MINUTE = 16.0  # keys that ask in a region, mean of a day
+_BASE_PER_MINUTE = 16.0  # keys that ask in a region per minute, on average over a day
 _SWING = 0.85
-_SPIKE = (24 * 60 + 14 * 60, 60, 1.6)  # the second day at 14:00, for an hour, 1.6 times the usual demand
+_SPIKE = (
+    24 * 60 + 14 * 60,
+    60,
+    1.6,
+)  # (start, minutes, added demand): on the second day at 14:00, for an hour, 1.6 times the usual demand is added
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15
 DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)  # the third day from 19:00 to 23:00, when it is busiest
-DRAINED = 150  # resources of that region: operators take them out as they become free, and put them back at the end
+DRAINED = 150  # resources that operators take out of that region as they become free, and put back at the end
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A key that asks, once."""
+    """A key that asks once."""
 
     key: str
     region: str
     minutes: float  # how long the key wants the resource
-    returns: bool  # gives back at the end; others just stop
+    returns: bool  # whether the key gives the resource back; otherwise it lets the lease expire
 
 
 def demand_per_minute(region: str, minute: int) -> float:
-    """Return how many keys ask in the mean."""
+    """Return how many keys ask in that minute on average."""
     hours = minute / 60 - 8 * REGIONS.index(region)
     usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
     begun, lasts, more = _SPIKE

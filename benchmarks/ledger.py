@@ -1,7 +1,8 @@
-"""What the clients of a store under attack were told, and whether the store holds exactly that.
+"""Record the answers that clients get from a store under attack, and check that the store agrees with them.
 
-Clients retry with the same post_id until a post is settled, and do nothing else. What they were told is the truth: sums
-and counts by owner and board. In the end posts are sent once more, and each of them has to be a `duplicate`.
+A client repeats a request with the same post ids until it is settled, and then sends the next one. The settled posts
+say which sums and counts the store must have, by owner and board. In the end posts are sent once more, and each of them
+has to be a `duplicate`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from benchmarks.client import BadAnswerError, Connection, percent_encode
 
 BOARDS = [f"kill-{number}" for number in range(5)]
-CHAMPION = "champion"  # posted to all the time
+CHAMPION = "champion"  # the owner of about 30 % of the posts
 COLUMNS = ["xp", "posts"]
 _AUDITED = 500  # posts in a request when they are sent again
 _PAUSE_S = 0.01
@@ -31,8 +32,12 @@ class Ledger:
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)  # answers that said to come again, by their detail
-    acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))  # monotonic times by port
+    refusals: Counter[str] = field(
+        default_factory=Counter
+    )  # requests that were refused or unanswered and had to be sent again, by detail
+    acknowledged: dict[int, list[float]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # times of answers 200, by port
     retries: int = 0
     under_way: int = 0
     stop: bool = False
@@ -54,7 +59,7 @@ class Ledger:
         return sum(self.statuses.values())
 
     def refused_for(self, word: str) -> int:
-        """Return how many answers told a client of `word`."""
+        """Return how many refusals have `word` in their detail."""
         return sum(count for detail, count in self.refusals.items() if word in detail.lower())
 
     def first_after_s(self, port: int, moment: float) -> float:
@@ -86,18 +91,18 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
     for index in range(size):
         chosen = CHAMPION if rng.random() < 0.3 else rng.choice(owners)
         post_id = f"{name}/{number}/{index}"
-        # With weights this wide, sums cannot hide a lost post behind one that was applied twice.
+        # The range of `xp` is so large that a lost post and one applied twice hardly ever leave the right sum.
         posts.append({"owner": chosen, "xp": rng.randrange(1, 2**24), "post_id": post_id, "boards": boards})
     return path, posts
 
 
 async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[str], ledger: Ledger) -> None:
-    """Post to the first port until told to stop.
+    """Post to the first port until `ledger.stop` is set.
 
-    A request that is not settled is sent again, to a random one of the ports.
+    A request that is not settled is sent again, to a random port of `ports`.
 
     Raises:
-        BadAnswerError: any refusal that does not say to come again.
+        BadAnswerError: a request was refused with a status other than 429 and 503, or its answer does not settle all posts.
     """
     connections, rng, number = [Connection(port) for port in ports], random.Random(name), 0
     while not ledger.stop:
@@ -141,7 +146,7 @@ async def _settle(
 
 
 async def audit_store(port: int, ledger: Ledger, *, resent_max: int | None = None) -> Counter[str]:
-    """Compare every owner's sums on every board, then send posts again, which must all be known.
+    """Compare every owner's sums on every board. Then send posts again; the store must know all their ids.
 
     `resent_max`: how many of the last posts of each path are sent again; None for all.
 
