@@ -65,9 +65,7 @@ class Figures:
     stopped_while_refreshing: int = 0
     refreshed_after_s: list[float] = field(default_factory=list)  # of every curve, from the kill
     past_expiry_s: list[float] = field(default_factory=list)  # of the killed owner's curves, from the lease's end
-    bound_s: list[float] = field(
-        default_factory=list
-    )  # for each kill: the time between its last refresh and the limit of the bar
+    bound_s: list[float] = field(default_factory=list)  # for each kill: from its last refresh to the bar's limit
     fenced: int = 0
 
 

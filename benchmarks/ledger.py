@@ -32,12 +32,9 @@ class Ledger:
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(
-        default_factory=Counter
-    )  # requests that were refused or unanswered and had to be sent again, by detail
-    acknowledged: dict[int, list[float]] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # times of answers 200, by port
+    refusals: Counter[str] = field(default_factory=Counter)  # refused and unanswered requests, by detail
+    # The monotonic times of answers 200, by port.
+    acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     retries: int = 0
     under_way: int = 0
     stop: bool = False
@@ -102,7 +99,7 @@ async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[s
     A request that is not settled is sent again, to a random port of `ports`.
 
     Raises:
-        BadAnswerError: a request was refused with a status other than 429 and 503, or its answer does not settle all posts.
+        BadAnswerError: a request was refused with a status other than 429 and 503, or not all its posts were settled.
     """
     connections, rng, number = [Connection(port) for port in ports], random.Random(name), 0
     while not ledger.stop:

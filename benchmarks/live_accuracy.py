@@ -1,11 +1,11 @@
-"""Measure the worst error of a live curve after a part of its board has changed, and of the same curve unchanged.
+"""Measure the worst error of live and frozen curves after a part of the board has changed.
 
     python -m benchmarks.live_accuracy [DATA]
 
-The unchanged curve is the one that was fitted before. 10 % and 50 % of the entries of certified curves with 1,000 knots
-are redrawn. With DATA a month of changes of a real board is posted, too, and every value is asked for after each tenth
-of them. Errors are over every value and the first lattice point past it, of ranks past 1,000 (those before are
-counted). Brackets and bounds are checked at all ranks.
+A frozen curve was fitted before the changes and does not count them. Certified curves with 1,000 knots are measured
+after 10 % and after 50 % of the entries got new random values. With DATA a month of changes of a real board is posted,
+too, and every value is asked for after each tenth of the posts. Errors are measured at every value and at the next
+lattice point after it, for ranks beyond 1,000 (better ranks are counted). Brackets and bounds are checked at all ranks.
 
 Bars: worst error at most 0.40 % and 0.60 %, in the replay 0.7 % with 500 knots. No bracket or bound is broken.
 """
@@ -44,7 +44,7 @@ from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
 from predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
-REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar, percent, by the part of the entries that is redrawn
+REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the share of the entries that is redrawn
 KNOTS = 1_000
 REPLAY_KNOTS = 500
 REPLAY_WORST = 0.7
@@ -55,7 +55,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
-    """A live curve as `rank=auto` reads it: exact if few entries stand in a gap."""
+    """A live curve as `rank=auto` uses it: if a gap has few entries, they are counted, and the rank is exact."""
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
@@ -70,17 +70,17 @@ class ShortGapsCounted:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One board after a part of it changed."""
+    """The figures of one board after a part of it changed."""
 
     live: Quality
     auto: Quality
     frozen: Quality
-    bound: float  # the current certificate, of ranks past FROM_RANK
+    bound: float  # the current certificate for ranks from FROM_RANK on
     move_us: float
 
 
 def change_board(board: CurveBoard, fit: Curve, part: float) -> Changed:
-    """Redraw a random part of the entries, one move each, and measure the curves of the changed board."""
+    """Give a random part of the entries new values, one move each, and measure the curves of the changed board."""
     rng = np.random.default_rng(SEED + 1)
     keys: Keys = board.keys.copy()
     chosen = rng.choice(len(keys), round(part * len(keys)), replace=False)
@@ -121,7 +121,7 @@ def measure_redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
 
 
 async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
-    """Post the difference of two days of a real board in random order, and compare the live answers with each step."""
+    """Post the changes between two days of a real board in random order, and check the live answers after each step."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
     await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
     await refresh_columns(port, before.name, [COLUMN])
@@ -155,7 +155,7 @@ async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[r
 
 
 async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the curve counts everything that was acknowledged until `posted_s`."""
+    """Wait until the curve counts everything that was acknowledged until `posted_s`, in seconds since 1970."""
     connection = Connection(port)
     try:
         while True:
@@ -168,7 +168,7 @@ async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
 
 
 async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
-    """Ask for an estimate of every value and of the point past it. Return how the answers compare with the truth."""
+    """Ask for an estimate at every value and one point after it. Return how the answers compare with the truth."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
     connection = Connection(port)

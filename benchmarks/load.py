@@ -1,7 +1,7 @@
-"""Load by wrk, and rounds that alternate between contestants: this makes servers comparable.
+"""Create load by wrk, in rounds that alternate between contestants, so that servers can be compared.
 
-Contestants take turns (A B, B A, …) in one run, so that whatever else the machine does affects both alike. Figures are
-medians.
+A contestant is a function that takes the number of a round, runs the round and returns its figure. Contestants take
+turns (A B, B A, …) in one run, so that other work of the machine affects them alike. Figures are medians.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LoadFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One round of one contestant."""
+    """The figures of one round of one contestant."""
 
     per_s: float
     p50_ms: float = 0.0
@@ -36,8 +36,8 @@ class Figure:
 class Target:
     """What wrk requests.
 
-    With `rows` 0 it is `GET path`. With `rows` it is `GET path` with a random owner between path and `after`, or, with
-    `column`, a post that adds 1 to 1,000 to that column of a random owner.
+    If `rows` is 0, it is `GET path`. Otherwise every request is for a random one of `rows` owners. It is a `GET` of
+    `path`, the owner and `after`, or, if `column` is set, a post that adds 1 to 1,000 to that column.
     """
 
     url: str
@@ -71,7 +71,7 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
 
 
 def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Callable[[int], Figure]:
-    """Return a contestant for `run_alternately`. The round's number is its seed; 0 is the short warm-up."""
+    """Return a contestant for `run_alternately`. Its random owners depend on the round; round 0 is a short warm-up."""
     return lambda number: run_wrk(
         target, connections=connections, seconds=seconds if number else _WARM_UP_S, seed=number + connections
     )
@@ -80,7 +80,7 @@ def wrk_contestant(target: Target, *, connections: int, seconds: float) -> Calla
 def run_alternately(contestants: Mapping[str, Callable[[int], Figure]], *, rounds: int) -> dict[str, list[Figure]]:
     """Run rounds in which contestants take turns, and return the figures of each one by round.
 
-    The order is reversed each time. A first round warms up and is thrown away.
+    Every second round has the reverse order. Round 0 warms up and is not counted.
     """
     figures: dict[str, list[Figure]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
@@ -98,7 +98,7 @@ def median_per_s(figures: list[Figure]) -> float:
 
 
 def median_ratio(figures: list[Figure], baseline: list[Figure]) -> float:
-    """Return the median over the rounds of the rate divided by the baseline's in the same round."""
+    """Divide the rate of each round by the baseline's rate in that round, and return the median."""
     return statistics.median(one.per_s / other.per_s for one, other in zip(figures, baseline, strict=True))
 
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 
-Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if that fails, through
-the table alone. Each fault has to show in the metrics: a fault that had no effect fails its bar.
+Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if that fails, only
+through the table. Each fault must be visible in the metrics: a fault without an effect fails its bar.
 
-Bars: no read error, at most 50 ms of p99 added, no curve older than 10 s or of another board.
+Bars: no read error, p99 at most 50 ms longer, no curve older than 10 s or of another board.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.servers import Server, free_port, require_program
 _CONNECTIONS = 16
 _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
-_POSTS = 20  # at a time: enough to have every curve replaced every second
+_POSTS = 20  # posts in a request: enough changes for every curve to be replaced every second
 _SPOIL_PAUSE_S = 0.02
 _AGE_S_MAX = 10.0  # oldest allowed age of a curve that is replaced every second and polled every half second
 _SETTINGS = {
@@ -41,9 +41,9 @@ _SETTINGS = {
     "MEMCACHED_PAUSE_S": "0.5",
     "SQLITE_CACHE_MIB": "64",
     "LOG_LEVEL": "error",
-    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live: the clock decides, and each refresh is shared
+    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each one is refreshed by the clock and shared
 }
-# The outcome of a read of memcached that shows that the fault had an effect.
+# For each fault, the outcome of reads of memcached that shows its effect.
 _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
 
 
@@ -74,7 +74,7 @@ def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
 
 
 def spoil_keys(port: int, rng: random.Random) -> None:
-    """Store noise, a cut value, or another column's value under every key."""
+    """Store random bytes, a cut value, or another column's value under every key."""
     dumped = ask_memcached(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
     keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
     for key in keys:
@@ -132,7 +132,7 @@ def cause_fault(name: str, cache: Server) -> Iterator[None]:
 
 
 def count_outcomes(port: int) -> dict[str, float]:
-    """Return what the front end met in memcached so far, by outcome."""
+    """Return how many reads of memcached the front end made so far, by outcome."""
     found = {}
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         name, _, value = line.rpartition(" ")
@@ -145,16 +145,16 @@ def count_outcomes(port: int) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Seen:
-    """What the rounds of one fault met."""
+    """What was measured in the rounds of one fault."""
 
     met: dict[str, float] = field(default_factory=dict)
-    ages_s: list[float] = field(default_factory=list)  # of the serving curve at the end of each round
+    ages_s: list[float] = field(default_factory=list)  # age of the oldest serving curve at the end of each round
     failed_rounds: int = 0
-    wrong: int = 0  # curves that don't describe the board
+    wrong: int = 0  # curves whose total is not that of the board
 
 
 class Faults:
-    """Contestants for `load.run_alternately`: one round of read load under each fault."""
+    """The contestants for `load.run_alternately`. Each one sends reads under its fault."""
 
     def __init__(self, server: Server, cache: Server, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options

@@ -1,11 +1,12 @@
-"""Measure what monitoring costs `positions`: their rate while everything is read, against nobody watching.
+"""Measure how much monitoring slows `positions`: their rate while all metrics are read, against the rate without.
 
     python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
 
-Two services serve copies of one board at the same time and take turns. Of the watched one, /metrics and all managed
-objects are read once a second, far more often than anybody would. The other one has managed objects switched off.
+Two services serve copies of one board at the same time and take turns. From the monitored service, /metrics and all
+managed objects are read once a second, far more often than operators would read them. The other service has managed
+objects switched off.
 
-Bar: at least 95 % of the unwatched rate.
+Bar: at least 95 % of the rate without monitoring.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
 def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
-    """Return the same contestant, with the server's monitoring polled during its rounds."""
+    """Return a contestant that runs the same rounds while the server's monitoring is read."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()

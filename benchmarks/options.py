@@ -1,6 +1,6 @@
-"""The command line that the benchmarks share: how large, how long, where.
+"""The command line that all benchmarks share: the size, the length and the place of a run.
 
-The defaults measure the bar itself. A smaller run is asked for by an option, and its heading says its size.
+The bars are meant for the defaults. Options can make a run smaller; the heading of a run shows its size.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Options:
     rows: int  # entries of the board measured
     seconds: float  # length of one measured round
     rounds: int  # measured rounds of each contestant
-    folder: Path  # where stores are made: on the disk whose durability counts
-    boards: Path | None  # filled boards are kept here for later runs; None: they are filled anew
+    folder: Path  # where stores are made: on the disk whose durable writes are measured
+    boards: Path | None  # filled boards are kept here for later runs; if None, each run fills its own
     data: Path | None  # folder with the real boards' CSV files
     kills: int
     commit: str  # what `against_commit` compares with
@@ -63,7 +63,7 @@ def _positive(kind: Callable[[str], int | float]) -> Callable[[str], int | float
 
 @contextlib.contextmanager
 def working_folder(options: Options) -> Iterator[Path]:
-    """Yield a folder of this run's own. It is deleted however the run ends, by SIGTERM, too."""
+    """Yield a new folder for this run. It is deleted at the end, even if an error or SIGTERM ends the run."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rankcurve-bench-", dir=options.folder) as name:

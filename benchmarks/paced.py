@@ -1,4 +1,4 @@
-"""Requests that come at random moments at a given rate, whatever the answers do, and how long each took.
+"""Send requests at random moments at a given rate, however late the answers are, and measure how long each takes.
 
 The time of a request counts from when it was due, so the wait for a connection, or for this process, is included. The
 client is as small as possible, because it shares the machine with what it measures.
@@ -20,11 +20,11 @@ CONNECTIONS = 32
 _ANSWERS_S_MAX = 30.0
 
 T = TypeVar("T")
-Ask = Callable[[], bytes]  # a whole request
+Ask = Callable[[], bytes]  # builds a whole request
 
 
 def run_punctually(work: Coroutine[Any, Any, T]) -> T:
-    """Run on an event loop that wakes on time. With epoll, as usual, it would be up to a millisecond late."""
+    """Run `work` on an event loop that wakes on time. The usual loop uses epoll and may wake a millisecond late."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         return runner.run(work)
 
@@ -38,7 +38,11 @@ def build_post(path: str, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """A connection with one request at a time. It calls `answered` at each answer, or at the end."""
+    """A connection with one request at a time.
+
+    It calls `answered` after each answer 200. It calls `failed` after any other answer, and when the connection is
+    lost.
+    """
 
     def __init__(self, answered: Callable[[_Connection], None], failed: Callable[[str], None]) -> None:
         self._answered, self._failed = answered, failed
@@ -111,12 +115,12 @@ class PacedClient:
                 self._send(self._idle.pop(), at, ask())
             else:
                 self._due.append((at, ask()))
-                await asyncio.sleep(0)  # a client that is late still reads
+                await asyncio.sleep(0)  # lets answers be read even while the client is late
         await self._finished()
         return self._took_ms
 
     async def measure_saturation(self, ask: Ask, *, seconds: float) -> float:
-        """Return the requests a second when every connection asks again as soon as it is answered."""
+        """Return the requests answered per second while every connection asks again as soon as it is answered."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

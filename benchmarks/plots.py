@@ -1,9 +1,9 @@
-"""Draw the pictures of docs/curve.md from real boards: error by rank, for three ways to choose knots, frozen and live.
+"""Draw the pictures of docs/curve.md from real boards: the error by rank.
 
     python -m benchmarks.plots DATA [--folder docs]
 
-Every value of the board is asked about, and the first one past each. A point shows the worst error of its ranks, never
-a mean.
+One picture compares three ways to choose knots, the other one a frozen and a live curve. The curve is asked for every
+value of the board and for the next key after each. A point shows the worst error of its ranks, never a mean.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"
 KNOTS = 300
 LIVE_KNOTS = 500
-COUNTED_TOP = 1_000  # ranks that a service can be set to count, so that no answer there is an estimate
+COUNTED_TOP = 1_000  # the best ranks, which a service can be set to count, so that it estimates none of them
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
 FLOOR_PERCENT = 0.01  # exact ranks are drawn here: a logarithmic axis has no 0
@@ -48,7 +48,7 @@ def read_scores(path: Path) -> dict[str, int]:
 
 
 def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
-    """Return the worst error in each bin of ranks. The worst of all is that of the ranks past one."""
+    """Return the worst error in each bin of ranks. `worst_percent` is the worst one of ranks beyond `past_rank`."""
     bins: dict[int, float] = {}
     worst, broken = 0.0, 0
     for rank, error, missed in board.errors(curve):
@@ -72,7 +72,7 @@ def spacing_lines(board: PlainBoard) -> list[Line]:
 
 
 def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Line]:
-    """Return the errors of a curve of the board as it was, frozen and kept live, on the board as it is."""
+    """Fit a curve to the earlier board. Return its errors on the later board, both frozen and kept live."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):

@@ -1,12 +1,14 @@
-"""Measure how much reads and posts of one board slow down while counts of another keep a connection pool busy.
+"""Measure how much reads and posts of one board slow down while counts of another board keep a connection pool busy.
 
     python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
 
-Sixteen clients count exact ranks on the noisy board. Requests to the quiet board come 100 times a second, at the same
-times with and without the noise, and their latency counts from when they were due. Rounds with and without the noise
-take turns, with a connection pool of the noisy board's own and with one for all.
+Sixteen clients ask for exact ranks on the noisy board, which are counted. Requests to the quiet board come 100 times a
+second, at the same times with and without the noise, and their latency counts from when they were due. Rounds with and
+without the noise take turns. They are run twice: the noisy board has a connection pool of its own, or there is one pool
+for all boards.
 
-Bar: with a pool of its own, p99 at most 2 times its quiet value. With one pool it is reported.
+Bar: with two pools, p99 of the quiet board is at most 2 times its value without noise. With one pool it is only
+reported.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _NOISY_CLIENTS = 16
 _CALLS_PER_S = 100
 _CONNECTIONS = 16
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
-# No request is refused and none is read off a curve: every noisy request counts on the server.
+# With these waits no request is refused, and none is answered from a curve: every noisy request counts on the server.
 _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX": "60"}
 
 
@@ -46,7 +48,7 @@ async def _count_until_ended(port: int, number: int, ended: asyncio.Event) -> in
     rng, connection, answered = random.Random(number), Connection(port), 0
     try:
         while not ended.is_set():
-            value = rng.randint(1, 5_000)  # below the middle, so that most of the board is counted
+            value = rng.randint(1, 5_000)  # a low value, so that most of the board must be counted
             status, _ = await connection.call(
                 "GET", f"/v1/leaderboards/{_NOISY}/rankings/{COLUMN}/positions?values={value}&rank=exact"
             )
@@ -57,9 +59,9 @@ async def _count_until_ended(port: int, number: int, ended: asyncio.Event) -> in
 
 
 async def _time_quiet_board(port: int, seconds: float, seed: int) -> list[float]:
-    """Return the milliseconds of each request, from when it was due to its answer.
+    """Return the milliseconds of each request to the quiet board, from when it was due to its answer.
 
-    Half are posts, half an owner's entry.
+    Half of the requests are posts, and half read an owner's entry.
     """
     rng, free, took = random.Random(seed), asyncio.Queue[Connection](), list[float]()
     for _ in range(_CONNECTIONS):
@@ -91,7 +93,7 @@ async def _time_quiet_board(port: int, seconds: float, seed: int) -> list[float]
 
 
 async def _run_round(port: int, seconds: float, seed: int, *, noisy: bool) -> tuple[float, float, float]:
-    """Return p50 and p99 of the quiet set in ms, and the noisy set's answers a second."""
+    """Return p50 and p99 of the quiet board in ms, and the answers per second of the noisy board."""
     ended = asyncio.Event()
     noise = [
         asyncio.create_task(_count_until_ended(port, number, ended)) for number in range(_NOISY_CLIENTS if noisy else 0)

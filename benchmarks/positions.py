@@ -1,4 +1,4 @@
-"""Measure the rate of `positions` for random owners of a 1 M board against a hello-world route.
+"""Measure the rate of `positions` for random owners of a board with 1 M rows against a hello-world route.
 
     python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
@@ -27,9 +27,9 @@ FEW, MANY = 32, 256
 
 
 async def check_positions(port: int, rows: int) -> dict[str, int]:
-    """Compare default answers for some owners with the truth.
+    """Compare the default answers for some owners with the truth.
 
-    Return how many each method gave. Raises BadAnswerError.
+    Return the number of answers by method. Raises BadAnswerError.
     """
     numbers = draw_values(rows)
     ascending = sorted(numbers)

@@ -2,12 +2,12 @@
 
     python -m benchmarks.postgres_restarts [--seconds S]
 
-The server is a real one with fsync on. It is restarted five times as if it had crashed, and a random session is ended
-every 2 s. That is what operators and crashes do. Four processes with 16 posters each add to the same 1,000 owners.
-Clients retry until they are answered with 200 (`ledger`).
+The server is a real one with fsync on. As operators and crashes do, the benchmark restarts it five times as if it had
+crashed, and ends a random session every 2 s. Four processes with 16 posters each post to the same 1,000 owners. A
+client repeats a request until it is answered with 200 (`ledger`).
 
-Bars: nothing lost, nothing applied twice, no id forgotten, no client told of a deadlock. Every process acknowledges a
-post at most 5 s after the server takes connections.
+Bars: nothing lost, nothing applied twice, no id forgotten, no answer that names a deadlock. Every process acknowledges
+a post at most 5 s after the server takes connections again.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _TERMINATE = (
 
 @dataclass(slots=True)
 class Attack:
-    """What was done to the server, and when it took connections again."""
+    """How many sessions were ended, and when the server took connections again."""
 
     terminated: int = 0
-    back_at: list[float] = field(default_factory=list)  # monotonic: the first connection after each restart
+    back_at: list[float] = field(default_factory=list)  # the monotonic time at which each restart was complete
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
-    """End a random session every 2 s, while the server answers."""
+    """End a random session every 2 s, unless the server is away."""
     while not ledger.stop:
         with contextlib.suppress(RuntimeError):
             attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))
@@ -87,7 +87,7 @@ async def attack_under_load(
 ) -> tuple[Ledger, T, Counter[str]]:
     """Run the posters while `attack` does something to the store.
 
-    Return what the posters were told, what `attack` returned, and the faults of the store.
+    Return the ledger of the posters, the result of `attack`, and the faults of the store.
     """
     ledger = Ledger()
     for board in BOARDS:
@@ -130,7 +130,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def print_ledger(ledger: Ledger, seconds: float) -> None:
-    """Print what the clients were told."""
+    """Print the answers that the clients got."""
     print(f"\n   {ledger.count():,} posts settled: {dict(ledger.statuses)}, {ledger.count() / seconds:,.0f} a second;")
     print(f"   {ledger.retries:,} requests sent again:")
     for detail, count in ledger.refusals.most_common(12):

@@ -1,13 +1,13 @@
 """Measure the sustained rate of queued posts on PostgreSQL, while a worker of the queue is killed every 10 seconds.
 
-    python -m benchmarks.queued_posts [--rows N] [--seconds S]     (QUEUED_POSTS_PER_S: the rate that is posted)
+    python -m benchmarks.queued_posts [--rows N] [--seconds S]     (the variable QUEUED_POSTS_PER_S sets the rate)
 
-By default 15,300 posts a second go to 100,000 owners for 30 minutes. Four job processes with short leases apply them.
-Every accepted post adds one to its owner's count and says its number. So the board itself tells what was lost, what was
-applied twice, and whether an owner's posts kept their order. What callers were told is the truth.
+By default 15,300 posts a second are sent to 100,000 owners for 30 minutes. Four job processes with short leases apply
+them. Every post adds one to its owner's count and stores its own number. In the end the board is compared with the
+accepted posts. This shows lost posts, posts applied twice, and owners whose posts were applied in another order.
 
-Bars: at least 15,000 posts/s applied, no second below half of the mean, accepted to visible p99 at most 5 s. Nothing is
-lost, applied twice, or out of order.
+Bars: at least 15,000 posts/s applied, in every second at least half of the mean. A post is visible at most 5 s after it
+was sent (p99). Nothing is lost, applied twice, or out of order.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tests.servers import postgres
 
 PROCESSES = 4  # job processes, each with a worker of the queue
 KILL_EVERY_S = 10.0
-RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # what is posted a second; the bar is 15,000
-LEASE_S = 3  # length of the leases of jobs; the default is as long as the time between two kills
+RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # posts sent per second; the bar is 15,000
+LEASE_S = 3  # length of the leases of jobs; the default length is the time between two kills
 BAR = 15_000
 BATCH = 500  # posts in a request
 CONNECTIONS = 4
@@ -60,15 +60,15 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 
 @dataclass(slots=True)
-class Told:
-    """What callers were told."""
+class Posted:
+    """The posts that were accepted and refused."""
 
     rows: int
-    posts: list[int] = field(default_factory=list)  # accepted, by owner
-    last: list[int] = field(default_factory=list)  # the number of the last one accepted, by owner
+    posts: list[int] = field(default_factory=list)  # number of accepted posts, by owner
+    last: list[int] = field(default_factory=list)  # the number of the last accepted post, by owner
     accepted: int = 0
     refused: int = 0
-    late_s: float = 0.0  # how far the senders ever fell behind their pace
+    late_s: float = 0.0  # the longest delay of a request behind its due time
 
     def __post_init__(self) -> None:
         self.posts, self.last = [0] * self.rows, [0] * self.rows
@@ -76,25 +76,25 @@ class Told:
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured meanwhile."""
+    """What was measured while posts were sent."""
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
-    latency_s: list[float] = field(default_factory=list)  # of the probes' posts: sent to visible
-    disordered: int = 0  # probes whose number went back
+    latency_s: list[float] = field(default_factory=list)  # of the probes' posts, from sending until visible
+    disordered: int = 0  # how often the number of a probe was seen to go back
     kills: int = 0
 
 
-async def send_posts(port: int, part: int, told: Told, until_s: float) -> None:
-    """Post at an even pace. Each owner belongs to one connection, which keeps the order of its posts."""
+async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
+    """Post at an even pace. All posts of an owner go through one connection, so that their order is known."""
     connection, rng = Connection(port), random.Random(part)
-    mine = range(part, told.rows, CONNECTIONS)
-    owners = [owner_at(index) for index in range(told.rows)]
+    mine = range(part, posted.rows, CONNECTIONS)
+    owners = [owner_at(index) for index in range(posted.rows)]
     pause_s = BATCH * CONNECTIONS / RATE
     numbers = itertools.count(1)
     due_s = time.monotonic()
     while due_s < until_s:
         await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-        told.late_s = max(told.late_s, time.monotonic() - due_s)
+        posted.late_s = max(posted.late_s, time.monotonic() - due_s)
         due_s += pause_s
         chosen = [(index, next(numbers)) for index in rng.choices(mine, k=BATCH)]
         posts = [
@@ -103,14 +103,14 @@ async def send_posts(port: int, part: int, told: Told, until_s: float) -> None:
         ]
         status, answer = await connection.call("POST", _PATH, f'{{"posts":[{",".join(posts)}]}}'.encode())
         if status in (429, 503):
-            told.refused += BATCH
+            posted.refused += BATCH
             continue
         if status != 202:
             raise BadAnswerError(f"{status} {answer[:300]!r}")
-        told.accepted += BATCH
+        posted.accepted += BATCH
         for index, number in chosen:
-            told.posts[index] += 1
-            told.last[index] = number
+            posted.posts[index] += 1
+            posted.last[index] = number
     connection.close()
 
 
@@ -173,27 +173,29 @@ async def kill_workers(workers: list[Server], seen: Seen, until_s: float) -> Non
         worker.spawn()
 
 
-async def run_attack(port: int, url: str, workers: list[Server], options: Options) -> tuple[Told, Seen, dict[str, int]]:
-    """Run senders, probe and kills at the same time, then compare the board with what callers were told."""
-    told, seen = Told(options.rows), Seen()
+async def run_attack(
+    port: int, url: str, workers: list[Server], options: Options
+) -> tuple[Posted, Seen, dict[str, int]]:
+    """Run senders, probes and kills at the same time, then compare the board with the accepted posts."""
+    posted, seen = Posted(options.rows), Seen()
     await create_board(port, BOARD, _SPEC)
     database = await asyncpg.connect(url)
     begun_s = time.monotonic()
     until_s = begun_s + options.seconds
     async with asyncio.TaskGroup() as group:
         for part in range(CONNECTIONS):
-            group.create_task(send_posts(port, part, told, until_s))
+            group.create_task(send_posts(port, part, posted, until_s))
         group.create_task(probe_latency(port, seen, until_s))
         group.create_task(record_applied(database, seen, until_s))
         group.create_task(kill_workers(workers, seen, until_s))
     await wait_until_empty(database)
-    faults = await audit_board(database, told)
+    faults = await audit_board(database, posted)
     await database.close()
-    return told, seen, faults
+    return posted, seen, faults
 
 
 async def wait_until_empty(database: Any) -> None:
-    """Wait until no post waits."""
+    """Wait until the queue has no posts."""
     until_s = time.monotonic() + _DRAIN_S_MAX
     while await database.fetchval("SELECT count(*) FROM ingest_blocks"):
         if time.monotonic() > until_s:
@@ -201,20 +203,20 @@ async def wait_until_empty(database: Any) -> None:
         await asyncio.sleep(0.1)
 
 
-async def audit_board(database: Any, told: Told) -> dict[str, int]:
-    """Compare the board with what callers were told, and return the differences.
+async def audit_board(database: Any, posted: Posted) -> dict[str, int]:
+    """Compare the board with the accepted posts, and return the number of differences by kind.
 
-    The board is read from its table, because over HTTP every owner would be a request.
+    The board is read from its table, because over HTTP every owner would need a request.
     """
     table = await database.fetchval("SELECT 'entries_' || board_key FROM boards WHERE id = $1", BOARD)
     rows = await database.fetch(f'SELECT owner, c2, c3 FROM "{table}"')
     found = {row["owner"]: (row["c2"], row["c3"]) for row in rows}
     faults = {"lost": 0, "twice": 0, "disordered": 0}
-    for index in range(told.rows):
+    for index in range(posted.rows):
         posts, number = found.get(owner_at(index), (0, 0))
-        faults["lost"] += max(0, told.posts[index] - posts)
-        faults["twice"] += max(0, posts - told.posts[index])
-        faults["disordered"] += number != told.last[index]
+        faults["lost"] += max(0, posted.posts[index] - posts)
+        faults["twice"] += max(0, posts - posted.posts[index])
+        faults["disordered"] += number != posted.last[index]
     return faults
 
 
@@ -224,7 +226,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         server = stack.enter_context(serve_store(url, folder, jobs="none"))
         leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
         workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
-        told, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
+        posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
     steady = seen.per_s[2:] or seen.per_s  # in the first seconds the queue fills
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
@@ -235,14 +237,16 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 "queued",
                 mean,
                 min(steady),
-                told.refused,
+                posted.refused,
                 latency[len(latency) // 2],
                 latency[-len(latency) // 100],
                 latency[-1],
             ]
         ],
     )
-    print(f"   {told.accepted:,} accepted, {seen.kills} kills, senders at most {told.late_s:.2f} s behind their pace")
+    print(
+        f"   {posted.accepted:,} accepted, {seen.kills} kills, senders at most {posted.late_s:.2f} s behind their pace"
+    )
     return [
         report.Bar("posts applied a second", mean, BAR),
         report.Bar("lowest second / mean", min(steady) / mean, 0.5),

@@ -2,7 +2,7 @@
 
     python -m benchmarks.real_boards DATA
 
-The truth is competition ranking computed here from the files. Every owner is asked about, not a sample.
+The truth is competition ranking computed here from the files. All owners are checked, not a sample.
 
 Bar: no exact rank, bracket or row of the walk differs from the truth.
 """
@@ -41,7 +41,7 @@ class Faults:
 
 
 async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, int]:
-    """Ask for every owner's position, exact and by default. Return how many default answers each method gave."""
+    """Check every owner's position, exact and by default. Return the number of default answers by method."""
     better = board.better_counts()
     methods: dict[str, int] = {}
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
-Rows are deleted before. The driver reads the whole table before and after, and all rows are compared. The command is
-the one that operators use, and its start counts as part of the time.
+Some rows are deleted before the rebuild. The whole table is read by the driver before the deletion and after the
+rebuild, and all rows are compared. The command is the one that operators use, and its start counts as part of the time.
 
 Bar: no row differs. The rate in posts/s is reported.
 """

@@ -2,9 +2,9 @@
 
     python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
 
-A report from a large cloud gives 8 min 34 s for the same. The seconds here are those that the refresh itself reports:
-snapshot, reading, fit and storing. The service's log tells how much of a scan was reading and how much fitting. One
-round of each is thrown away.
+A report from a large cloud provider gives 8 min 34 s for the same task. The seconds here are those that the refresh
+itself reports: snapshot, reading, fit and storing. The service's log shows the shares of reading and fitting in a scan.
+The first round of each method is not counted.
 
 Bars: scan at most 4 s on SQLite and 8 s on PostgreSQL, skip sampling at most 0.7 s on both.
 """
@@ -31,7 +31,7 @@ _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 
 async def refresh_by_methods(port: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Return what the refreshes answered, by method."""
+    """Return the answers to the refresh requests, by method."""
     answers: dict[str, list[dict[str, Any]]] = {}
     connection = Connection(port)
     for method in _METHODS:

@@ -1,9 +1,9 @@
 """The rival of `against_redis`: the service's busiest routes over a Redis sorted set, on the same aiohttp and uvloop.
 
-It is as good as such a shell reasonably is: redis-py's asyncio client with hiredis, the commands of one request in one
-pipeline, msgspec for JSON. It does less than the service: no brackets, no versions, no post ids, no cursors, and ranks
-by member inside a tie. Entries have the time of their last change, as the service's have, in a hash beside the sorted
-set. With `bare=1` a request is about scores alone.
+It is as fast as such a shell can reasonably be: redis-py's asyncio client with hiredis, the commands of one request in
+one pipeline, msgspec for JSON. It does less than the service: it has no brackets, no versions, no post ids and no
+cursors, and it ranks ties by member. As in the service, entries have the time of their last change; it is in a hash
+beside the sorted set. With `bare=1` a request reads and writes only scores, no times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiohttp import web
 _encode = msgspec.json.Encoder().encode
 REDIS: web.AppKey[Any] = web.AppKey("redis", object)
 AROUND: web.AppKey[Any] = web.AppKey("around", object)
-# The rows around a member in one round trip instead of two.
+# Reads the rows around a member in one round trip instead of two.
 _AROUND = """
 local better = redis.call('ZREVRANK', KEYS[1], ARGV[1])
 local first = math.max(0, better - tonumber(ARGV[2]))
@@ -98,7 +98,7 @@ async def around(request: web.Request) -> web.Response:
         rows = list(zip(flat[::2], map(float, flat[1::2]), strict=True))
         first = max(0, better - before)
     else:
-        # Where to read depends on the rank, so this takes two round trips, each with everything that can go in it.
+        # The rows to read depend on the rank, so two round trips are needed. Each one carries as much as possible.
         better, total = await client.pipeline(transaction=False).zrevrank(key, owner).zcard(key).execute()
         if better is None:
             return _json({"code": "unknown_owner"}, 404)
@@ -137,7 +137,7 @@ async def post(request: web.Request) -> web.Response:
 
 async def _increments(client: Any, board: str, posts: list[_Post], now_us: int | None) -> list[float]:
     changes = [(f"{board}:{column}", more, one.owner) for one in posts for column, more in one.stats.items()]
-    if len(changes) == 1 and now_us is None:  # a pipeline of one costs more than the command
+    if len(changes) == 1 and now_us is None:  # a pipeline with one command costs more than the command itself
         return [await client.zincrby(*changes[0])]
     pipe = client.pipeline(transaction=False)
     for change in changes:

@@ -3,7 +3,7 @@
     python -m benchmarks.refresh_343k [--rows N] [--rounds N]
 
 The report that started this project gives 68 and 129 s. The seconds here are those that the refresh itself reports
-(store and curve, no HTTP). The round trip stands beside them.
+(store and curve, no HTTP). The time of the whole request is printed beside them.
 
 Bars: one column at most 60 ms, all six at most 400 ms.
 """
@@ -32,7 +32,7 @@ async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, 
     sampled = {
         **board_spec(column_names(_COLUMNS)),
         "predictor": {"method": "skip"},
-    }  # `auto` would scan a board at rest
+    }  # `auto` would scan a board that gets no posts
     await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", sampled)
     for number in range(rounds + 1):
         for name, figures in took.items():

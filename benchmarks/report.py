@@ -1,6 +1,6 @@
-"""What every benchmark prints, in one form: the machine, the figures and whether the bars are met.
+"""Print what every benchmark prints, in one form: the machine, the figures and whether the bars are met.
 
-A figure never stands without the machine, the size and the baseline that it was measured with.
+A figure is never printed without the machine, the size and the baseline that it was measured with.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise of the project: `measured` must be at least (or, with `at_most`, at most) `target`.
+    """One promise of the project: `measured` must be at least `target`, or with `at_most` at most `target`.
 
-    With `target` None the figure is only reported.
+    If `target` is None, the figure is only reported.
     """
 
     name: str
@@ -59,7 +59,7 @@ def _plain(number: float) -> str:
 
 
 def print_heading(title: str, folder: Path) -> None:
-    """Print the title and the facts of the machine that any reader of the figures needs."""
+    """Print the title and the facts about the machine that a reader of the figures needs."""
     print(f"\n== {title}")
     for line in machine_facts(folder):
         print(f"   {line}")

@@ -1,11 +1,11 @@
-"""Check that /metrics counts right after ten workers of a node were killed under load of 8 clients.
+"""Check that the totals of /metrics are still correct after ten workers of a node were killed under load.
 
     python -m benchmarks.scraped_totals [--seconds S]
 
-The clients' own numbers of requests and posts are compared with the metrics of any worker, once with kills and once
-without.
+Eight clients make the load. Their own counts of requests and posts are compared with the metrics of every worker, once
+with kills and once without.
 
-Bars: answered <= counted <= sent. Without a kill the three numbers are equal, to the post and to the request.
+Bars: answered <= counted <= sent. Without kills the three numbers are exactly equal, for posts and for requests.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", r
 
 
 @dataclass(slots=True)
-class Told:
-    """Requests and posts, as the clients know them."""
+class ClientCounts:
+    """The numbers of requests that the clients sent, and that were answered with 200."""
 
     sent: int = 0
     answered: int = 0
     stop: bool = False
 
 
-async def post_until_stopped(port: int, seed: int, told: Told) -> None:
-    """Post until told to stop. A connection that breaks is opened again, and what it had sent is not sent again."""
+async def post_until_stopped(port: int, seed: int, counts: ClientCounts) -> None:
+    """Post until `counts.stop` is set. After a lost connection a new one is opened; the request is not repeated."""
     connection, rng, number = Connection(port), random.Random(seed), 0
-    while not told.stop:
+    while not counts.stop:
         number += 1
         posts = [
             {"owner": owner_at(rng.randrange(10_000)), "stats": {COLUMN: 1}, "post_id": f"{seed}/{number}/{index}"}
             for index in range(_POSTS)
         ]
-        told.sent += 1
+        counts.sent += 1
         try:
             status, _ = await connection.call(
                 "POST", f"/v1/leaderboards/{BOARD}/posts", json.dumps({"posts": posts}).encode()
@@ -61,12 +61,12 @@ async def post_until_stopped(port: int, seed: int, told: Told) -> None:
         except (OSError, EOFError):
             await asyncio.sleep(0.01)
             continue
-        told.answered += status == 200
+        counts.answered += status == 200
     connection.close()
 
 
 async def read_counters(port: int) -> set[tuple[int, int]]:
-    """Return the different pairs of (requests, posts) that the workers tell over connections of their own."""
+    """Read the metrics over several connections. Return the different pairs of (requests, posts)."""
     found = set()
     async for text in read_metrics(port, _ASKED):
         lines = _LINE.findall(text)
@@ -81,17 +81,17 @@ async def read_counters(port: int) -> set[tuple[int, int]]:
 
 
 def worker_pids(server: Server) -> list[int]:
-    """Return the ids of the processes that serve now, from the supervisor's log."""
+    """Return the ids of the processes that currently serve, from the supervisor's log."""
     pids: dict[str, int] = {}
     for line in server.log_text().splitlines():
-        told = json.loads(line) if line.startswith("{") else {}
-        if told.get("event") == "process_ready" and told.get("work") == "serve":
-            pids[told["name"]] = told["pid"]
+        logged = json.loads(line) if line.startswith("{") else {}
+        if logged.get("event") == "process_ready" and logged.get("work") == "serve":
+            pids[logged["name"]] = logged["pid"]
     return list(pids.values())
 
 
 async def kill_workers(server: Server, options: Options) -> None:
-    """Kill one worker after the other. Before the next kill the worker before must have a successor."""
+    """Kill one worker after the other. Each killed worker must be replaced before the next kill."""
     rng = random.Random(3)
     for _ in range(_KILLS):
         await asyncio.sleep(options.seconds / _KILLS)
@@ -102,23 +102,23 @@ async def kill_workers(server: Server, options: Options) -> None:
             await asyncio.sleep(0.05)
 
 
-async def run_load(server: Server, options: Options, *, kills: bool) -> tuple[Told, tuple[int, int]]:
-    """Post for a while. Return what the clients know, and by how much the metrics grew."""
+async def run_load(server: Server, options: Options, *, kills: bool) -> tuple[ClientCounts, tuple[int, int]]:
+    """Post for a while. Return the counts of the clients, and the growth of (requests, posts) in the metrics."""
     [before] = await read_counters(server.port)
-    told = Told()
+    counts = ClientCounts()
     async with asyncio.TaskGroup() as group:
         for seed in range(_CLIENTS):
-            group.create_task(post_until_stopped(server.port, seed + 100 * kills, told))
+            group.create_task(post_until_stopped(server.port, seed + 100 * kills, counts))
         if kills:
             await kill_workers(server, options)
         else:
             await asyncio.sleep(options.seconds)
-        told.stop = True
+        counts.stop = True
     after = await read_counters(server.port)
     if len(after) != 1:
         raise AssertionError(f"workers tell different totals: {after}")
     [(requests, posts)] = after
-    return told, (requests - before[0], posts - before[1])
+    return counts, (requests - before[0], posts - before[1])
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -129,17 +129,17 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         with Server(command, folder, port=port, ready_path="/readyz") as server:
             asyncio.run(create_board(port, BOARD, board_spec([COLUMN])))
             calm, calm_counted = asyncio.run(run_load(server, options, kills=False))
-            told, (requests, posts) = asyncio.run(run_load(server, options, kills=True))
+            counts, (requests, posts) = asyncio.run(run_load(server, options, kills=True))
     print(f"   nothing killed: {calm.answered:,} of {calm.sent:,} requests answered, {calm_counted} counted")
-    print(f"   {_KILLS} kills: {told.answered:,} <= {requests:,} <= {told.sent:,} requests,", end=" ")
-    print(f"{told.answered * _POSTS:,} <= {posts:,} <= {told.sent * _POSTS:,} posts")
+    print(f"   {_KILLS} kills: {counts.answered:,} <= {requests:,} <= {counts.sent:,} requests,", end=" ")
+    print(f"{counts.answered * _POSTS:,} <= {posts:,} <= {counts.sent * _POSTS:,} posts")
     off = max(abs(calm_counted[0] - calm.answered), abs(calm_counted[1] - calm.answered * _POSTS))
     return [
         report.Bar("requests and posts counted wrongly where nothing was killed", off, 0, at_most=True),
-        report.Bar("answered requests that are not counted", max(0, told.answered - requests), 0, at_most=True),
-        report.Bar("answered posts that are not counted", max(0, told.answered * _POSTS - posts), 0, at_most=True),
-        report.Bar("counted requests that were not sent", max(0, requests - told.sent), 0, at_most=True),
-        report.Bar("counted posts that were not sent", max(0, posts - told.sent * _POSTS), 0, at_most=True),
+        report.Bar("answered requests that are not counted", max(0, counts.answered - requests), 0, at_most=True),
+        report.Bar("answered posts that are not counted", max(0, counts.answered * _POSTS - posts), 0, at_most=True),
+        report.Bar("counted requests that were not sent", max(0, requests - counts.sent), 0, at_most=True),
+        report.Bar("counted posts that were not sent", max(0, posts - counts.sent * _POSTS), 0, at_most=True),
     ]
 
 
