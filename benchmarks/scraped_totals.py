@@ -31,7 +31,7 @@ _WORKERS = 2
 _CLIENTS = 8
 _POSTS = 10  # posts in a request
 _KILLS = 10
-_ASKED = 6  # connections that ask for the metrics, so that each worker is asked
+_ASKED = 6  # connections that ask for the metrics, so many that each worker is asked
 _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", re.MULTILINE)
 
 

@@ -1,6 +1,6 @@
-"""The processes that are measured, as context managers: the service, the hello-world route, Redis and its shell.
+"""The measured processes as context managers: the service, the hello-world route, Redis and its shell.
 
-Each process has a loopback port and a process group of its own. Whatever was started is ended when its block is left.
+Each process has a loopback port and a process group of its own. Leaving the block of a `with` ends its process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from benchmarks.client import HOST, call_once
 from tests.servers import DURABLE
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Settings of PostgreSQL that an operator of a server for a million rows would choose. All contestants use one server.
+# The settings that an operator would choose for a PostgreSQL server with a million rows. All contestants use one
+# server.
 POSTGRES_SETTINGS = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
 _READY_S = 60.0
 _STOP_S = 40.0
@@ -55,10 +56,9 @@ def require_program(program: str, package: str) -> str:
 
 
 class Server:
-    """One subprocess that answers HTTP (or, without `ready_path`, only accepts connections) on a loopback port.
+    """One subprocess that answers HTTP on a loopback port. Without `ready_path` it only accepts connections there.
 
-    `port` 0 means a free one. Entering waits until the process answers, and raises ServerFailedError if it does not
-    within a minute.
+    Entering the block waits until the process answers. It raises ServerFailedError if that takes more than a minute.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Server:
         return self.log_text()[-600:]
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Signal the process group and wait; kill it if that takes too long.
+        """Send a signal to the process group and wait until it ends; kill it if that takes too long.
 
         Return the exit status, or None if it never started.
         """
@@ -140,16 +140,16 @@ class Server:
             return self._process.wait()
 
     def send_signal(self, signal_number: int) -> None:
-        """Signal the process group without waiting, as for SIGSTOP and SIGCONT."""
+        """Send a signal to the process group without waiting, for example SIGSTOP or SIGCONT."""
         assert self._process is not None, "spawn comes first"
         os.killpg(self._process.pid, signal_number)
 
     def resident_mib(self) -> float:
-        """Return the resident memory of the process, in MiB (page cache of its files not included)."""
+        """Return the resident memory of the process, in MiB, without the page cache of its files."""
         return self._status_mib("VmRSS")
 
     def most_resident_mib(self) -> float:
-        """Return the most resident memory that the process ever had, in MiB."""
+        """Return the peak of the resident memory of the process, in MiB."""
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
@@ -195,14 +195,14 @@ def serve_store(
     environment: Mapping[str, str] | None = None,
     port: int | None = None,
 ) -> Server:
-    """Return `rankcurve serve` on the store of a URL; `folder` takes its log."""
+    """Return `rankcurve serve` on the store of a URL. Its log is written to `folder`."""
     port = port or free_port()
     command = [*rankcurve_command(), "serve", "--host", HOST, "--port", str(port), "--store", url, "--jobs", jobs]
     return Server(command, folder, port=port, ready_path="/readyz", environment=environment)
 
 
 def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None = None) -> Server:
-    """Return `rankcurve jobs` on the store of a URL; `folder` takes its log."""
+    """Return `rankcurve jobs` on the store of a URL. Its log is written to `folder`."""
     port = free_port()
     environment = {"RANKCURVE_JOBS_PORT": str(port), "RANKCURVE_HOST": HOST, **(environment or {})}
     command = [*rankcurve_command(), "jobs", "--store", url]
@@ -210,13 +210,13 @@ def serve_jobs(url: str, folder: Path, *, environment: Mapping[str, str] | None 
 
 
 def rankcurve_command() -> list[str]:
-    """Return the command line of this environment: the console script, or its entry point if that is not installed."""
+    """Return the command that starts `rankcurve`: the console script, or its entry point if it is not installed."""
     script = Path(sys.executable).with_name("rankcurve")
     return [str(script)] if script.exists() else [sys.executable, "-c", "from service.cli import main; main()"]
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return the hello-world route on the same aiohttp and uvloop: the most that the shell alone can do."""
+    """Return the hello-world route on the service's aiohttp and uvloop: the most that these can do."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
@@ -235,7 +235,8 @@ def serve_redis(folder: Path) -> Server:
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")
-    # Rewriting is off, in Redis' favour: rewriting the file would fork a process of a gigabyte in the middle of a run.
+    # The append-only file is never rewritten, which favours Redis: a rewrite would fork a process of a gigabyte in a
+    # run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}
     command = [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]

@@ -1,12 +1,12 @@
-"""Compare boards that share a table with boards that have tables of their own, and 10,000 small boards with ten.
+"""Compare boards in a shared table with boards in tables of their own, and 10,000 small boards with ten.
 
     python -m benchmarks.shared_tables [--rows N] [--rounds N]
 
-Both layouts hold the same rows and get the same requests, one after the other. The large board (343,000 rows of 6
-columns) shares its table with another one of the same size.
+Both layouts have the same rows and get the same requests, one after the other. The large board (343,000 rows of 6
+columns) shares its table with another board of the same size.
 
-Bars: refresh in a shared table at most 1.3 times that in its own. Views of 10,000 small boards at most 1.3 times those
-of ten. Idle with 10,000 boards at most 1 % of a core.
+Bars: a refresh in a shared table takes at most 1.3 times as long as in a table of its own. Views take at most 1.3 times
+as long with 10,000 small boards as with ten. An idle service with 10,000 boards takes at most 1 % of a core.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _put_large(port: int) -> None:
 
 
 async def _load_large(path: Path, rows: int) -> None:
-    """Write rows and totals as the same posts would have left them."""
+    """Write the same rows and totals as posts would have written."""
     store = await open_store(load({"store": f"sqlite:///{path}"}, {}))
     drawn = [draw_values(rows, index) for index in range(_COLUMNS)]
     try:
@@ -76,7 +76,7 @@ async def _load_large(path: Path, rows: int) -> None:
 
 
 async def _time_refreshes(port: int, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds that all columns took, by layout and round; the layouts take turns."""
+    """Refresh all columns in each round; the layouts take turns. Return the seconds of each round, by layout."""
     took: dict[str, list[float]] = {table: [] for table in _LARGE}
     connection = Connection(port)
     for number in range(rounds + 1):
@@ -104,7 +104,7 @@ async def _fill_small(port: int, first: int, past: int) -> None:
 
 
 async def _time_views(port: int, boards: int, seed: int) -> dict[str, float]:
-    """Return median milliseconds of the first page and of an owner's position, each on another random board."""
+    """Return the median ms of the first page and of an owner's position. Each request is for a random board."""
     connection, chosen = Connection(port), random.Random(seed)
     paths = {"page": "/rankings/xp?limit=10", "positions": f"/entries/{owner_at(3)}/positions?columns=xp"}
     took: dict[str, list[float]] = {name: [] for name in paths}

@@ -2,9 +2,9 @@
 
     python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
 
-SQLite and PostgreSQL play the same year. Posts arrive in the last microsecond of every day, in the first of the next,
-within the time of grace, in its last microsecond and after it; some of them arrive twice. Boards close and give up
-their rows by a job that dies at random steps and is late at random. Every answer, and in the end every board, is
+The same year is played on SQLite and on PostgreSQL. Posts arrive in the last microsecond of every day, in the first of
+the next day, within the time of grace, in its last microsecond and after it. Some posts arrive twice. A job closes and
+archives boards; it dies at random steps and is late on random days. Every answer, and in the end every board, is
 compared with a model in plain Python that shares no code with the service.
 
 Bars: no board differs from the model, no post counts in two periods of a kind, no board is open past its time.
@@ -34,13 +34,13 @@ from tests.service.real_service import Service
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
 FIRST = date(2037, 3, 1)
 KEEP = {"day": 30, "week": 8, "month": 3}
-_CLOSING_RATIO = 0.7  # share of the days on which the job is in time
+_CLOSING_RATIO = 0.7  # the share of days on which the job runs; on the others it is late
 _YEAR_DAYS = 366
-_ROWS_A_DAY = 600  # rows written, roughly: 48 posts to up to 15 boards each
+_ROWS_A_DAY = 600  # the rows written on a day, roughly: 48 posts to up to 15 boards each
 
 
 async def _play_year(service: Service, zone: str, days: int) -> list[float]:
-    """Return the figures of one row of the table."""
+    """Play the year in one store and one zone. Return the figures of one row of the table."""
     played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
     try:
@@ -91,7 +91,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
 
 
 def main() -> int:
-    # In this process only: a closing job that dies logs a traceback each time, thousands in a year.
+    # A closing job logs a traceback each time it dies, thousands in a year. So this process logs critical events only.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     options = parse_options(__doc__, rows=_YEAR_DAYS * _ROWS_A_DAY)
     return report.run_benchmark(options, "a simulated year, its days' edges and its clock changes", measure)

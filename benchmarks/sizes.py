@@ -2,8 +2,8 @@
 
     python -m benchmarks.sizes [--rows N]
 
-Entries have 1 and 6 ranked columns, and each is posted twice, once with a post id. Bytes are those of whole tables with
-their indexes, as the database tells them, divided by the number of rows.
+Entries have 1 or 6 ranked columns, and each is posted twice, the second time with a post id. Bytes are those of whole
+tables with their indexes, as the database reports them, divided by the number of rows.
 
 Everything is reported; there is no bar.
 """
@@ -72,7 +72,7 @@ async def _read_table_bytes(service: Service) -> Mapping[str, int]:
 
 
 async def _measure_store(service: Service, rows: int, columns: int) -> list[float]:
-    """Return bytes: of a new entry, of an entry changed once, of a post in the log, of a post id, and of a curve."""
+    """Return the bytes of a new entry, an entry changed once, a post in the log, a post id, and a curve."""
     body = {**board_spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
     entries = []
@@ -104,7 +104,7 @@ async def _measure_stores(options: Options, folder: Path, url: str) -> list[list
 
 
 def _measure_memory(rows: int, folder: Path) -> list[Any]:
-    """Return the memory of one process on a SQLite file: started, after posts, after a scan of every row."""
+    """Return the MiB of one process on a SQLite file: started, after posts, after a scan of every row, and at most."""
     with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
         body = board_spec(column_names(1))

@@ -2,13 +2,13 @@
 
     python -m benchmarks.sketches [--rows N]
 
-Every contestant sees the same entries and then the same changes, one at a time, and keeps about as many numbers as the
-curve. All are measured over every value past rank 1,000 of the board as it is in the end.
+Every contestant gets the same entries and then the same changes, one at a time, and keeps about as many numbers as the
+curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
 
 Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Quantiles" (2013), algorithm Frugal-2U,
 with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
-Frequency Counts over Data Streams" (2002), with an error of 1/K. A changed entry needs a value to be taken back, which
-neither can do.
+Frequency Counts over Data Streams" (2002), with an error of 1/K. When an entry changes, its old value would have to be
+removed, which neither sketch can do.
 
 Everything is reported; there is no bar.
 """
@@ -36,15 +36,15 @@ SHARES = (0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A board, high is better, and what was posted to it."""
+    """A board before and after changes; a higher value is better."""
 
     before: Values
-    changes: list[tuple[int, int]]  # (the value of an entry, its next one), in order
+    changes: list[tuple[int, int]]  # (old value, new value) of each changed entry, in order
     after: Values
 
 
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
-    """Return that many lognormal entries, of which a share is drawn anew, or grown by half as sums do."""
+    """Return a board of lognormal entries. A share of them gets new random values or, if `grown`, grows by half."""
     rng = numpy.random.default_rng(11)
     before = numpy.rint(rng.lognormal(10, 1.5, rows)).astype(numpy.int64)
     who = rng.choice(rows, round(rows * share), replace=False)
@@ -55,7 +55,7 @@ def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
 
 
 class Frugal:
-    """Frugal-2U for many quantiles at once: `estimates` of the values at these shares of the stream."""
+    """Frugal-2U for many quantiles together. `estimates` are the estimated values at the `shares` of the stream."""
 
     def __init__(self, shares: npt.NDArray[numpy.float64], start: Values) -> None:
         self.shares = shares
@@ -64,7 +64,7 @@ class Frugal:
         self._sign = numpy.ones(len(shares))
 
     def add(self, value: int, chance: npt.NDArray[numpy.float64]) -> None:
-        """Take one value of the stream. `chance` is a random number below 1 for each quantile."""
+        """Take one value of the stream. `chance` has a random number below 1 for each quantile."""
         for sign, moved in (
             (1.0, (value > self.estimates) & (chance > 1 - self.shares)),
             (-1.0, (value < self.estimates) & (chance > self.shares)),
@@ -82,7 +82,7 @@ class Frugal:
 
 
 class LossyCounts:
-    """Counts of how often values were seen, too low by at most an `error` share of the stream."""
+    """Counts of values in a stream. A count is too low by at most `error` times the length of the stream."""
 
     def __init__(self, error: float) -> None:
         self._width = round(1 / error)
@@ -103,13 +103,13 @@ class LossyCounts:
 
 
 def true_ranks(values: Values, asked: Values) -> Values:
-    """Return 1 + how many are strictly better; high is better."""
+    """Return 1 + the number of strictly better values, for each value asked; a higher value is better."""
     ranks: Values = 1 + len(values) - numpy.searchsorted(numpy.sort(values), asked, side="right").astype(numpy.int64)
     return ranks
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from quantiles at geometric ranks, started at the truth: the best that the method can be given."""
+    """Return ranks from quantiles at geometric ranks. They start at the true values, the best start possible."""
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)
@@ -120,7 +120,7 @@ def frugal_ranks(board: Changed, asked: Values) -> Values:
 
 
 def lossy_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from the values that were frequent enough to be kept."""
+    """Return ranks from the counts of the values that were frequent enough to be kept."""
     sketch = LossyCounts(1 / KNOTS)
     for value in board.before.tolist():
         sketch.add(value)
@@ -134,7 +134,7 @@ def lossy_ranks(board: Changed, asked: Values) -> Values:
 
 
 def live_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from a fit of the board before, and counts of what moved since."""
+    """Return ranks from a curve that was fitted before the changes, with live counts of the changes."""
     fit = fit_certified(-board.before, KNOTS)
     counts = LiveCounts(fit)
     counts.count_moves((-before, -after) for before, after in board.changes)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.skip_quality [DATA] [--rows N]
 
-Every distinct value and the first possible one past it is asked for with `rank=estimate`. The truth is counted from the
-board itself. The mean is never quoted for the worst.
+Every distinct value, and the next possible value after it, is asked for with `rank=estimate`. The true ranks are
+counted from the board itself. The error is the worst one, not the mean.
 
 Bars: worst relative error over all entries at most 0.9 %, no broken bracket, at most 1,000 knots.
 """
@@ -33,12 +33,12 @@ _WORST = 0.9  # percent
 
 
 class Answers:
-    """The service's answers by key, smaller is better, measured as a curve is."""
+    """The service's answers by key (smaller is better), in a form that `measure_quality` takes like a curve."""
 
     def __init__(self, step: int) -> None:
         self.step = step
         self.brackets: dict[int, Bracket] = {}
-        self.contradictions = 0  # a rank outside its own bracket, or `exact` beside an open one
+        self.contradictions = 0  # answers with a rank outside the bracket, or an `exact` that does not fit the bracket
 
     def take(self, key: int, position: dict[str, Any]) -> None:
         rank, low, high, exact = (position[name] for name in ("rank", "low", "high", "exact"))
@@ -51,7 +51,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class BoardQuality:
-    """One board's curve, seen from outside."""
+    """The quality of one board's curve, measured through answers of the service."""
 
     quality: Quality
     contradictions: int
@@ -71,7 +71,7 @@ def draw_lognormal_board(rows: int) -> RealBoard:
 
 
 async def ask_board(port: int, board: RealBoard) -> BoardQuality:
-    """Ask for all values, and for the first possible one past each. Return how good the answers are."""
+    """Ask for all values, and for the next possible value after each. Return how good the answers are."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
     answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)

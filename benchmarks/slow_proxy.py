@@ -2,8 +2,8 @@
 
     python -m benchmarks.slow_proxy PORT TARGET
 
-If the answer to a question came after a time t, the proxy passes it on after t times the factor. At factor 1 it holds
-nothing back. A number on a line of standard input is the factor from then on. The end of the input ends the proxy.
+If the database answers after a time t, the proxy passes the answer on after t times the factor. At factor 1 nothing is
+delayed. A line of standard input is a number, which is the factor from then on. The proxy ends when its input ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Stretch:
 
 
 class _Answers:
-    """How long the answers of one connection are held back, from the time of their questions."""
+    """Computes how long the answers of one connection are held back, from the times of their questions."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
-        self._asked_at: float | None = None  # when the first byte since the last answer came
+        self._asked_at: float | None = None  # when the first question after the last answer came
 
     def note_question(self) -> None:
         if self._asked_at is None:

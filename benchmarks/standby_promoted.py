@@ -1,9 +1,9 @@
-"""Check that no post is lost when PostgreSQL's primary is killed under load and its synchronous standby promoted.
+"""Check that no post is lost if PostgreSQL's primary is killed under load and its synchronous standby is promoted.
 
     python -m benchmarks.standby_promoted [--seconds S]
 
 The load is that of `postgres_restarts`. Sessions are ended while they wait for the standby, then the primary is killed.
-The service is told of both servers at its start and of nothing later.
+The service gets the addresses of both servers at its start, and no later notice of the change.
 
 Bars: nothing lost, nothing applied twice, no id forgotten. Every process acknowledges a post at most 10 s after the
 promotion.
@@ -26,16 +26,16 @@ from benchmarks.servers import serve_store
 from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
 _DATABASE = "promoted"
-_DOWN_S = 2.0  # no operator promotes at the very moment of the failure
+_DOWN_S = 2.0  # an operator needs some time to notice the failure and promote the standby
 _AFTER_S = 10.0  # the load goes on for this long after the promotion
-_ENDED_WAITING = 4  # how often sessions that wait for the standby are ended
+_ENDED_WAITING = 4  # how many times the sessions that wait for the standby are ended
 _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
 @contextmanager
 def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """Yield a primary that acknowledges nothing before its standby has it, and the standby."""
+    """Yield a primary and its standby. The primary acknowledges a commit only when the standby has it."""
     with ExitStack() as stack:
         primary = PostgresServer(DURABLE)
         stack.callback(primary.remove)
@@ -54,21 +54,22 @@ def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
-    """Make commits of a server wait for the standbys of these names; for none if empty."""
+    """Make commits of a server wait for the standbys of these names. If `names` is empty, they wait for none."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
 
 def store_url(*servers: PostgresServer) -> str:
-    """Return one connection string for all servers: a client finds the one that takes writes."""
+    """Return one connection string for all servers, with which a client finds the one that takes writes."""
     hosts = ",".join(f"{HOST}:{server.port}" for server in servers)
     return f"postgresql://postgres@{hosts}/{_DATABASE}?target_session_attrs=read-write"
 
 
 async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
-    """Kill the primary after that many seconds, promote the standby a little later. Return when it took writes.
+    """Kill the primary after that many seconds and promote the standby a little later. Return when it was promoted.
 
-    Before that the standby stands still: commits wait, and their sessions are ended. Such a transaction is in the
-    primary's log, where every retry sees it, and not on the standby. A retry must not be told `duplicate` either.
+    Before the kill the standby is stopped: commits wait for it, and their sessions are ended. Such a transaction is in
+    the log of the primary, where retries see it, but not on the standby. So a retry must not be answered with
+    `duplicate` either.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 
-Requests begin before the service is ready, and every answer is compared with the truth.
+Clients send requests even before the service is ready, and every answer is compared with the truth.
 
 Bars: no failed answer, no rank 0, and exact ranks while there is no curve.
 """
@@ -31,7 +31,7 @@ _KEY = f"/v1/leaderboards/{BOARD}"
 
 @dataclass(slots=True)
 class Seen:
-    """What the clients met from the moment the process was started."""
+    """The answers that clients got since the start of the process."""
 
     first_s: float = 0.0
     answers: int = 0
@@ -44,7 +44,7 @@ class Seen:
 async def ask_until(
     server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
 ) -> None:
-    """Ask for random owners' positions until a time. A connection refused before the first answer is no failure."""
+    """Ask for positions of random owners until a time. A connection refused before the first answer is no failure."""
     connection, rng = Connection(server.port), random.Random(seed)
     while time.perf_counter() < until:
         index = rng.randrange(len(numbers))

@@ -1,8 +1,8 @@
-"""Run `rankcurve` in a process whose time of day is stepped an hour forth and back.
+"""Run `rankcurve` in a process whose clock is stepped an hour ahead and an hour back.
 
     python -m benchmarks.stepped_clock SECONDS serve ...
 
-Only Python's answers for the time of day are changed; the monotonic clock and the store's are not.
+Only the time of day that Python returns is changed. The monotonic clock and the store's clock are not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _HOUR_NS = 3_600 * 10**9
 
 
 def step_clock(every_s: float) -> None:
-    """Make the time of day right, then an hour ahead, then an hour behind, for that long each."""
+    """Make the time of day correct, an hour ahead and an hour behind in turn, each for that many seconds."""
     true_ns, begun_s = time.time_ns, time.monotonic()
 
     def stepped_ns() -> int:

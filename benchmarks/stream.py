@@ -1,12 +1,13 @@
-"""Measure how soon an accepted post is visible, while 1,000 clients follow ten boards on one process, on both stores.
+"""Measure how soon an accepted post is visible, while 1,000 clients follow ten boards of one process.
 
     python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
 
-Posts come at half of the rate that the process can take. The time of a probe begins when its post is answered. The
-probe is seen by a read of the row, a read of the top, and every client of its board.
+Both stores are measured. Posts are sent at half of the rate that the process can take. A probe is a post that makes one
+owner the best. Its time begins when the post is answered, and ends when it is seen: by a read of the row, by a read of
+the top, and by every client of its board.
 
-Bars: p99 at most 100 ms in the row, the top and the stream. All clients of a top hear the same events, and each client
-of an owner hears the owner's rank at the end. Memory for a client is reported.
+Bars: p99 at most 100 ms in the row, the top and the stream. All clients of a top get the same events. The last event of
+a client of an owner has the owner's final rank. Memory per client is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _BOARDS = 10
 _CLIENTS = 1_000
 _FOLLOW_OWNERS = 2  # of the clients of the board with posts, one in this many follows an owner
 _TOP = 10
-_CONNECTIONS = 128  # enough to saturate it; with 32 they wait for the disk
+_CONNECTIONS = 128  # enough to saturate the process; 32 would leave it waiting for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
 _FIRST = 10**12  # the first value of a probe, above all others
@@ -43,10 +44,10 @@ def _board(number: int) -> str:
 
 @dataclass(slots=True)
 class _Client:
-    """What one client heard: (id, best value or rank) and when."""
+    """One client of a stream and the events that it got."""
 
     board: int
-    owner: str | None = None  # the owner that it follows; None: the top
+    owner: str | None = None  # the owner that the client follows; None if it follows the top
     heard: list[tuple[int, int]] = field(default_factory=list)
     at_s: dict[int, float] = field(default_factory=dict)
 
@@ -73,9 +74,10 @@ async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
 
 
 async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | None) -> float:
-    """Send single posts of random owners to the first board, `per_s` a second or as many as are answered.
+    """Send single posts of random owners to the first board.
 
-    Return the posts a second.
+    Send `per_s` posts per second or, if that is None, each as soon as an earlier one is answered. Return the applied
+    posts per second.
     """
     ends = time.perf_counter() + seconds
     begun, done = time.perf_counter(), 0
@@ -101,7 +103,7 @@ async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | N
 
 
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
-    """Raise one owner above all others again and again. Return, by value, the board and when its post was answered."""
+    """Raise one owner above all others again and again. Return, by value, the board and the time of the answer."""
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
     readers = Connection(port), Connection(port)
 
@@ -142,7 +144,7 @@ async def _fill(port: int, rows: int) -> None:
 
 
 async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Task[None]]]:
-    """Return all clients, each with its first event."""
+    """Start all clients, and return them once each has its first event."""
     clients = [_Client(number % _BOARDS) for number in range(_CLIENTS)]
     of_owners = clients[:: _BOARDS * _FOLLOW_OWNERS]
     for index, client in enumerate(of_owners):
@@ -155,7 +157,7 @@ async def _follow(port: int, rows: int) -> tuple[list[_Client], list[asyncio.Tas
 
 
 async def _measure_memory(server: Server) -> float:
-    """Return the KiB that each client costs a process that does nothing else."""
+    """Return the KiB that each client costs an otherwise idle process."""
     await _fill(server.port, _TOP)
     before_mib = server.resident_mib()
     _, listening = await _follow(server.port, _TOP)
@@ -208,13 +210,13 @@ async def _measure_store(server: Server, options: Options, store: str) -> list[r
 
 
 def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
-    """Return the bars of a store: among others, whether the clients of a top heard all of it.
+    """Return the bars about the clients of a top: whether they got the same events, and the last state.
 
-    `last` is the best value of each board.
+    `last` maps a board to its best value at the end.
     """
     tops = [client for client in clients if client.owner is None]
     first = {client.board: client for client in reversed(tops)}
-    # The first event is left out: its number depends on when the client came.
+    # The first event is left out, because its number depends on when the client connected.
     different = sum(client.heard[1:] != first[client.board].heard[1:] for client in tops)
     missed = sum(client.heard[-1][1] != last[client.board] for client in tops)
     return [
@@ -224,7 +226,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Return how many clients of an owner last heard a rank that is wrong, now that nobody posts."""
+    """Return how many clients of an owner got a last rank that is wrong. No posts may be sent any more."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"

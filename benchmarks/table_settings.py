@@ -2,8 +2,8 @@
 
     python -m benchmarks.table_settings [--rows N]
 
-Every layout starts from the same rows and takes the same batches, layouts in turn. What autovacuum does during a run is
-part of the measurement.
+Every layout starts with the same rows and gets the same batches; the layouts take turns. What autovacuum does during a
+run is part of the measurement.
 
 Everything is reported; there is no bar.
 """
@@ -45,7 +45,7 @@ class Outcome:
     heap_mib: float
     indexes_mib: float
     hot_ratio: float
-    count_ms: float  # of half the board, by the ranking index, right after the posts
+    count_ms: float  # to count half of the board by the ranking index, right after the posts
 
     def cells(self) -> list[str]:
         return [

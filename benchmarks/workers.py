@@ -5,7 +5,7 @@
 Both nodes serve one database with a board of 1 M rows at the same time. Neither runs jobs, and rounds take turns. The
 metrics are compared after a known number of requests, because `wrk` breaks off its last requests at the end of a round.
 
-Bar: any worker's metrics are exactly the requests sent. The ratio of the rates is reported.
+Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is reported.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from benchmarks.positions import FEW, check_positions
 from benchmarks.servers import POSTGRES_SETTINGS, Server, free_port, rankcurve_command
 from tests.servers import postgres
 
-_COUNTED = 20_000  # requests whose count is compared
-_ASKED = 16  # connections that ask for the metrics, so that each worker is asked
+_COUNTED = 20_000  # requests to send; the benchmark compares this number with the metrics
+_ASKED = 16  # connections that ask for the metrics, so many that each worker is asked
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
 
 
@@ -36,7 +36,7 @@ def _node(url: str, folder: Path, *, workers: int, jobs: str = "none") -> Server
 
 
 async def _read_counts(port: int) -> set[float]:
-    """Return the different counts of answered positions that the workers tell."""
+    """Return the different counts of answered `positions` requests that the workers report."""
     return {
         sum(float(line.removeprefix(_SAMPLE)) for line in text.splitlines() if _SAMPLE in line)
         async for text in read_metrics(port, _ASKED)

@@ -1,9 +1,9 @@
 """Draw `docs/rooms.svg`: the packages, their rooms, and which room imports which.
 
-    python docs/draw_rooms.py    # after a room, or an import between rooms, has come or gone
+    python docs/draw_rooms.py    # run this after rooms, or imports between rooms, were added or removed
 
 Rooms are drawn lighter than the single modules beside them. The rows are the layers that pyproject.toml declares for
-import-linter. The arrows are the imports that the code has. If a room also reaches another one through a third, the
+import-linter. The arrows are the imports in the code. If a room also reaches another one through a third one, the
 direct arrow is left out.
 """
 
@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "rooms.svg"
 
-WIDTH, MARGIN, GAP = 1000, 16, 16  # pixels, as all sizes below
+WIDTH, MARGIN, GAP = 1000, 16, 16  # in pixels, like all sizes below
 TITLE_WIDTH, TITLE_HEIGHT, PADDING = 130, 42, 14
 ROOM_HEIGHT, ROW_HEIGHT = 31, 58
 ROOM_WIDTH_MIN, CHAR_WIDTH = 96, 7.6
@@ -39,8 +39,8 @@ text { font: 13px system-ui, sans-serif; fill: #1b2330 }
 }
 """
 
-# Where a room stands in its row, in percent of the width, so that few arrows pass behind other rooms. A room that this
-# table does not name gets an even share of its row.
+# The place of a room in its row, in percent of the width, chosen so that few arrows pass behind other rooms. Rooms that
+# this table does not name get even shares of their row.
 # fmt: off
 PLACES: dict[str, dict[str, int]] = {
     "service": {
@@ -84,7 +84,7 @@ class Box(NamedTuple):
 
 
 def read_layers() -> tuple[Rows, dict[str, Rows]]:
-    """Return the rows of packages, and for each package with rooms their rows."""
+    """Return the rows of packages, and the rows of rooms for each package that has rooms."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     packages: Rows = []
     rooms: dict[str, Rows] = {}
@@ -100,7 +100,7 @@ def read_layers() -> tuple[Rows, dict[str, Rows]]:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the full names of modules, and perhaps of things in modules, that a file imports."""
+    """Yield the full names of the modules, and of the names in modules, that a file imports."""
     folder = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -112,7 +112,7 @@ def imported_names(path: Path) -> Iterator[str]:
 
 
 def find_arrows(package: str, rows: Rows) -> Arrows:
-    """Return which room of a package imports which other room."""
+    """Return an arrow for each room of a package and each other room that it imports."""
     rooms = {room for row in rows for room in row}
     arrows: Arrows = set()
     for path in sorted((ROOT / package).rglob("*.py")):
@@ -126,7 +126,7 @@ def find_arrows(package: str, rows: Rows) -> Arrows:
 
 
 def without_detours(arrows: Arrows) -> Arrows:
-    """Return the arrows without those whose end is also reached through other rooms."""
+    """Return the arrows without those whose end is also reached from their start through other rooms."""
     return {(start, end) for start, end in arrows if not _reaches(arrows - {(start, end)}, start, end)}
 
 

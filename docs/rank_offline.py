@@ -1,7 +1,7 @@
-"""Rank offline: the answer to `GET …/rankings/{column}/curve` is enough for every rank that the curve can give.
+"""Compute ranks offline. All that is needed is the answer to `GET …/rankings/{column}/curve`.
 
-Copy this file or port it; it needs no other file. It computes with whole numbers only, so that every language gets the
-same ranks as the service.
+Copy this file, or translate it into another language; it needs no other file. It computes with whole numbers only, so
+every language gets the same ranks as the service.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def key_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> int:
-    """Return the key of a value, a whole number; a smaller key is better. Without a time, the value is reached last."""
+    """Return the key of a value: a whole number; a smaller key is better.
+
+    Without `reached_at` the value counts as reached after all others.
+    """
     key = int(Decimal(str(value)).scaleb(curve["scale"]))
     key = -key if curve["best"] == "high" else key
     if curve["ties"] == "shared":
@@ -30,14 +33,14 @@ def key_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> 
 
 
 def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) -> tuple[int, int, int]:
-    """Return (rank, low, high) of a value by a curve's document, as the service does with `rank=estimate`."""
+    """Return (rank, low, high) of a value from a curve's document, as the service does with `rank=estimate`."""
     knots, step = curve["knots"], curve["step"]
     keys = [key_of(curve, knot["value"], knot.get("reached_at")) for knot in knots]
     key = key_of(curve, value, reached_at)
     on_lattice = key + (keys[0] - key) % step if keys else key
     if curve["snaps"]:
-        key = on_lattice  # nobody stands between two steps: the next one has the same rank
-    j = bisect_left(keys, key)  # the first knot that is no better; gap j lies before it
+        key = on_lattice  # no entry lies between two lattice points, so the next point has the same rank
+    j = bisect_left(keys, key)  # the first knot that is not better; gap j lies before it
     low = knots[j - 1]["rank"] + knots[j - 1]["ties"] if j else 1
     high = knots[j]["rank"] if j < len(keys) else curve["total"] + 1
     if low == high or (j < len(keys) and keys[j] == key):
@@ -60,13 +63,13 @@ def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) ->
 
 
 def _ends(curve: dict[str, Any]) -> tuple[Any, Any]:
-    """Return how far entries stand beyond the best and the worst knot; None if no entry does."""
+    """Return how far entries reach beyond the first knot and beyond the last knot; None where no entry does."""
     outside = curve["outside"] or {}
     return outside.get("best"), outside.get("worst")
 
 
 def _estimate(low: int, high: int, at: int, run: int, shape: list[int] | None) -> int:
-    """Return the rank at `at` of a line or cubic from `low` at 0 to `high` at `run`, as a whole number, halves up."""
+    """Return the rank at `at` on a line or cubic from `low` at 0 to `high` at `run`, rounded half up."""
     if at <= 0:
         return low
     if at >= run:
@@ -79,7 +82,7 @@ def _estimate(low: int, high: int, at: int, run: int, shape: list[int] | None) -
     return low + (2 * (high - low) * part + whole) // (2 * whole)
 
 
-if __name__ == "__main__":  # curl …/curve | python rank_offline.py 600 700
+if __name__ == "__main__":  # usage: curl …/curve | python rank_offline.py 600 700
     document = json.load(sys.stdin, parse_float=Decimal)
     for asked in sys.argv[1:]:
         print(asked, *rank_of(document, asked))
