@@ -1,6 +1,6 @@
-"""Compare what people read about settings with the settings themselves.
+"""Compare the documents about settings with the settings themselves.
 
-The tests compare docs/settings.md and default.toml as a whole, so neither a missing nor a stale line can stay.
+The tests compare all of docs/settings.md and default.toml, so that a missing or an outdated line is found.
 """
 
 import tomllib

@@ -1,6 +1,6 @@
-"""Test that an operator's mistake is reported and never skipped: each test makes one and reads the problems.
+"""Test that mistakes of operators are reported and never skipped. Each test makes one and checks the problems.
 
-Sources are given as arguments; no test reads the real environment.
+All settings come from arguments; no test reads the real environment.
 """
 
 import json
@@ -95,7 +95,7 @@ def test_a_bad_variable_is_one_short_problem_that_names_it(variable: str, text: 
 
 @pytest.mark.parametrize("value", [True, "8080 ", 8080.0, [8080], {}, 10**30])
 def test_a_typed_value_of_another_type_is_never_converted_to_an_integer(value: object) -> None:
-    if value == "8080 ":  # text comes from the environment or the command line, and is parsed
+    if value == "8080 ":  # a text may come from the environment or the command line, so it is parsed
         assert load({"port": value}, {}).port == 8080
     else:
         assert len(_problems({"port": value}, {})) == 1
@@ -132,7 +132,7 @@ def test_a_password_in_a_refused_address_is_not_repeated() -> None:
 
 
 SECRET = "s3cr3t"
-# Addresses as parsers accept them, and as people mistype them.
+# Addresses with a password: some that parsers accept, and some that people mistyped.
 SECRET_TEXTS = (
     f"postgresql://me:{SECRET}@db1/rank",
     f"postgresql://me:{SECRET}@db1:5432,db2:5433/rank",

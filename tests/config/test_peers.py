@@ -1,4 +1,4 @@
-"""Test peers in settings: a mistyped peer that counted as no peer would let every key of its store lease twice."""
+"""Test peers in settings. If a mistyped peer were ignored, every key in its store could lease here a second time."""
 
 from __future__ import annotations
 

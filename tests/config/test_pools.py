@@ -1,4 +1,4 @@
-"""Test connection pools in settings: a mistyped one must not count as none at all."""
+"""Test connection pools in settings. A mistyped connection pool must be refused, not ignored."""
 
 from __future__ import annotations
 

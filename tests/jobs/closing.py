@@ -1,6 +1,6 @@
-"""Helpers for tests of closing: make the job of a process, and run one step or all of it under the lease.
+"""Helpers for tests of closing: make the closing job of a world, and run one step or all steps under the lease.
 
-The process is a world's, or a store in front of it that a test puts there.
+The job uses the store of the world, which a test may have replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
-    """Make a job that is not started."""
+    """Make a closing job that is not started."""
     fitting = Fitting(
         world.store,
         world.store,
@@ -57,13 +57,13 @@ async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
 
 
 async def run_step(world: World, job: CloseJob) -> bool:
-    """Run one step. Return whether there was anything to do."""
+    """Run one step of closing. Return whether there was anything to do."""
     async with hold_closing_lease(world) as held:
         return await job.close_due(held)
 
 
 async def close_all(world: World) -> None:
-    """Run a job that knows nothing yet until nothing is left to do."""
+    """Make a new closing job, and run it until nothing is left to do."""
     job = make_close_job(world)
     async with hold_closing_lease(world) as held:
         while await job.close_due(held):

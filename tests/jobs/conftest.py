@@ -1,6 +1,6 @@
-"""A world for each test: a real store in a place of its own.
+"""A world for each test: a real store that no other test uses.
 
-The refresh jobs run on every store that the storage tests know.
+The tests of jobs run on every store that the storage tests know.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ from tests.storage.deployment import Deployment
 
 @pytest.fixture(params=sorted(BACKENDS))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """Provide a migrated store with a catalog, a curve book and a desk."""
+    """Provide a migrated store with a catalog, a curve book and a queue of refresh requests."""
     async with BACKENDS[request.param](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store()))

@@ -1,6 +1,6 @@
-"""Helpers for tests of folding: fold once under the lease, and compare what serves with a recount of the table.
+"""Helpers for tests of folding: fold once under the lease, and compare the curve that readers get with a recount.
 
-A comparison covers every gap and every run of ties, not a few ranks.
+A comparison covers every gap and every group of ties, not only a few ranks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ROWS_MAX = 100_000
 
 
 class Folder:
-    """A process that folds when it is told to."""
+    """A process that folds only when a test calls `fold`."""
 
     def __init__(self, job: FoldJob, held: HeldLease) -> None:
         self._job, self._held = job, held
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
-        """Fold once. Return the number of changes."""
+        """Fold once. Return the number of folded changes."""
         return await self._job.fold_changes(self._held, self.counting)
 
 
@@ -45,7 +45,7 @@ async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
 
 
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
-    """Refresh one column by a job of its own."""
+    """Refresh one column by a new job."""
     job = world.refresh_job()
     async with run_workers(job):
         await within(world.desk.refresh_now(board, column_index))
@@ -60,7 +60,7 @@ async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int
 
 
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
-    """Check that the curve that serves is live and equals a recount, gap by gap and run by run."""
+    """Check that the serving curve is live and equals a recount, at every knot and every value. Return the curve."""
     served = world.book.find_served(board, column_index)
     assert served is not None
     assert served.live_version

@@ -1,6 +1,6 @@
-"""An observer that keeps what jobs report.
+"""An observer that records what jobs report.
 
-What a test waits for comes through a queue, so that no test waits for time to pass.
+Reports that tests wait for are in queues, so that no test waits for real time to pass.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 class Observed:
     """What the jobs of one process reported."""
 
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # entries read, and entries left
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # (entries read, entries left) of each report
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -23,7 +23,7 @@ class Observed:
     void: int = 0  # number of curves that went without live counts
     boards_closed: int = 0
     owners_archived: int = 0
-    lag_s: float | None = None  # None while another process closes
+    lag_s: float | None = None  # None while another process closes boards
     close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:

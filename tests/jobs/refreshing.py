@@ -1,6 +1,6 @@
-"""Helpers for tests of refreshing: find what is due, work it off, and see what serves, with a job that is not started.
+"""Helpers for tests of refreshing with a job that is not started.
 
-Time passes only where a test says so.
+They find due columns, refresh them, and look at the serving curves. Time passes only if a test advances the clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
 
 
 async def work_off(world: World, job: RefreshJob) -> None:
-    """Refresh what waits."""
+    """Refresh all columns that wait."""
     count = job.waiting
     async with run_workers(job):
         await world.wait_for_refreshes(count)

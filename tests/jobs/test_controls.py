@@ -1,4 +1,4 @@
-"""Test that operators end a job's rest or prolong it, and that no round is cut off once it began."""
+"""Test that operators can end or prolong a job's rest, and that no round is cut off after its begin."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tests.jobs.world import ManualTime, within
 LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
 
 
-class Told:
-    """A `JobObserver` that remembers."""
+class RecordingObserver:
+    """A `JobObserver` that records what it gets."""
 
     def __init__(self) -> None:
         self.rounds: list[tuple[str, float]] = []
         self.failures: list[str] = []
         self.paused: dict[str, bool] = {}
-        self.told_twice = asyncio.Event()
+        self.second_round_ended = asyncio.Event()
 
     def job_round_ended(self, job: str, seconds: float) -> None:
         self.rounds.append((job, seconds))
         if len(self.rounds) == 2:
-            self.told_twice.set()
+            self.second_round_ended.set()
 
     def job_failed(self, job: str) -> None:
         self.failures.append(job)
@@ -37,11 +37,11 @@ class Told:
 
 
 class World:
-    """Jobs that count their rounds, by a clock that stands still."""
+    """Jobs that report their rounds, with a clock that stands still."""
 
     def __init__(self, time: ManualTime) -> None:
-        self.time, self.told = time, Told()
-        self.controls = JobControls(time.elapse, self.told, monotonic=time.monotonic)
+        self.time, self.observer = time, RecordingObserver()
+        self.controls = JobControls(time.elapse, self.observer, monotonic=time.monotonic)
         self.runner = Runner(
             LIMITS, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1), controls=self.controls
         )
@@ -59,7 +59,7 @@ class World:
         self.runner.start(name, job)
 
     async def finish_round(self) -> str:
-        """Return the job that works now, once it rests again."""
+        """Wait until the next job has worked and rests again. Return its name."""
         name = await within(self.rounds.get())
         await self.time.wait_for_sleeper(60)
         return name
@@ -87,7 +87,7 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
     world.start("prune")
     await world.finish_round()
     assert world.controls.pause("prune")
-    assert world.told.paused == {"prune": True}
+    assert world.observer.paused == {"prune": True}
     world.time.advance(60)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
     assert world.rounds.empty()
     assert world.controls.resume("prune")
     await world.finish_round()
-    assert world.told.paused == {"prune": False}
+    assert world.observer.paused == {"prune": False}
     await world.runner.stop()
 
 
@@ -132,10 +132,10 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
     await world.time.wait_for_sleeper(3)
     world.time.advance(3)
     await world.time.wait_for_sleeper(60)
-    assert world.told.rounds == [("fold", 3)]
+    assert world.observer.rounds == [("fold", 3)]
     world.controls.run("fold")
-    await within(world.told.told_twice.wait())
-    assert world.told.rounds == [("fold", 3), ("fold", 0)]
+    await within(world.observer.second_round_ended.wait())
+    assert world.observer.rounds == [("fold", 3), ("fold", 0)]
     await world.runner.stop()
 
 
@@ -145,10 +145,10 @@ async def test_a_failure_is_reported_and_a_caller_that_is_no_job_just_sleeps(wor
 
     world.start("audit", work)
     await world.time.wait_for_sleeper()
-    assert world.told.failures == ["audit"]
+    assert world.observer.failures == ["audit"]
     other = asyncio.ensure_future(world.rest(7))
     await world.time.wait_for_sleeper(7)
     world.time.advance(7)
     await within(other)
-    assert world.told.rounds == []
+    assert world.observer.rounds == []
     await world.runner.stop()

@@ -1,4 +1,4 @@
-"""Test that job processes may come and go: a curve of one that lost its lease must not replace a newer curve."""
+"""Test that job processes may come and go. A process that lost its lease must not replace a newer curve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
 
 
 async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
-    """Create boards with an entry each, another process, and the jobs of both, which have seen the boards."""
+    """Create boards with one entry each, another process, and a job of each process. Both jobs know the boards."""
     made = [await world.create(f"b{number}") for number in range(boards)]
     for board in made:
         await world.post(board, {"a": 1})
@@ -57,7 +57,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
     assert theirs.waiting == 6
     other.store.hold()
     async with run_workers(theirs):
-        await within(other.store.entered.wait())  # they have one column
+        await within(other.store.entered.wait())  # the other process refreshes one column
         async with run_workers(mine):
             await world.wait_for_refreshes(5)
             refused = await within(world.store.refused.get())
@@ -65,7 +65,7 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
         other.store.release()
         await other.wait_for_refreshes()
         for _ in range(5):
-            await within(other.store.refused.get())  # found due here, and refreshed there meanwhile
+            await within(other.store.refused.get())  # refreshed here after it was found due there
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
     assert await count_due(world, mine) == 0
     await theirs.find_due()
@@ -116,7 +116,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold(after=True)
     async with run_workers(mine):
-        await within(world.store.entered.wait())  # this process has its snapshot, and is stopped from here on
+        await within(world.store.entered.wait())  # this process has its snapshot, and stands still from here on
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
@@ -158,7 +158,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         await work_off(other, theirs)
         await world.time.wait_for_sleeper(RENEWAL_S)
         world.time.advance(RENEWAL_S)
-        await within(world.observed.fenced.get())  # although the read is still held
+        await within(world.observed.fenced.get())  # although its read has not ended
     world.store.release()
     assert count_curve_entries(other, board) == 1
 
@@ -206,7 +206,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
     assert await count_due(world, theirs, OVER_S - 1) == 0
-    await theirs.find_due()  # passes the board that the fence left behind
+    await theirs.find_due()  # looks at the board that `finish_due_work` left behind
     assert await count_due(world, theirs, 1) == 1
     await work_off(other, theirs)
     assert count_curve_entries(other, board) == 1

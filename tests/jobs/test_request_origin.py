@@ -1,4 +1,4 @@
-"""Test that a request's id and trace travel as text and are known to whatever is done for the request."""
+"""Test that a request's id and trace travel as text, and that all work for the request knows them."""
 
 from __future__ import annotations
 

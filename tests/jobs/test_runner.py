@@ -1,4 +1,4 @@
-"""Test the runner: a job that dies silently is a curve that grows old, one that never stops is a service that hangs."""
+"""Test the runner. If a job died silently, curves would grow old. If a job never stopped, the service would hang."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One process with a real store and a clock that stands still until a test moves it.
+"""One process with a real store, and with a clock that stands still until a test advances it.
 
-A test waits for what happened (a sleeper, a refresh, a call of the store), never for time to pass.
+A test waits for an event (a sleeper, a refresh, a call of the store), never for real time to pass.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ LIMITS = JobLimits(
 
 
 class ManualTime:
-    """A monotonic clock, and sleepers that wake when it is moved past their time."""
+    """A monotonic clock that a test advances, and sleepers that wake when their time has come."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
-        # when it wakes, how long it sleeps, whether it was woken
+        # For each sleeper: the time to wake, the seconds of its sleep, and an event that wakes it.
         self._sleepers: list[tuple[float, float, asyncio.Event]] = []
         self._changed = asyncio.Event()
 
@@ -101,7 +101,7 @@ class ManualTime:
         return self.now_s
 
     async def elapse(self, seconds: float) -> None:
-        """Sleep until `advance` reaches the end of these seconds."""
+        """Sleep until `advance` has moved the clock by these seconds."""
         sleeper = (self.now_s + seconds, seconds, asyncio.Event())
         self._sleepers.append(sleeper)
         self._changed.set()
@@ -111,7 +111,7 @@ class ManualTime:
             self._sleepers.remove(sleeper)
 
     async def wait_for_sleeper(self, seconds: float | None = None) -> float:
-        """Wait until a sleeper sleeps, for this long if given. Return for how long."""
+        """Wait until something sleeps, for exactly `seconds` if given. Return how long it sleeps."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 for _, duration, woken in self._sleepers:
@@ -128,7 +128,7 @@ class ManualTime:
                 await self._changed.wait()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock, and wake the sleepers whose time has come."""
+        """Advance the clock, and wake the sleepers whose time has come."""
         self.now_s += seconds
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
@@ -136,7 +136,7 @@ class ManualTime:
 
 
 class HeldStore(PassingStore):
-    """A store whose heavy reads wait for `release` once `hold` was called, and whose reads fail on command."""
+    """A store whose heavy reads wait for `release` after a call of `hold`. Its reads raise the errors in `failures`."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -150,7 +150,7 @@ class HeldStore(PassingStore):
         self._holds_after = False
 
     def hold(self, *, after: bool = False) -> None:
-        """Let heavy reads wait from now on, before their snapshot or after it."""
+        """Make heavy reads wait from now on: before their snapshot or, with `after`, when they have read."""
         self._holds_after = after
         self.entered.clear()
         self._free.clear()
@@ -193,10 +193,10 @@ class HeldStore(PassingStore):
 
 
 class World:
-    """One job process: a deployment with what jobs need around it."""
+    """One job process: a deployment, and all the parts that jobs need."""
 
     def __init__(self, deployment: Deployment, *, beside: World | None = None) -> None:
-        """Make a process; with `beside`, another one on that one's store, at the same time of day."""
+        """Make a process. With `beside` it is another process, with the clock of that one, on the same deployment."""
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
@@ -212,7 +212,7 @@ class World:
         return self.deployment.clock.now_us
 
     def beside(self) -> World:
-        """Return another process that knows nothing yet."""
+        """Return another process on the same store. Its catalog and its curve book are empty."""
         return World(self.deployment, beside=self)
 
     def advance(self, seconds: float) -> None:
@@ -221,11 +221,11 @@ class World:
         self.time.advance(seconds)
 
     def ownership(self) -> Ownership:
-        """Return the leases of the process."""
+        """Return an `Ownership` that claims leases for this process."""
         return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
-        """Make a job that is not started and whose desk nobody attends; keywords are limits of its schedule."""
+        """Make a refresh job that is not started and takes no requests. The keywords are limits of its schedule."""
         limits = replace(
             LIMITS.refresh,
             schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
@@ -247,7 +247,7 @@ class World:
         )
 
     def fold_job(self, **limits: int) -> FoldJob:
-        """Make a job that is not started; keywords are its limits."""
+        """Make a folding job that is not started. The keywords are its limits."""
         return FoldJob(
             self.store,
             self.book,
@@ -296,12 +296,12 @@ class World:
         return board
 
     async def change(self, board: Board, **predictor: int) -> Board:
-        """Store other rules for a board's curves, as another process would."""
+        """Change the predictor settings of a board in the store, as another process would."""
         wanted = replace(board.spec, predictor=replace(board.spec.predictor, **predictor))  # type: ignore[arg-type]  # no method
         return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
 
     async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
-        """Add these values by owner."""
+        """Post these values of a column, by owner."""
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
         await self.deployment.apply(*posts)
 
@@ -311,7 +311,7 @@ class World:
             await within(self.observed.refreshes.get())
 
     async def finish_due_work(self, job: RefreshJob) -> None:
-        """Wait until a job with one worker has worked off all that was due, by a request that comes after it."""
+        """Wait until a job with one worker has refreshed everything due, by a request that it answers after that."""
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:

@@ -68,14 +68,14 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """Return a function: (sorted keys, knots_max, total=their number) -> knots.
+    """Return a function that drives a walk: (sorted keys, knots_max, total=their number) -> knots.
 
-    It fails a walk that asks more than it may.
+    It fails if the walk asks more questions than allowed.
     """
     return _drive
 
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Return a function: (sorted keys, knots_max) -> the curve that a walk over them gives."""
+    """Return a function that drives a walk: (sorted keys, knots_max) -> the curve of the walk's knots."""
     return _sample

@@ -1,4 +1,4 @@
-"""Test curves as bytes: decoding gives the very curve or CurveCorruptError, and nothing else."""
+"""Test curves as bytes: decoding returns the encoded curve or raises CurveCorruptError, and nothing else."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_another_version_is_refused_by_name() -> None:
 def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
     plain = replace(curve, errors=None, shapes=None)
     body = bytearray(encode_curve(plain)[:-4])
-    assert body.pop() == 0  # the first version ends before the options
+    assert body.pop() == 0  # the byte of the options, which the first version does not have
     body[4] = 1
     assert decode_curve(seal_body(bytes(body))) == plain
 

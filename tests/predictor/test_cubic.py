@@ -1,4 +1,4 @@
-"""Test that a cubic is only used where it was seen to be closer, and never leaves its gap."""
+"""Test that a cubic is only used where it is closer than a line, and never leaves its gap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_curve(keys: Sequence[int], every: int) -> Curve:
 
 
 def make_smooth_keys(entries: int) -> list[int]:
-    """Make keys whose ranks are a parabola of the key, which lines cannot follow and cubics can."""
+    """Make keys whose ranks are a parabola of the key. Cubics can follow it, and lines cannot."""
     return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
 
 

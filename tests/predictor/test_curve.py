@@ -30,7 +30,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def measure_errors(curve: Curve, keys: list[int]) -> Curve:
-    """Return the curve with the largest error of every gap, over every key that can be asked for there."""
+    """Return the curve with `errors`: for each gap, the largest error over all keys that can be asked for in it."""
     errors = []
     for knot, worse in pairwise(curve.knots):
         within = [key for key in keys if knot.key < key < worse.key]
@@ -136,7 +136,7 @@ def test_a_cubic_follows_its_control_values() -> None:
     knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
     early = Curve(knots, total=1001, as_of_us=0, shapes=[(SHAPE_UNIT, SHAPE_UNIT)])
     late = Curve(knots, total=1001, as_of_us=0, shapes=[(0, 0)])
-    # 1 - (1 - t)^3 and t^3 over a rise of 999, from rank 2.
+    # The cubics are 1 - (1 - t)^3 and t^3. They rise by 999 from rank 2.
     assert [early.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 273, 876, 1001]
     assert [late.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 3, 127, 1001]
 
@@ -205,7 +205,7 @@ def test_ties_at_both_ends_count_in_full() -> None:
 
 def test_a_line_starts_after_the_ties_of_its_knot_and_rounds_halves_up() -> None:
     curve = Curve([Knot(0, 0, 1), Knot(11, 6, 1)], total=8 - 1, as_of_us=0)
-    # From rank 2 at key 1 to rank 7 at key 11: half a rank a key.
+    # The line runs from rank 2 at key 1 to rank 7 at key 11: half a rank per key.
     assert [curve.locate(key).rank for key in range(1, 12)] == [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
 
 

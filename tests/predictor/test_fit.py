@@ -1,4 +1,4 @@
-"""Measure fits again by brute force: a certificate is only worth what it was measured with."""
+"""Measure fits again by brute force, because a certificate is only as good as the measurement behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fit_keys(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, w
 
 
 def check(curve: Curve, keys: Sequence[int], samples: int, gap_rows_max: int = 10_000) -> None:
-    """Check all that a certified curve promises, at every value, its two neighbours and every neighbour of a knot."""
+    """Check all promises of a certified curve at every value, at its two neighbours, and at the neighbours of knots."""
     assert (curve.total, curve.as_of_us, curve.method) == (len(keys), 7, "scan")
     assert len(curve.knots) <= samples + len(keys) // gap_rows_max
     assert decode_curve(encode_curve(curve)) == curve
@@ -98,7 +98,7 @@ def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
     keys = sorted(round(rng.lognormvariate(10, 1.5)) for _ in range(10_000))
     certificates = [fit_keys(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
     assert certificates == sorted(certificates, reverse=True)
-    assert certificates[-1] < certificates[0] / 20  # the error falls about with the square of the knots
+    assert certificates[-1] < certificates[0] / 20  # the error falls about with the square of the number of knots
 
 
 def test_a_fit_gives_memory_pages_back_while_it_reads_a_large_column(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve:
-    """Return a curve of some of the values, with what a scan would have measured at every lattice point."""
+    """Return a curve with knots at some values, and with the errors that a scan would measure at lattice points."""
     entries = sorted(entries)
     values = sorted(set(entries))
     chosen = sorted({*values[:1], *values[-1:], *rng.sample(values, min(len(values), rng.randrange(1, 8)))})
@@ -58,7 +58,7 @@ def draw_board(rng: Random) -> tuple[list[int], int]:
 
 
 def move_entries(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
-    """Count and make entrants, departures and changes, now and then off the lattice or past either end."""
+    """Make arrivals, departures and changes, and count them. A few are off the lattice, others beyond either end."""
     for _ in range(times):
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
@@ -245,7 +245,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     counts.count_move(None, 7)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
-    bracket = live.locate(8)  # snapped to 10, the key would be called the third, and exact
+    bracket = live.locate(8)  # snapped to 10, the key would get rank 3 as exact
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2
 

@@ -1,4 +1,4 @@
-"""Compare the measure of errors with errors worked out by hand."""
+"""Compare measured errors with errors that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_equal_keys_are_counted_together() -> None:
 def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:
     keys = [0, 1, 1, 1, 1, 9]
     quality = measure_quality(Curve([Knot(0, 0, 1), Knot(9, 5, 1)], total=6, as_of_us=0), count_by_key(keys))
-    # At key 2 the line says rank 3, and five entries are better: the true rank is 6.
+    # At key 2 the line has rank 3. Five entries are better, so the true rank is 6.
     assert (quality.worst_error, quality.worst_key) == (0.5, 2)
     assert quality.worst_entry_error == quality.mean_error == 0.0
     assert quality.widest_bracket == 2.0

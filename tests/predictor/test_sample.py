@@ -1,4 +1,7 @@
-"""Test that the walk ends within its bound whatever it is told, and finds both ends, and every value of a few."""
+"""Test that the walk ends within its bound, whatever answers it gets.
+
+It must find both ends, and all values of a board that has only a few.
+"""
 
 from __future__ import annotations
 
@@ -123,12 +126,12 @@ def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sam
         for before, after in pairwise(curve.knots)
     ]
     assert len(curve.knots) == 1_000
-    # 1/d + ln(n·d)/d = K without ties: 0.9 % for 343,000 rows.
+    # Without ties, 1/d + ln(n·d)/d = K gives the ratio d of a bracket: 0.9 % for 343,000 rows.
     assert max(widths) <= 0.009
 
 
 def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
-    """Find the smallest d with which bracket-greedy spacing takes at most `knots_max` knots, knowing every row."""
+    """Find the smallest ratio with which greedy spacing needs at most `knots_max` knots, if it knows every row."""
 
     def knots(ratio: float) -> int:
         next_rank, taken = 1 + bisect_right(keys, keys[0]), 1

@@ -1,4 +1,4 @@
-"""Test that the ranks of shards add up to the rank of the whole."""
+"""Test that the ranks within the shards of a board add up to the rank on the whole board."""
 
 from __future__ import annotations
 

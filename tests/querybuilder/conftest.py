@@ -1,6 +1,6 @@
-"""A database in memory that runs every construct, so that no test trusts SQL text that SQLite would refuse.
+"""A database in memory that runs every construct, so that no test accepts SQL text that SQLite would refuse.
 
-The database executes what a builder returns as it is, never patched.
+The database executes exactly the text that a builder returns.
 """
 
 import json
@@ -25,7 +25,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def run(database: sqlite3.Connection) -> Run:
-    """Return a function that executes a query on SQLite and returns its rows, unpacked if they were packed."""
+    """Return a function that executes a query on SQLite and returns its rows. It unpacks packed rows."""
 
     def execute(query: Query, **params: object) -> list[Any]:
         built = query.build(SQLITE, **params)
@@ -37,7 +37,11 @@ def run(database: sqlite3.Connection) -> Run:
 
 @pytest.fixture
 def board(run: Run) -> str:
-    """Table `board` with (owner, c1, n): a 9/10, b 7/20, c 7/30, d 5/40, e null/50, as padded text and integer."""
+    """Create the table `board` with five rows, and return its name.
+
+    The columns are `owner`, a padded text `c1` and an integer `n`. The rows are a 09 10, b 07 20, c 07 30, d 05 40, and
+    e null 50.
+    """
     definition = create_table("board").column("owner", TEXT).column("c1", TEXT, null=True).column("n", INTEGER)
     run(definition.primary_key("owner").clustered())
     run(create_index("board_c1", "board", desc(col("c1")), asc(col("owner"))))

@@ -1,6 +1,6 @@
-"""Test binding, which is on the path of every request and checks each value.
+"""Test binding, which every request uses and which checks each value.
 
-The database reads what was bound, or an error of the package says why not.
+The database must read exactly the bound values, or an error of the package must say why it cannot.
 """
 
 import re
@@ -91,7 +91,7 @@ CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
 def parse_array(text: str) -> list[str | None]:
-    """Parse the cells of an array's text, by the rules of PostgreSQL's manual."""
+    """Return the cells of an array from its text, by the rules of PostgreSQL's manual."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
     return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]

@@ -1,6 +1,6 @@
 """Test the text for PostgreSQL word for word.
 
-The limits of Citus hold: no non-immutable function in DO UPDATE, one DDL statement a call.
+The text keeps within the limits of Citus: no non-immutable function in DO UPDATE, one DDL statement a call.
 """
 
 from typing import Any

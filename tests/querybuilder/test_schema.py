@@ -1,6 +1,6 @@
 """Test tables, columns and indexes on a real SQLite.
 
-A test judges a definition by what the database then does, not by its text.
+The tests check what the database does with a definition, not its text.
 """
 
 import sqlite3

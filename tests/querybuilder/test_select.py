@@ -1,6 +1,6 @@
-"""Test reading on a real SQLite.
+"""Test queries that read, on a real SQLite.
 
-A test says what comes back, not how the SQL looks.
+The tests check the rows that come back, not the SQL text.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Test that no input of a builder can change the structure of the SQL, a promise that the store rests on.
+"""Test that no input of a builder can change the structure of the SQL. The store relies on this.
 
-A tokeniser of the test's own judges the structure, not the code under test.
+The tests compare structures with a tokeniser of their own, not with the code under test.
 """
 
 import re
@@ -107,12 +107,12 @@ TOKENS = {
     dialect: re.compile(rf"{kinds}|(?P<word>\w+)|(?P<sign>::|\[\]|[<>]=|<>|[(),.=<>*+-])")
     for dialect, kinds in KINDS.items()
 }
-# The names that this package gives by itself.
+# The names that the package itself adds to a statement.
 OWN_NAMES = {"C", "v", "s", "a0", "a1", "p", "p_", "p__", *(f"p{index}" for index in range(9))}
 
 
 def skeleton(dialect: Dialect, sql: str) -> list[str]:
-    """Return the tokens with identifiers and placeholders made alike; fail on text that is no token."""
+    """Return the tokens of a statement. All identifiers become equal, and all placeholders. Fail on unknown text."""
     found, at = [], 0
     while at < len(sql):
         if sql[at] == " ":
@@ -126,7 +126,7 @@ def skeleton(dialect: Dialect, sql: str) -> list[str]:
 
 
 def every_construct(names: Sequence[str], constants: Sequence[str | int | bytes]) -> list[Query]:
-    """Build one query of each form, over five identifiers and three constants."""
+    """Build one query of each form from five identifiers and three constants."""
     table, a, b, c, other = names
     x, y, z = constants
     picked = select(col(a), col(b, table), coalesce(col(c), x), lit(y), count().as_(other)).from_(table)
@@ -189,7 +189,7 @@ def _names(dialect: Dialect, sql: str) -> list[str]:
 @example(names=["v", "value", "p", "p0", "s"], owner="'", number=-(2**63), other="\\u0000")
 @example(names=["t`", 'a"', "b'", "c]", "--"], owner="", number=2**63 - 1, other="🏆")
 def test_a_real_table_takes_hostile_names_and_values(names: list[str], owner: str, number: int, other: str) -> None:
-    assume(names[0].lower() != "excluded")  # refused, see below
+    assume(names[0].lower() != "excluded")  # this name is refused; the next test checks it
     table, a, b, c, index = names
     connection = sqlite3.connect(":memory:", isolation_level=None)
 
@@ -243,7 +243,7 @@ def test_a_default_cannot_bring_sql_in() -> None:
 
 
 def test_an_unknown_column_is_an_error_and_not_a_string() -> None:
-    """SQLite reads an unknown name in double quotes as a text; in backticks it does not."""
+    """SQLite takes an unknown name in double quotes as a text, but not one in backticks."""
     connection = sqlite3.connect(":memory:")
     built = create_table("t").column("a", TEXT).build(SQLITE)
     connection.execute(built.sql)

@@ -1,6 +1,6 @@
 """Test inserts, conditional upserts, updates and deletes on a real SQLite.
 
-Every batch is also checked for the rows that it must not touch.
+For every batch the tests also check the rows that it must not change.
 """
 
 import sqlite3

@@ -1,6 +1,6 @@
-"""Test that an archive answers as the rows did, whatever becomes of the process that writes it.
+"""Test that an archive gives the same answers as the rows, even if processes die while they write it.
 
-The tests compare what the archive says with what the rows said, for every owner and every value.
+The tests compare the answers of the archive with those of the rows, for every owner and every value.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class KilledError(BaseException):
-    """The process ended here."""
+    """The process died at this call."""
 
 
 class MortalStore(PassingStore):
-    """A store at whose call number `calls` the process ends, before the call or after it."""
+    """A store whose process dies at its write number `calls`, before or after the write."""
 
     def __init__(self, world: World, *, calls: int, after: bool) -> None:
         super().__init__(world.store)
@@ -56,7 +56,7 @@ class MortalStore(PassingStore):
         self._left, self._after = calls, after
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
+        """See `Store.write`."""
         self._left -= 1
         if self._left == 0 and not self._after:
             raise KilledError
@@ -69,7 +69,7 @@ class MortalStore(PassingStore):
 async def make_season(
     world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
 ) -> Board:
-    """Create a season that is about to close, with `entries` owners who have few different values."""
+    """Create a season that closes soon. `entries` owners have values with many ties."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
     columns = (
@@ -104,7 +104,7 @@ async def make_season(
 
 
 async def read_board(world: World, board: Board) -> Board:
-    """Return the board as the store has it."""
+    """Read the board from the store."""
     return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
 
 
@@ -117,7 +117,7 @@ async def read_rows(world: World, board: Board) -> list[Entry]:
 
 
 async def count_rows_left(world: World, board: Board) -> int:
-    """Count the rows of a shared table that nobody has swept yet."""
+    """Count the board's rows that are still in its table."""
     layout = layout_of(board)
     counted = select(count()).from_(layout.table).where(*layout.scope())
     found: int = (await world.store.read_query(counted.build(world.deployment.dialect, **scope_of(board))))[0][0]
@@ -125,7 +125,7 @@ async def count_rows_left(world: World, board: Board) -> int:
 
 
 def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
-    """Return everything that a board answers and that its archive has to answer as well."""
+    """Return all answers of a board that its archive must give, too."""
     found: dict[Any, Any] = {}
     for entry in owners:
         found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
@@ -257,7 +257,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     calls, deaths, alive = 0, 0, False
     while not alive:
         assert deaths < 200, "the archive makes no progress"
-        # The process of turn n dies at its n-th write, so every step is the last one of some process.
+        # Each process dies one write later than the one before, up to 9, so every step is the last one of some process.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)

@@ -1,6 +1,6 @@
-"""Test that boards close in time whichever process runs the job, and that a closed board shows a certified curve.
+"""Test that boards close in time, whichever process runs the job, and that a closed board has a certified curve.
 
-A test moves the clock and waits for what the job reports, never for time to pass.
+A test advances the clock and waits for reports of the job, never for real time to pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ S = 1_000_000
 
 
 async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
-    """Create a board that ends soon, without grace."""
+    """Create a board that ends after `ends_in_s`, without a time of grace."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
     wanted = replace(spec(ranked("xp0"), predictor=PREDICTOR), season=season)
@@ -36,7 +36,7 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
 
 
 async def is_closed(world: World, board: Board) -> bool:
-    """Return whether the store has the board as closed."""
+    """Return whether the board is closed in the store."""
     return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
 
 

@@ -1,6 +1,7 @@
-"""Test pruning: post ids must outlive every retry, and then be deleted without a long transaction before other posts.
+"""Test pruning. Post ids must outlive every retry.
 
-The same holds for rows that boards left behind in a shared table.
+After that they are deleted in short transactions, so that other posts do not wait long. The rows that boards left
+behind in a shared table are deleted in the same way.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
     world.deployment.clock.now_us += 2 * RETENTION_US
     pruning = asyncio.create_task(make_prune_job(world).prune_post_ids())
     for _ in range(2):
-        await world.time.wait_for_sleeper(0)  # the clock stands still, so a step takes no time
+        await world.time.wait_for_sleeper(0)  # the clock stands still, so a step takes 0 s
         world.time.advance(0)
     assert await pruning == 25
 
@@ -78,7 +79,7 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
     job = asyncio.create_task(make_prune_job(world).run_forever())
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
-    for _ in range(2 * LIMITS.prune.prune_steps_max):  # first steps of post ids, then steps of changes
+    for _ in range(2 * LIMITS.prune.prune_steps_max):  # the job first prunes post ids in steps, then changes
         await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)

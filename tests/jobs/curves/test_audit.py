@@ -54,13 +54,13 @@ class Auditing:
         )
 
     async def advance_interval(self) -> None:
-        """Advance to the job's next turn."""
+        """Advance the clock to the job's next round."""
         await self.world.time.wait_for_sleeper(INTERVAL_S)
         self.world.advance(INTERVAL_S)
 
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
-    """Store and serve a curve."""
+    """Store a curve, and let the world's curve book serve it."""
     totals = await world.deployment.totals(board)
     changes = totals[-2]
     version = await world.store.write(lambda: store_curve(world.deployment.dialect, board, 0, curve, changes=changes))
@@ -68,7 +68,7 @@ async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
 
 
 async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
-    """Create owners with 0 … 9, and a curve whose knots after the first count `wrong` entries too many."""
+    """Create ten owners with the values 0 to 9, and a curve whose last knot counts `wrong` entries too many."""
     board = await world.create("b", columns=2)
     await world.post(board, {f"p{value}": value for value in range(10)})
     knots = [Knot(key_of_value(board, 9), 0, 1), Knot(key_of_value(board, 0), 9 + wrong, 1)]
@@ -116,7 +116,7 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    assert [each.true_rank for each in found.broken] == [10]  # the curve calls its worst knot exact
+    assert [each.true_rank for each in found.broken] == [10]  # at its last knot the curve gives a wrong rank as exact
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found
     assert "bracket_broken" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Test which curve a board gets, and when: the job decides it without anybody watching."""
+"""Test which curve a board gets, and when. The job decides this by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.records import Board, RefreshMethod
 from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, World, within
 
-MANY = {f"p{number:04}": number * number for number in range(300)}  # no sampled curve of 20 knots is near these values
+MANY = {f"p{number:04}": number * number for number in range(300)}  # a sampled curve of 20 knots is far off here
 
 
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
@@ -86,7 +86,7 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     board = await world.create("b")
     await world.post(board, MANY)
     await refresh_on_schedule(world, board)
-    for _ in range(5):  # 1,500 changes in a minute, of which 7 in the 0.3 s of a scan: more than 1 % of 300 entries
+    for _ in range(5):  # 1,500 changes in a minute, so 7 in the 0.3 s of a scan: more than 1 % of 300 entries
         await world.post(board, MANY)
     assert (await refresh_on_schedule(world, board)).method == "skip"
 

@@ -1,4 +1,4 @@
-"""Test live counts: one that is off by one makes every bracket below it wrong, and nothing would ever correct it."""
+"""Test live counts. A count that is off by one makes every bracket below it wrong, and nothing corrects it later."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def change_entries(world: World, board: Board, seed: int, times: int = 40,
 async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> None:
     board = await create_board_with_curve(world, columns=2)
     async with open_folder(world) as folding:
-        assert await folding.fold() == 0  # the curves are listed now, and their fits saw everything
+        assert await folding.fold() == 0  # the folder knows the curves now, and their fits have counted all changes
         for seed in range(4):
             await change_entries(world, board, seed, columns=2)
             assert await folding.fold() > 0
@@ -79,7 +79,7 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
         await world.post(board, {"o1": 77})
         assert await folding.fold() == 1 + many
         await assert_live(world, board)
-        # Once the board has a curve, changes from before and after that are counted.
+        # The fit of the board's first curve counts the earlier changes. The fold counts the later ones.
         await world.post(plain, {"eve": 5, "bob": 7})
         await refresh(world, plain)
         await world.post(plain, {"ada": 9})
@@ -113,7 +113,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     job = killed.fold_job()
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
-    async with open_folder(world) as folding:  # takes the work over
+    async with open_folder(world) as folding:  # this process takes the work over
         with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
@@ -165,7 +165,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
-        await front.book.poll_live()  # also brings the curve
+        await front.book.poll_live()  # this poll also reads the curve itself
         before = await assert_live(front, board)
         world.advance(5)
         await change_entries(world, board, 2)
@@ -176,7 +176,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us
-    assert before.as_of_us < after.as_of_us  # a reader of the earlier curve still sees the time that it is of
+    assert before.as_of_us < after.as_of_us  # a reader that still has the earlier curve sees its time
 
 
 async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
@@ -273,7 +273,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
 
         await world.store.write(restored)
         await folding.fold()
-        # The fit's own mark still holds: the fold counts the curve from there.
+        # The mark of the fit is still valid, so the fold counts the curve's changes from there.
         await change_entries(world, board, 2)
         await folding.fold()
         await assert_live(world, board)

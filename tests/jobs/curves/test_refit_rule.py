@@ -1,4 +1,4 @@
-"""Test when a live curve is fitted again: fitting by the clock costs for nothing, and never fitting lets it drift."""
+"""Test when a live curve is fitted again. Fits by the clock would be wasted, and without fits the curve would drift."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: Worl
         await folding.fold()
         await job.find_due()
         assert job.waiting == 0
-        # one gap gets half as many entries as the board has
+        # One gap gets 200 new entries, half as many as the board has.
         await world.post(board, {f"new{i}": 1_003 for i in range(200)})
         world.advance(REFRESH_S)
         await folding.fold()

@@ -1,4 +1,4 @@
-"""Test that the answer to a refresh request holds for every write that was acknowledged before the request."""
+"""Test that a requested curve counts every write that was acknowledged before the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.jobs.world import World, within
 
 
 async def let_requests_arrive(world: World, count: int) -> None:
-    """Let the requests of tasks that were just made reach the desk."""
+    """Let tasks that were just created put their requests into the queue."""
     for _ in range(count + 1):
         await asyncio.sleep(0)
 
@@ -136,7 +136,7 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) ->
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
     jobs = await start_jobs(world)
-    await within(world.observed.folds.get())  # folding reads the store, too, and rests now
+    await within(world.observed.folds.get())  # folding reads the store, too, so wait until it rests
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))

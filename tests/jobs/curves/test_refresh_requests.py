@@ -1,4 +1,4 @@
-"""Test a refresh that an operator asks any front end for, and that a process unknown to it makes."""
+"""Test refreshes that an operator requests from any front end, and that some other process makes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def list_requests(world: World) -> list[StoredRefreshRequest]:
 
 
 async def wait_for_requests(world: World, count: int) -> None:
-    """Return once this many requests wait in the store."""
+    """Wait until this many requests are in the store."""
     async with asyncio.timeout(WAIT_S):
         while len(await list_requests(world)) < count:
             pass
@@ -49,9 +49,9 @@ async def wait_for_requests(world: World, count: int) -> None:
 
 @asynccontextmanager
 async def start_job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
-    """Start the world's own jobs, and make the job that takes requests of other processes.
+    """Start the world's own jobs, and yield the job that takes requests of other processes.
 
-    The latter does not run: a test calls `take_requests`.
+    The yielded job is not started. A test runs it or calls its `take_requests`.
     """
     jobs = world.start()
     try:
@@ -84,7 +84,7 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
 async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differently(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    async with start_job_process(world, Catalog(world.store)) as job:  # the copy is empty
+    async with start_job_process(world, Catalog(world.store)) as job:  # this copy of the catalog is empty
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
         await wait_for_requests(world, 1)
         await job.take_requests()

@@ -1,4 +1,4 @@
-"""Test what is refreshed first when there is too little time for all: the order decides how wrong ranks get."""
+"""Test what is refreshed first if there is too little time for all. The order decides how wrong ranks become."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJ
 
 
 async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Board]) -> list[str]:
-    """Return the boards in the order in which one worker refreshes what waits."""
+    """Let one worker refresh all waiting columns. Return the boards in the order of their refreshes."""
     before = {name: world.book.find_served(board, 0) for name, board in boards.items()}
     await work_off(world, job)
     found = {name: world.book.find_served(board, 0) for name, board in boards.items()}
@@ -59,7 +59,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await count_due(world, job) == 2
         async with run_workers(job):
-            await within(world.observed.refreshes.get())  # there is time for one refresh and no more
+            await within(world.observed.refreshes.get())  # there is time for only one refresh
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break

@@ -1,4 +1,4 @@
-"""Test that a curve which another process stored serves here within the interval, whatever failed before."""
+"""Test that a curve from another process serves here within the interval, even after failures."""
 
 from __future__ import annotations
 

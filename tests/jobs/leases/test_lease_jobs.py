@@ -1,4 +1,7 @@
-"""Test the jobs of pools: what they forget is a resource that nobody gets, what they repeat one that two keys have."""
+"""Test the jobs of pools.
+
+A step that a job forgets leaves a resource that nobody gets. A step that it repeats gives one resource to two keys.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ BALANCE = BalanceLimits(
 
 
 async def no_pause(_seconds: float) -> None:
-    """Return at once: time does not pass."""
+    """Return without a pause, so that time does not pass."""
 
 
 class Upkeep:
-    """The jobs of one process, on pools whose clock a test moves."""
+    """The jobs of one process, on pools whose clock a test advances."""
 
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -239,7 +242,7 @@ async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None
 
 
 class StoppedError(Exception):
-    """Raised by the third pause."""
+    """Ends a job; its third pause raises this."""
 
 
 async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Test that a peer which is away costs nothing except what it would have told."""
+"""Test that an absent peer does no harm, except that its new leases are unknown here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = ExchangeLimits(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
 
 
 class Peer:
-    """Another store's journal, as a test writes it, and what the job reported of it."""
+    """Another store's journal, which a test writes, and what the job reported when it read the journal."""
 
     def __init__(self, world: World) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -57,7 +57,7 @@ class Peer:
         self.failures.put_nowait(None)
 
     def add_leases(self, *keys: str) -> None:
-        """Add leases of these keys to the journal."""
+        """Add events to the journal in which these keys acquire leases."""
         for key in keys:
             number = len(self.events) + 1
             now_us = self.pools.clock.now_us
@@ -67,7 +67,7 @@ class Peer:
             )
 
     async def read_known_keys(self) -> set[str]:
-        """Return the keys that lease there, as this store knows it."""
+        """Return the keys that have leases in the other store, as far as this store knows."""
         pool = await self.pools.pool()
         keys = [(pool.key, event.key or "") for event in self.events]
         found = await self.world.store.read(lambda: remote_leases(self.pools.dialect).find_by_keys(keys))

@@ -1,4 +1,4 @@
-"""Test rebalance plans: one that takes what a region needs turns one shortage into two."""
+"""Test rebalance plans. A plan that takes resources which a region needs would cause a second shortage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ loads = st.builds(
 
 @st.composite
 def states(draw: st.DrawFn) -> RegionState:
-    """Draw a region as a measurement may find it."""
+    """Draw a state of a region that a measurement may find."""
     available = draw(st.integers(0, 1_000_000))
     return RegionState(available, draw(loads))
 

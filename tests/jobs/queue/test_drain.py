@@ -1,4 +1,4 @@
-"""Test that a worker looks, works, shares, steps back and stops by itself."""
+"""Test that a worker looks for posts, applies them, shares its shards, backs off and stops by itself."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LIMITS = DrainJobLimits(
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
-TAKEN_BACK = -1  # stands among depths
+TAKEN_BACK = -1  # an item of `Observed.depths`: the worker no longer reports the backlog
 
 
 @dataclass
 class Observed:
-    """What a worker reported to its operators."""
+    """What a worker reported."""
 
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Observed:
 
 
 class Place:
-    """A process with a worker, at a time that stands still."""
+    """A process with a worker, whose clocks stand still."""
 
     def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
         self.desk, self.board = desk, board
@@ -92,13 +92,13 @@ class Place:
         await asyncio.gather(task, return_exceptions=True)
 
     async def enqueue(self, *owners: str) -> None:
-        """Queue a post with a point for each owner."""
+        """Queue one post for each owner, which adds one point."""
         await self.desk.enqueue(
             *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
         )
 
     async def wait_until_idle(self) -> None:
-        """Return once the worker waits for posts."""
+        """Wait until the worker waits for posts."""
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class Place:
         self.time.advance(seconds)
 
     async def wait_for_round(self) -> DrainedRound:
-        """Return the next round."""
+        """Wait for the next round and return it."""
         async with asyncio.timeout(WAIT_S):
             return await self.observed.rounds.get()
 
@@ -222,7 +222,7 @@ async def test_a_worker_that_was_fenced_off_claims_again_and_goes_on(place: Plac
     async with place.run_worker():
         await place.wait_for_round()
         await place.wait_until_idle()
-        # the process's own monotonic clock stood still, as in a process that was stopped
+        # Only the store's clock moves. The process's monotonic clock stands still, as in a process that was stopped.
         place.desk.clock.now_us += LEASE_US
         other = place.desk.worker("other")
         await place.desk.update_share(other)

@@ -1,4 +1,4 @@
-"""Test that the number of workers follows what was measured, on every store, whichever process measures."""
+"""Test that the number of workers follows the measurements, on every store, whichever process measures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = SizingLimits(ingest_workers_max=8, ingest_sizing_s=5)
 
 
 class Meter:
-    """A process that measures, beside workers that the test plays."""
+    """A process that measures the work of workers. The test simulates this work."""
 
     def __init__(self, desk: QueueDesk) -> None:
         self.desk, self.time = desk, ManualTime()
@@ -26,7 +26,7 @@ class Meter:
         )
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
-        """Play one window of work, and measure. Return the size after it."""
+        """Simulate one window of work, and measure it. Return the number of workers after it."""
         seconds = LIMITS.ingest_sizing_s
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
         busy_us = round(busy_workers * seconds * 1e6)
@@ -38,7 +38,7 @@ class Meter:
 
 
 async def let_a_post_wait(desk: QueueDesk) -> None:
-    """Let a post wait longer and longer: nobody takes it."""
+    """Queue a post that no worker takes, so that it waits longer and longer."""
     board = await desk.deployment.create("b", ranked("xp"))
     await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
     desk.clock.now_us += 10_000_000

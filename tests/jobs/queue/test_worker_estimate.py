@@ -1,4 +1,4 @@
-"""Test the number of workers: too few leave a store idle, and too many slow each other down."""
+"""Test the number of workers. Too few leave a store idle, and too many slow each other down."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WINDOW_S = 5.0
 
 
 class Store:
-    """A store that takes `capacity` posts a second. A worker alone does `speed`, and several share the capacity."""
+    """A store that takes `capacity` posts per second. One worker alone applies `speed`; several share the capacity."""
 
     def __init__(self, capacity: float, speed: float) -> None:
         self.capacity, self.speed = capacity, speed
 
     def play_window(self, workers: int, *, arriving: float = float("inf")) -> Window:
-        """Return what this many workers do when this many posts a second arrive."""
+        """Return the window in which this many workers work and this many posts per second arrive."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
         busy_s = workers * WINDOW_S * done / able
@@ -31,7 +31,10 @@ class Store:
 def record_windows(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
-    """Return the sizes, window after window; `there` workers could work. At first one works alone for a window."""
+    """Record windows and return the size after each one.
+
+    At most `there` workers work. In a window before the first size, one worker works alone.
+    """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
     sizes = [size]
