@@ -74,7 +74,7 @@ def fill_redis_times(port: int, rows: int) -> None:
 
 
 async def check_same(rivals: Rivals, rows: int) -> None:
-    """Check for some owners that the service and the Redis shell agree, and compare the best ten values.
+    """Check that the service and the Redis shell agree about some owners and about the best ten values.
 
     An owner's value, the total, and the number of entries around the owner must be the same.
 

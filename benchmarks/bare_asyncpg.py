@@ -42,7 +42,7 @@ async def make_board(connection: asyncpg.Connection, rows: int) -> None:
 
 
 async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and conditionally write one batch, durably."""
+    """Read, merge and write one batch in one durable transaction. Every row must still have the version read."""
     async with connection.transaction():
         found = await connection.fetch(_SELECT, [name for name, _ in batch])
         now_us = time.time_ns() // 1000

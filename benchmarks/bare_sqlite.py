@@ -52,7 +52,7 @@ def make_board(path: str, rows: int) -> sqlite3.Connection:
 
 
 def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and conditionally write one batch, durably."""
+    """Read, merge and write one batch in one durable transaction. Every row must still have the version read."""
     connection.execute("BEGIN IMMEDIATE")
     now_us = time.time_ns() // 1000
     rows = []
@@ -78,8 +78,8 @@ def main(path: str, rows: int) -> None:
         for batch in work:
             apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
-        # The service makes its checkpoints when it is idle, so between rounds, where they are not measured. So does
-        # this loop.
+        # The service makes checkpoints when it is idle: between rounds, where no time is measured. This loop does the
+        # same.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

@@ -71,7 +71,7 @@ def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") 
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies. `size` is how many posts of each body must be applied, if any. Raises BadAnswerError."""
+    """Post the bodies. At least `size` posts of each body must be applied. Raises BadAnswerError."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
@@ -173,7 +173,7 @@ class RealBoard:
     name: str
     best: str
     owners: list[str]
-    texts: list[str]  # the values as the file spells them
+    texts: list[str]  # the values as they are written in the file
     values: list[int]
 
     def spec(self) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Measure the time from the start of two job processes to the first applied post of a queue that waits for them.
+"""Measure how soon two new job processes apply the first post of a queue that waits for them.
 
     python -m benchmarks.cold_queue [--rows N] [--rounds N]
 
-Every round has a new PostgreSQL database and new processes. Two front ends queue 4,000 posts to a family of 25 boards
-with 6 columns before any job process starts.
+Every round has a new PostgreSQL database and new processes. Before any job process starts, two front ends queue 4,000
+posts to a family of 25 boards with 6 columns. The time counts from when both job processes are ready.
 
 Bar: the first queued post is applied at most 2 s after the last job process is ready.
 """
@@ -60,7 +60,7 @@ async def queue_posts(fronts: list[Server], rows: int) -> None:
 
 
 async def wait_for_first_applied(database: Any, begun_s: float) -> float:
-    """Wait until a post has left the queue. Return the seconds since `begun_s` (monotonic)."""
+    """Wait until a queued post was applied. Return the seconds since `begun_s` (monotonic)."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
             raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")

@@ -36,7 +36,7 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys in runs of random length. The keys of a run have distance 1 or lognormal distances, in turn."""
+    """Return keys in runs of random length. Distances between keys are 1 in one run and lognormal in the next run."""
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:

@@ -45,7 +45,7 @@ _OWNERS = 50  # owners asked for at each place
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
-_UNFOLDED = 1_000  # owners, the worst ones, to whom posts are sent before the measurement
+_UNFOLDED = 1_000  # posts are sent for this many owners, the worst ones, before the measurement
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 

@@ -62,7 +62,7 @@ _LIMIT = b"\nrankcurve_writes_in_flight_limit "
 
 @dataclass(slots=True)
 class Bin:
-    """The answers in one bin of time."""
+    """The answers that came within one interval of `_BIN_S` seconds."""
 
     good: int = 0  # posts that count as goodput
     codes: Counter[int] = field(default_factory=Counter)  # posts by status
@@ -169,7 +169,7 @@ class OpenLoad:
         connection.close()
 
     def good_per_s(self, from_s: float, to_s: float) -> float:
-        """Return the mean goodput between two times from the start, which are multiples of a bin."""
+        """Return the mean goodput between two times from the start, which are multiples of `_BIN_S`."""
         wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
         return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
 

@@ -76,7 +76,7 @@ class Observer:
         self._connection = connection
 
     async def held_leases(self, server: Server) -> list[Any]:
-        """Return the leases of a process: resource, fencing number, expiry."""
+        """Return the refresh leases of a process, each with its resource, fencing number and expiry."""
         rows: list[Any] = await self._connection.fetch(_HELD, f"%/{server.pid}/%")
         return rows
 

@@ -54,7 +54,7 @@ class Holding:
 
 @dataclass(slots=True)
 class Race:
-    """What the clients saw."""
+    """The holdings of all clients, and counts of their answers and of kills."""
 
     holdings: list[Holding] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)

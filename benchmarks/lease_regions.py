@@ -54,11 +54,11 @@ class Region:
 
 @dataclass(slots=True)
 class World:
-    """Time, the stores, and the leases that they gave."""
+    """The simulated time, the stores, and the leases that they granted."""
 
     now_us: int = _START_US
     regions: list[Region] = field(default_factory=list)
-    acquired: dict[str, list[str]] = field(default_factory=dict)  # regions that gave a key something, by key
+    acquired: dict[str, list[str]] = field(default_factory=dict)  # the regions in which a key got a resource
     counted: Counter[str] = field(default_factory=Counter)
 
     async def open_stores(self, folder: Path, stack: AsyncExitStack, keys: int) -> None:

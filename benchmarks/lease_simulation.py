@@ -59,8 +59,8 @@ _EVERY_MINUTES = 20  # between two points of a line in the picture
 
 
 @dataclass(slots=True)
-class Story:
-    """What happened in one world, in counts of resources and leases."""
+class Totals:
+    """The totals of one simulated world, in resources and leases."""
 
     asked: int = 0
     refused: int = 0
@@ -109,7 +109,7 @@ class World:
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
         self._ends: list[tuple[int, str, str, bool]] = []  # (time, key, resource, whether the key gives it back)
         self._held: dict[str, int] = {}  # the time at which the use of a resource ends
-        self.story = Story()
+        self.totals = Totals()
 
     def _clock(self) -> Program[int]:
         yield from ()
@@ -120,10 +120,10 @@ class World:
 
     def resources_moved(self, resources: int) -> None:
         """See `BalanceObserver`."""
-        self.story.moved += resources
+        self.totals.moved += resources
 
-    async def run(self) -> Story:
-        """Simulate all minutes and return what happened."""
+    async def run(self) -> Totals:
+        """Simulate all minutes and return the totals."""
         pool = await self._create()
         for minute, coming in enumerate(draw_arrivals()):
             self._now_us = _START_US + minute * _MINUTE_US
@@ -138,8 +138,8 @@ class World:
         rows = await self._store.read(
             lambda: lease_pools(self._store.dialect).list_resources(pool, after="", limit=10 * RESOURCES)
         )
-        self.story.lost = RESOURCES - len({row.resource for row in rows})
-        return self.story
+        self.totals.lost = RESOURCES - len({row.resource for row in rows})
+        return self.totals
 
     async def _create(self) -> Pool:
         pools = lease_pools(self._store.dialect)
@@ -183,11 +183,11 @@ class World:
         ]
         outcomes = await self._store.write(lambda: self._groups.serve_requests(asked)) if asked else []
         for one, outcome in zip(coming, outcomes, strict=True):
-            self.story.asked += 1
+            self.totals.asked += 1
             if not isinstance(outcome, Grant):
-                self.story.refused += 1
+                self.totals.refused += 1
                 continue
-            self.story.doubled += outcome.resource in self._held
+            self.totals.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
             # A key gives back a little before the end of its lease, because at the end there is nothing to give back.
             heapq.heappush(
@@ -196,13 +196,13 @@ class World:
 
     async def _record_counts(self, pool: Pool) -> None:
         counts = await self._store.read(lambda: lease_counts(self._store.dialect).read_counts([pool.key]))
-        self.story.refused_by_minute.append(self.story.refused)
+        self.totals.refused_by_minute.append(self.totals.refused)
         for region in REGIONS:
-            self.story.shares[region].append(counts[pool.key, region].total)
-            self.story.used[region].append(counts[pool.key, region].held)
+            self.totals.shares[region].append(counts[pool.key, region].total)
+            self.totals.used[region].append(counts[pool.key, region].held)
 
 
-async def run_world(folder: Path, *, balanced: bool) -> Story:
+async def run_world(folder: Path, *, balanced: bool) -> Totals:
     settings = load({"store": f"{SQLITE_PREFIX}{folder}/{'balanced' if balanced else 'static'}.db"}, {})
     store = await open_store(settings)
     try:
@@ -212,7 +212,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Story:
         await store.close()
 
 
-def draw_picture(static: Story, balanced: Story, path: Path) -> None:
+def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
     """Draw the demand, the shares that follow it, and what was refused."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -249,8 +249,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     report.print_table(
         ["", "asked", "refused", "moved"],
         [
-            [name, story.asked, story.refused, story.moved]
-            for name, story in (("static", static), ("balanced", balanced))
+            [name, totals.asked, totals.refused, totals.moved]
+            for name, totals in (("static", static), ("balanced", balanced))
         ],
     )
     if options.data is not None:

@@ -16,8 +16,7 @@ RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
 _BASE_PER_MINUTE = 16.0  # keys that ask in a region per minute, on average over a day
 _SWING = 0.85
-# Start, length in minutes, and added demand: on the second day at 14:00, for an hour, 1.6 times the usual demand is
-# added.
+# Start, length in minutes, and added demand: on the second day at 14:00, for an hour, 1.6 times the usual comes on top.
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15

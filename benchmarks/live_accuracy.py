@@ -5,7 +5,8 @@
 A frozen curve was fitted before the changes and does not count them. Certified curves with 1,000 knots are measured
 after 10 % and after 50 % of the entries got new random values. With DATA a month of changes of a real board is posted,
 too, and every value is asked for after each tenth of the posts. Errors are measured at every value and at the next
-lattice point after it, for ranks beyond 1,000 (better ranks are counted). Brackets and bounds are checked at all ranks.
+lattice point after it, for ranks beyond 1,000, because a service counts better ranks. Brackets and bounds are checked
+at all ranks.
 
 Bars: worst error at most 0.40 % and 0.60 %, in the replay 0.7 % with 500 knots. No bracket or bound is broken.
 """
@@ -168,7 +169,7 @@ async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
 
 
 async def ask_service(port: int, board: str, keys: list[int]) -> Quality:
-    """Ask for an estimate at every value and one point after it. Return how the answers compare with the truth."""
+    """Ask for an estimate at every value and at the next whole number. Return how good the answers are."""
     answers = Answers(1)
     wanted = sorted({*keys, *(key + 1 for key in keys)})
     connection = Connection(port)

@@ -34,10 +34,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What wrk requests.
+    """The requests that wrk sends.
 
-    If `rows` is 0, it is `GET path`. Otherwise every request is for a random one of `rows` owners. It is a `GET` of
-    `path`, the owner and `after`, or, if `column` is set, a post that adds 1 to 1,000 to that column.
+    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. It is a
+    `GET` of `path`, the owner and `after`, or, if `column` is set, a post that adds 1 to 1,000 to that column.
     """
 
     url: str

@@ -34,7 +34,7 @@ _NOISY_CLIENTS = 16
 _CALLS_PER_S = 100
 _CONNECTIONS = 16
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
-# With these waits no request is refused, and none is answered from a curve: every noisy request counts on the server.
+# With these waits no request is refused, so every noisy request makes the server count.
 _SETTINGS = {"RANKCURVE_CONNECTION_WAIT_S_MAX": "60", "RANKCURVE_POST_WAIT_S_MAX": "60"}
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.positions [--rows N] [--seconds S] [--rounds N]
 
 There are rounds with 32 and with 256 connections. Before anything is timed, answers are compared with ranks that are
-computed apart from the service.
+computed without the service.
 
 Bars: at least 50 % of hello-world with 32 connections. With 256 at least 90 % of the rate with 32.
 """

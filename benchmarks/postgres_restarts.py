@@ -2,9 +2,9 @@
 
     python -m benchmarks.postgres_restarts [--seconds S]
 
-The server is a real one with fsync on. As operators and crashes do, the benchmark restarts it five times as if it had
-crashed, and ends a random session every 2 s. Four processes with 16 posters each post to the same 1,000 owners. A
-client repeats a request until it is answered with 200 (`ledger`).
+The server is a real one with fsync on. The benchmark restarts it five times as if it had crashed, and ends a random
+session every 2 s, as an operator might. Four processes with 16 posters each post to the same 1,000 owners. A client
+repeats a request until it is answered with 200 (`ledger`).
 
 Bars: nothing lost, nothing applied twice, no id forgotten, no answer that names a deadlock. Every process acknowledges
 a post at most 5 s after the server takes connections again.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
-Some rows are deleted before the rebuild. The whole table is read by the driver before the deletion and after the
+Some rows are deleted before the rebuild. The database driver reads the whole table before the deletion and after the
 rebuild, and all rows are compared. The command is the one that operators use, and its start counts as part of the time.
 
 Bar: no row differs. The rate in posts/s is reported.

@@ -26,7 +26,7 @@ _COLUMNS = 6
 
 
 async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Return (seconds reported, seconds of the round trip) by column and round, after one round that is thrown away."""
+    """Return (seconds reported, seconds of the round trip) by column and round. The first round is not counted."""
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in column_names(_COLUMNS)}
     connection = Connection(port)
     sampled = {

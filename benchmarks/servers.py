@@ -216,7 +216,7 @@ def rankcurve_command() -> list[str]:
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return the hello-world route on the service's aiohttp and uvloop: the most that these can do."""
+    """Return the hello-world route on the service's aiohttp and uvloop. Its rate is the highest that these reach."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 

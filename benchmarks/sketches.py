@@ -7,7 +7,7 @@ curve. Errors are measured on the final board, at every value whose rank is beyo
 
 Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Quantiles" (2013), algorithm Frugal-2U,
 with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
-Frequency Counts over Data Streams" (2002), with an error of 1/K. When an entry changes, its old value would have to be
+Frequency Counts over Data Streams" (2002), with an error of 1/K. When an entry changes, its old value should be
 removed, which neither sketch can do.
 
 Everything is reported; there is no bar.

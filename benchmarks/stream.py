@@ -29,7 +29,7 @@ from tests.servers import postgres
 
 _BOARDS = 10
 _CLIENTS = 1_000
-_FOLLOW_OWNERS = 2  # of the clients of the board with posts, one in this many follows an owner
+_FOLLOW_OWNERS = 2  # on the board that gets posts, one in this many clients follows an owner
 _TOP = 10
 _CONNECTIONS = 128  # enough to saturate the process; 32 would leave it waiting for the disk
 _PROBES_PER_S = 20
@@ -48,8 +48,8 @@ class _Client:
 
     board: int
     owner: str | None = None  # the owner that the client follows; None if it follows the top
-    heard: list[tuple[int, int]] = field(default_factory=list)
-    at_s: dict[int, float] = field(default_factory=dict)
+    heard: list[tuple[int, int]] = field(default_factory=list)  # (event id, best value or rank) of each event
+    at_s: dict[int, float] = field(default_factory=dict)  # when the client got each best value
 
 
 async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
@@ -226,7 +226,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Return how many clients of an owner got a last rank that is wrong. No posts may be sent any more."""
+    """Return for how many clients of an owner the last rank that they got is wrong. Posting must have ended."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"

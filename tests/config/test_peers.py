@@ -1,4 +1,4 @@
-"""Test peers in settings. If a mistyped peer were ignored, every key in its store could lease here a second time."""
+"""Test peers in settings. If a mistyped peer were ignored, every key could have leases in both stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test when a live curve is fitted again. Fits by the clock would be wasted, and without fits the curve would drift."""
+"""Test when a live curve is fitted again. Fitting by the clock would waste work; never fitting would let it drift."""
 
 from __future__ import annotations
 
