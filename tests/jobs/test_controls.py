@@ -1,4 +1,4 @@
-"""Test that operators can end or prolong a job's rest, and that no round is cut off after its begin."""
+"""Test that operators can end or prolong a job's rest, and that a round is never cut off once it has begun."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class World:
         self.runner.start(name, job)
 
     async def finish_round(self) -> str:
-        """Wait until the next job has worked and rests again. Return its name."""
+        """Wait until a job has begun a round and rests again. Return its name."""
         name = await within(self.rounds.get())
         await self.time.wait_for_sleeper(60)
         return name

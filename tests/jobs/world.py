@@ -196,7 +196,7 @@ class World:
     """One job process: a deployment, and all the parts that jobs need."""
 
     def __init__(self, deployment: Deployment, *, beside: World | None = None) -> None:
-        """Make a process. With `beside` it is another process, with the clock of that one, on the same deployment."""
+        """Make a process. With `beside` it shares the deployment and the clock of that process."""
         self.deployment = deployment
         self.store = HeldStore(deployment.store)
         self.time: ManualTime = ManualTime() if beside is None else beside.time
@@ -225,7 +225,7 @@ class World:
         return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
-        """Make a refresh job that is not started and takes no requests. The keywords are limits of its schedule."""
+        """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
         limits = replace(
             LIMITS.refresh,
             schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
@@ -311,7 +311,7 @@ class World:
             await within(self.observed.refreshes.get())
 
     async def finish_due_work(self, job: RefreshJob) -> None:
-        """Wait until a job with one worker has refreshed everything due, by a request that it answers after that."""
+        """Wait until a job with one worker has refreshed everything due. To wait, request refreshes of another board."""
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:
