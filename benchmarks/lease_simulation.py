@@ -189,7 +189,7 @@ class World:
                 continue
             self.totals.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
-            # A key gives its lease back a little before the end, because at the end there would be nothing to give back.
+            # A key gives its lease back a little before the end, because at the end nothing is left to give back.
             heapq.heappush(
                 self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
             )

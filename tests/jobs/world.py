@@ -311,7 +311,7 @@ class World:
             await within(self.observed.refreshes.get())
 
     async def finish_due_work(self, job: RefreshJob) -> None:
-        """Wait until a job with one worker has refreshed everything due. To wait, request refreshes of another board."""
+        """Wait until a job with one worker has refreshed everything due, by requests for another board."""
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:
