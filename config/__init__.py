@@ -1,7 +1,7 @@
 """The settings of the service, typed and bounded, for every other package.
 
-    settings = load(overrides, environ, toml_path)   # raises ConfigError with every problem at once
-    limits = limits_of(SomeLimits, settings)         # a dataclass of bounds, filled by the names of its fields
+    settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
+    limits = limits_of(SomeLimits, settings)         # a dataclass; each field gets its namesake setting
 
 Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
 those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.
@@ -9,7 +9,7 @@ those declarations: the checks in `load`, and the tables of `describe` for the c
 The rule: nothing else in the project reads a configuration file, or an environment variable that is a setting
 (`RANKCURVE_…`). A value is passed through `config.masking.masked` before it is shown to anybody.
 
-This package lies below all others and imports none of them. Begin with `settings`.
+This package imports no other package of the project. Begin with `settings`.
 """
 
 from config.describe import SettingRow, default_toml, describe, settings_table_markdown

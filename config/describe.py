@@ -2,7 +2,7 @@
 
 `rankcurve config`, docs/settings.md, the README and default.toml show the rows that are made here.
 
-The rule: every row comes from the declaration of its setting; nothing about a setting is written a second time.
+The rule: every row comes from the declaration of its setting, so each fact about a setting is written only once.
 """
 
 import json
@@ -13,7 +13,10 @@ from config.settings import Settings
 
 
 class SettingRow(NamedTuple):
-    """One setting as shown to people; `value` is masked, `source` a file, a variable, `command line` or `default`."""
+    """One setting as people see it, with a masked value.
+
+    `source` is the path of a file, the name of a variable, `command line` or `default`.
+    """
 
     name: str
     value: str
@@ -24,7 +27,7 @@ class SettingRow(NamedTuple):
 
 
 def describe(settings: Settings) -> list[SettingRow]:
-    """Return the effective settings in the order of their declaration, without secrets."""
+    """Return the effective settings in the order of their declaration, with secrets masked."""
     return [
         SettingRow(
             name=name,
@@ -90,5 +93,5 @@ def _shown(value: str | bool | float | tuple[str, ...]) -> str:
 
 
 def _toml_value(value: str | bool | float | tuple[str, ...]) -> str:
-    # Defaults are plain ASCII, for which JSON and TOML quote alike.
+    # The defaults are plain ASCII text, which JSON and TOML quote in the same way.
     return json.dumps(value) if isinstance(value, str | tuple) else _shown(value)

@@ -1,11 +1,11 @@
-"""The one error of this package: it tells whoever starts the service everything that is wrong with its configuration.
+"""The only error of this package. It lists everything that is wrong with a configuration.
 
 The rule: a message never holds a secret; the code that raises the error masks values first.
 """
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; `problems` lists every reason, one sentence each, none hidden by another."""
+    """The configuration cannot be used. `problems` lists all the reasons, one sentence each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))

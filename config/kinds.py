@@ -1,7 +1,7 @@
-"""The kinds of setting: functions that declare one, and types that check its value.
+"""The kinds of settings: functions that declare a setting, and types that check its value.
 
-They keep `settings` to one declaration for each setting. Every kind checks its values. A message about a refused value
-says what the value should be.
+Every kind checks its values, so `settings` holds nothing but declarations. The message about a refused value says what
+the value should be.
 """
 
 import re
@@ -14,10 +14,10 @@ from config.pools import parse_connection_pools
 
 
 def _store_url(url: str) -> str:
-    """Accept the address of a store; else ValueError.
+    """Return the address of a store; raise ValueError if it is not valid.
 
-    It is `sqlite:///PATH` (three slashes: relative to the working directory, four: absolute) or a `postgresql://`
-    connection string.
+    It is `sqlite:///PATH` or a `postgresql://` connection string. With three slashes PATH is relative to the working
+    directory; with four it is absolute.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
         return _readable(url)
@@ -30,9 +30,9 @@ def _store_url(url: str) -> str:
 
 
 def _readable(url: str) -> str:
-    """Accept a `postgresql://` address that a driver reads as it is meant.
+    """Return a `postgresql://` address if a driver cannot misread it.
 
-    Else raise ValueError, whose message quotes nothing of the address.
+    Otherwise raise ValueError. Its message quotes no part of the address, which may hold a password.
     """
     found = _ADDRESS.fullmatch(url)
     if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
@@ -44,14 +44,17 @@ def _readable(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return the parts of a list, given as a TOML list or as text with commas."""
+    """Return the items of a list that is given as a TOML list or as text with commas."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
 
 
 def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `host:port` each, an IPv6 address in brackets; else ValueError."""
+    """Return the servers if each is `host:port` and none is repeated; else raise ValueError.
+
+    An IPv6 address stands in brackets.
+    """
     for server in servers:
         found = _SERVER.fullmatch(server)
         if not found or not 0 < int(found[1]) < 65_536:
@@ -62,17 +65,17 @@ def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def number(default: float, low: float, high: float, unit: str) -> Any:
-    """Declare a numeric setting between `low` and `high`, both allowed."""
+    """Declare a numeric setting from `low` to `high`, both included."""
     return Field(default=default, ge=low, le=high, json_schema_extra={"unit": unit})
 
 
 def text(default: str) -> Any:
-    """Declare a setting of text that can't be empty."""
+    """Declare a text setting that must not be empty."""
     return Field(default=default, min_length=1)
 
 
 def choice(default: str | bool | tuple[str, ...]) -> Any:
-    """Declare a setting whose type says which values it takes."""
+    """Declare a setting whose type determines the allowed values."""
     return Field(default=default)
 
 
@@ -86,26 +89,26 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
 def _pools(given: str) -> str:
-    """Accept what `parse_connection_pools` reads; else ValueError."""
+    """Return the text if `parse_connection_pools` accepts it; else raise ValueError."""
     parse_connection_pools(given)
     return given
 
 
 def _replica_url(url: str) -> str:
-    """Accept nothing or a `postgresql://` connection string; else ValueError."""
+    """Return the text if it is empty or a `postgresql://` connection string; else raise ValueError."""
     if url and not url.startswith(_POSTGRES):
         raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
     return _readable(url) if url else url
 
 
 def _peers(given: str) -> str:
-    """Accept what `parse_peers` reads; else ValueError."""
+    """Return the text if `parse_peers` accepts it; else raise ValueError."""
     parse_peers(given)
     return given
 
 
 def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept `Type.operation` each; else ValueError."""
+    """Return the names if each has the form `Type.operation`; else raise ValueError."""
     for name in names:
         if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
             raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")

@@ -1,7 +1,7 @@
 """Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-The rule: every unknown name and bad value of every source is reported at once, with the place it came from. So nothing
-that an operator sets is ignored silently.
+The rule: a single error reports all unknown names and bad values, each with its source. So nothing that an operator
+sets is silently ignored.
 """
 
 import difflib
@@ -19,14 +19,16 @@ from config.settings import Settings
 
 PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
-# The commands that talk to a service read these. They are known names, but not settings.
+# Commands that send requests to a service read these variables. They are allowed, but they are not settings.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
-    """Merge defaults < TOML file < environment < `overrides` (by setting name; a None value means "not given").
+    """Return the settings, merged from all sources.
 
-    The file is `toml_path`, else the one that RANKCURVE_CONFIG names, else none.
+    A later source overrides an earlier one: defaults, TOML file, environment, `overrides`. The file is `toml_path`,
+    else the one that RANKCURVE_CONFIG names, else none. `overrides` holds values by setting name; a None value means
+    that the setting is not given.
 
     Raises ConfigError with all problems.
     """
@@ -52,7 +54,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
 def _given(
     overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
 ) -> Iterator[tuple[str, object, str, bool]]:
-    """Yield (setting, raw value, source, is it text to parse), weakest source first.
+    """Yield (setting, raw value, source, whether the value is text to parse); later items override earlier ones.
 
     Unknown names are added to `problems`.
     """
@@ -63,7 +65,7 @@ def _given(
     for variable, text in sorted(environ.items()):
         if variable.startswith(PREFIX) and variable != FILE_VARIABLE and variable not in CLIENT_VARIABLES:
             name = variable.removeprefix(PREFIX).lower()
-            # Upper case only: on systems where case matters, RANKCURVE_Port would be a second name for one setting.
+            # Accept only upper case: where case matters, RANKCURVE_Port would be a second name for the same setting.
             if _known(name if variable.isupper() else variable, "environment", variable, problems):
                 yield name, text, variable, True
     for name, raw in overrides.items():
@@ -76,7 +78,7 @@ def _file_values(path: Path | str | None, problems: list[str]) -> Mapping[str, o
         return {}
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8 or TOML, or the path has a NUL
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problems.append(f"{path}: cannot be read: {reason}")
         return {}
@@ -100,9 +102,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _parsed(name: str, raw: object, *, is_text: bool) -> object:
-    """Parse text by the type of the setting, or check that a typed value has that type.
+    """Parse text by the type of the setting, or check that a typed value already has that type.
 
-    A TOML "8080" is not a port.
+    For example, a port that TOML gives as the text "8080" is refused.
     """
     if is_text:
         return _adapter(name).validate_strings(raw)

@@ -2,8 +2,8 @@
 
 Settings are printed, logged and quoted in errors, and the address of a store may hold a password.
 
-The rule: code that shows the value of a setting to anyone passes it through `masked` first. Masking too much is the
-safe mistake: text that no driver could read is masked as well.
+The rule: code that shows the value of a setting to anyone passes it through `masked` first. If in doubt, `masked` masks
+too much: even text that no driver could read is masked.
 """
 
 import re
@@ -26,11 +26,11 @@ _SECRETS = frozenset(
     )
 )
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
-# Quoted, or up to the next parameter: a value without quotes may contain spaces too.
+# A value is quoted, or it ends before the next parameter. A value without quotes may contain spaces.
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
-# Greedy up to the last @: a password may itself hold @ or /.
+# The match is greedy, up to the last @, because a password may contain @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
-# Without any @, where the text in the place of a port is not a port.
+# For text without any @: what follows the colon counts as a password unless it is a port number.
 _PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 
@@ -44,7 +44,7 @@ def masked(text: str) -> str:
 
 
 def _without_parameters(text: str) -> str:
-    """Mask values by the names of their parameters, as in `?password=…` and `host=… password=…`."""
+    """Mask the values of parameters with secret names, as in `?password=…` and `host=… password=…`."""
     parts, done = [], 0
     for found in _PARAMETER.finditer(text):
         if found.start() >= done and unquote(found[1]).lower() in _SECRETS:

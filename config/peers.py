@@ -1,6 +1,8 @@
-"""Reads the setting `lease_peers`: `settings` checks its text here, and the service finds its peers here.
+"""Reads the setting `lease_peers`, which names other stores.
 
-The rule: a peer has the same name here as in every other store.
+`settings` checks its text with this module, and the service gets its peers from it.
+
+The rule: every store uses the same name for a peer.
 """
 
 import re
@@ -11,7 +13,7 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Parse `NAME=URL`, separated by commas, into URLs by name; an empty text holds none.
+    """Return URLs by name from `NAME=URL` entries that commas separate; an empty text gives none.
 
     Raises ValueError for anything else.
     """

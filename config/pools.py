@@ -1,6 +1,6 @@
 """Reads the setting `pools`, which gives sets of boards connection pools of their own.
 
-`settings` checks its text with this module, and the PostgreSQL engine makes its connections from it.
+`settings` checks its text with this module, and the PostgreSQL engine opens the connections that it describes.
 
 The rule: a board belongs to the first connection pool whose pattern its id matches, else to the common one.
 """
@@ -19,15 +19,15 @@ class BoardConnectionPool(NamedTuple):
 
     name: str
     pattern: str
-    connections: int  # for short reads; one more writes, and one more is for counts and walks
+    connections: int  # for short reads; two more are opened, one for writes and one for counts and walks
 
     def matches_board(self, board_id: str) -> bool:
-        """Return whether a board belongs here."""
+        """Return whether the pattern matches the id of a board."""
         return fnmatchcase(board_id, self.pattern)
 
 
 def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
-    """Parse `NAME=PATTERN:CONNECTIONS`, separated by commas; an empty text holds none.
+    """Return the pools from `NAME=PATTERN:CONNECTIONS` entries that commas separate; an empty text gives none.
 
     Raises ValueError for anything else.
     """

@@ -1,7 +1,8 @@
 """The declarations of all settings: every limit, wait and size of the service, each declared once.
 
-The rule: every number has a lower and an upper bound, and a unit. Its name says the unit unless it is a plain count.
-The text under a setting is its description, which operators read in docs/settings.md, default.toml and by
+The rule: every number has a lower bound, an upper bound and a unit. Its name says the unit unless it is a plain count.
+
+The text under a setting is its description. Operators read it in docs/settings.md, in default.toml and in the output of
 `rankcurve config`.
 """
 
@@ -18,7 +19,7 @@ from config.kinds import text as _text
 
 L = TypeVar("L")
 
-# The first of each pair should not be greater than the second.
+# In each pair, the first setting may not be greater than the second.
 _ORDERED_PAIRS = (
     ("body_bytes_max", "arriving_bytes_max"),
     ("page_entries_default", "page_entries_max"),
@@ -31,16 +32,18 @@ _ORDERED_PAIRS = (
 
 
 class Settings(BaseModel):
-    """The effective configuration, immutable. `Settings()` is the embedded default: one process, one file, loopback.
+    """The effective configuration; it is immutable.
 
-    Raises pydantic's ValidationError on a bad value; `config.load` turns all of them into one ConfigError.
+    `Settings()` holds the defaults: one process with embedded jobs, one SQLite file, and a loopback address.
+
+    Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
     """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
     )
 
-    # Where it listens and what it runs
+    # Where the service listens and what it runs
     host: str = _text("127.0.0.1")
     """Address to listen on. Without API keys, the service accepts only a loopback address."""
     port: int = _number(8080, 0, 65535, "")
@@ -64,7 +67,7 @@ class Settings(BaseModel):
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
 
-    # What one request may ask for
+    # Limits of one request
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
     """Largest body of a request. A larger one is refused with 413."""
     body_idle_s_max: float = _number(10, 0.1, 600, "s")
@@ -180,7 +183,7 @@ class Settings(BaseModel):
     retry_after_s_max: int = _number(60, 1, 3_600, "s")
     """Longest Retry-After, even if the wait will be longer."""
 
-    # What one API key may ask for in each process
+    # Limits of one API key in each process
     key_reads_per_s: float = _number(0, 0, 1e6, "reads/s")
     """Reads per second of one API key in each process; more are refused with 429. 0: no limit."""
     key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads")
@@ -460,7 +463,7 @@ class Settings(BaseModel):
     dashboard: bool = _choice(True)
     """Serve the dashboard at /: a page for people that shows what the API answers too."""
 
-    # Managed objects: what /jolokia shows and does
+    # Managed objects, which /jolokia shows and operates
     managed_objects: bool = _choice(True)
     """Keep managed objects with their rates, and answer /jolokia."""
     managed_operations: Operations = _choice(
@@ -490,7 +493,7 @@ class Settings(BaseModel):
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s")
     """A request that takes at least this long is always logged."""
 
-    # Filled by `config.load`: the source of each setting that is not at its default.
+    # The source of each setting that was given; `config.load` fills it.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -506,5 +509,5 @@ class Settings(BaseModel):
 
 
 def limits_of(kind: type[L], settings: Settings) -> L:
-    """Return a dataclass of bounds, with each field filled from the setting of the same name."""
+    """Return an instance of a dataclass of bounds; each field gets the value of the setting of the same name."""
     return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})  # type: ignore[arg-type]
