@@ -5,15 +5,15 @@
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often: compiling renders the text for one dialect, SQLite or PostgreSQL, and binding only picks the
-arguments. The package is pure and imports nothing of the project; it executes nothing.
+Compile once, bind often. Compiling renders the text for one dialect, SQLite or PostgreSQL; binding only picks the
+arguments. The package executes nothing, and it imports nothing of the project.
 
 The rule: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are quoted by
 one function, and every word of SQL stands in this package.
 
-Begin with `select` and `write` for what can be said, and with `terms` for what goes into them. To work on the package
-itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select, cursors, write,
-chained, schema.
+Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement. To work on
+the package itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select,
+cursors, write, chained, schema.
 """
 
 from querybuilder.chained import chained

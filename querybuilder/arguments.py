@@ -1,18 +1,18 @@
-"""How values travel: which constants may be bound, and how lists and rows become arguments.
+"""Turns values into arguments of statements: constants, lists and rows.
 
 The rule: what arrives in the database equals what was given, or BadValueError is raised. JSON would turn a 65-bit
 integer into a float and, before SQLite 3.45, end a text at its first NUL.
 
-SQLite takes a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
-interpreter lock. Beside a busy event loop 100 to 1,000 rows a second are written one by one, and 10,000 to 20,000 in
-one text (docs/decisions.md, "Packed statements").
+SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
+the interpreter lock. While the event loop is busy, 100 to 1,000 rows a second are written one by one, and 10,000 to
+20,000 rows a second in one text (docs/decisions.md, "Packed statements").
 
 PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer of an
 array, and 0.03 us on one within a text. Parsing the text costs the server 0.03 us more for each cell
 (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
-PostgreSQL plans a statement for an array that it does not know as one for a few rows. It looks each row up in the
-index, however large it believes the table to be.
+PostgreSQL does not know the length of a bound array when it plans a statement, so it assumes a few rows. It then looks
+up each row in the index, however large it estimates the table to be.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the kind of a constant, None for null.
+    """Return the kind of a constant; None for null.
 
     Raises BadValueError for floats, booleans and integers past 64 bits.
     """
@@ -59,12 +59,14 @@ class Encoder:
     """Turns one parameter into the arguments that carry it: a list, or rows of the given kinds."""
 
     kinds: tuple[SqlType, ...] | None  # None: a plain list
-    arrays: bool
+    arrays: bool  # see `Dialect.arrays`
 
     def encode(self, given: object) -> tuple[object, ...]:
-        """Return the arguments: one JSON text, or on PostgreSQL the list, or one array for each column of rows.
+        """Return the arguments that carry a list or rows.
 
-        Raises BadValueError for what cannot be carried exactly.
+        For SQLite that is one JSON text. For PostgreSQL it is the list itself, or one array for each column of rows.
+
+        Raises BadValueError for values that would not arrive unchanged.
         """
         if not isinstance(given, Iterable) or isinstance(given, str | bytes):
             raise BadValueError(f"a list or rows are an iterable, not {type(given).__name__}")
@@ -78,9 +80,9 @@ class Encoder:
 
 
 def array_type(dialect: Dialect, kind: SqlType) -> str:
-    """Return the type that the argument of a column of rows is cast to.
+    """Return the SQL type to which the argument for one column of rows is cast.
 
-    Bytes travel as an array, since they have no text that is cheap to make.
+    A column of bytes is sent as an array, because making a text of it is expensive. Other columns are sent as text.
     """
     array = f"{dialect.type_names[kind]}[]"
     return array if kind is SqlType.BLOB else f"text::{array}"
@@ -88,9 +90,9 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a type to convert to: a struct around the list.
+    """Return a struct type with the list as its only field; lists are converted to this type.
 
-    msgspec keeps what it knows of a struct, but computes a bare list type anew on every call.
+    msgspec caches what it computes for a struct type. For a bare list type it repeats that work on every call.
     """
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
     items = list.__class_getitem__(cell)
@@ -123,7 +125,7 @@ def _array_text(cells: list[Any]) -> str:
     if "\\" in text:
         if "\\\\" not in text:
             text = text.replace("\\n", "\n")
-        # A backslash before a backslash or a quotation mark means the same in both; one before a letter would be lost.
+        # In both notations a backslash escapes a backslash or a quotation mark. PostgreSQL drops one before a letter.
         if "\\" in text.replace("\\\\", "").replace('\\"', ""):
             return f"{{{','.join(map(_array_cell, cells))}}}"
     return f"{{{text[1:-1]}}}"
@@ -147,7 +149,7 @@ def _encoded(items: list[Any]) -> str:
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
-    # The cheap test comes first. It also matches a harmless backslash before u0000, so the second test decides.
+    # The cheap test comes first. It also matches an escaped backslash before "u0000", so the second test decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
         raise BadValueError(_NUL)
     return text

@@ -1,7 +1,7 @@
-"""Several changes in one statement: an update, and inserts that may use what it returned.
+"""Several changes in one statement: an update, and inserts that may use the rows that it returned.
 
-Only the rows that the update returns pass from one part to the next. Every part sees the tables as they were before the
-statement.
+Every part sees the tables as they were before the statement. So the inserts see nothing of the update but the rows that
+it returns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Chained(Query):
     def require_changes(self, changes: Param) -> Chained:
         """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
 
-        Then nothing is changed. Otherwise the statement returns 1.
+        If the statement fails, nothing is changed. If it succeeds, it returns 1.
         """
         return replace(self, changes=changes)
 
@@ -51,8 +51,9 @@ class Chained(Query):
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """Return a statement that updates, and then inserts. Conditions of the inserts may select from `name`.
+    """Return one statement that runs an update and then inserts.
 
-    `name` holds the rows that the update returned; the statement returns them too. The inserts may run in any order.
+    Conditions of the inserts may select from `name`, which holds the rows that the update returned. The statement
+    returns these rows too. The inserts may run in any order.
     """
     return Chained(name, first, inserts)

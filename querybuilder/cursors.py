@@ -1,10 +1,11 @@
-"""Cursors: a place kept in a long result. One statement of a transaction opens it, and later ones continue from it.
+"""Cursors. A cursor keeps a place in a long result.
 
-They are for skipping in steps. A statement that seeks below the previous row tests its condition on every row that it
-skips; a cursor only counts them. A cursor ends with its transaction.
+One statement of a transaction opens a cursor, and later statements continue from its place. It ends with the
+transaction. A cursor makes it cheap to skip rows in steps: it only counts the rows that it skips. A statement that
+seeks below the previous row tests its condition on each of them.
 
-The rule: one generic function of the database reads from a cursor, and it executes no text. So tables are named only by
-statements of this package.
+The rule: a single function of the database reads from all cursors, and it executes no SQL text. So tables are named
+only by statements of this package.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
 _READER = "row_at"
-# It returns no row past the end. Rows are numbered with 32 bits: FETCH accepts no more.
+# The function returns no row past the end. Ranks have at most 32 bits, because FETCH accepts no larger numbers.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
     "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"
@@ -76,25 +77,25 @@ def _with_cursors(dialect: Dialect) -> Dialect:
 
 
 def create_row_reader() -> CreateRowReader:
-    """Return the definition of the function behind `row_at`. A database needs it once."""
+    """Return the definition of the database function that `row_at` uses. A database needs it once."""
     return CreateRowReader()
 
 
 def open_cursor(name: str, query: Select) -> OpenCursor:
-    """Open a cursor before the first row of a select, until the transaction ends. It reads nothing yet."""
+    """Return a statement that opens a cursor before the first row of a select. It reads no row yet."""
     return OpenCursor(name, query)
 
 
 def close_cursor(name: str) -> CloseCursor:
-    """Close a cursor, so that another one of the same transaction can use its name."""
+    """Return a statement that closes a cursor, so that the transaction can use its name for another one."""
     return CloseCursor(name)
 
 
 def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
-    """Return row number `rank`, from 1 to CURSOR_ROWS_MAX, of a cursor over two texts, under these names.
+    """Return a source with one row of a cursor: row number `rank`, from 1 to CURSOR_ROWS_MAX.
 
-    There is no row past the end. A read costs as much as the rows between it and the previous one, so ask for ranks in
-    ascending order.
+    The select of the cursor has to return two texts, which get these names. Past the end there is no row. A read costs
+    as much as the rows between it and the previous read, so read the ranks in ascending order.
     """
     first, second = names
     return RowAt(cursor, rank, (first, second))

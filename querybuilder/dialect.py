@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from querybuilder.errors import BadIdentifierError
 
-# PostgreSQL cuts longer names silently (NAMEDATALEN - 1), so two of them could become the same. They are refused on
-# SQLite too: a name that works must work on both.
+# PostgreSQL silently cuts off longer names (NAMEDATALEN - 1), so two names could become the same. Longer names are
+# refused on SQLite too, so that every name works on both databases.
 IDENTIFIER_BYTES_MAX = 63
 
 
@@ -30,35 +30,35 @@ BLOB = SqlType.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One way of writing SQL: SQLITE, POSTGRES, or a result of `numbered_from`. Dialects are compared by identity."""
+    """The SQL of one database: SQLITE, POSTGRES, or a result of `numbered_from`. Dialects are compared by identity."""
 
     name: str
     quote_mark: str
     numbered: bool  # placeholders are $1, $2 …, each usable several times; otherwise `?`, one argument each
-    arrays: bool  # lists and rows travel as one array a column; otherwise as one JSON text
-    packs: bool  # a result can be folded into one JSON row
+    arrays: bool  # lists and rows are bound as one array for each column; otherwise as one JSON text
+    packs: bool  # a whole result can be returned as one JSON row
     merges_arms: bool  # an ordered union reads each arm in order, row by row; otherwise it reads and sorts whole arms
     row_locks: bool  # writers lock rows, and a select may lock them; otherwise one writer has the whole store
     type_names: Mapping[SqlType, str]
-    table_options: tuple[str, ...]  # what every table declares
-    clustered_options: tuple[str, ...]  # what a table stored in primary key order declares
-    collation: str  # appended to text columns, so that their order is the order of code points
-    lateral: bool  # a joined select may use the rows before it, which is cheaper than round trips
+    table_options: tuple[str, ...]  # options that every table is created with
+    clustered_options: tuple[str, ...]  # further options of a table that is stored in the order of its primary key
+    collation: str  # appended to text columns, so that text is ordered by code point
+    lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
     chains: bool  # one statement can change several tables, each change using what the one before returned
-    cursors: bool  # a transaction can keep its place in a long result: see querybuilder.cursors
-    empty_table: str  # the words before the name of a table whose rows are all deleted
-    parses_schema: bool  # after each change of a definition every connection parses the definitions of all tables again
+    cursors: bool  # a transaction can keep its place in a long result; see querybuilder.cursors
+    empty_table: str  # the words before the table name in a statement that deletes all rows
+    parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
-    clock_us: str  # the present time in microseconds since 1970
+    clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the function that returns the smaller of two values
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
-    transaction: str  # the number of the running transaction, for writers only; empty: there is one writer at a time
-    oldest_transaction: str  # in this snapshot: the lowest number that a transaction still running has or may get
-    next_transaction: str  # in this snapshot: the lowest number that no transaction has yet
+    transaction: str  # SQL for the number of the current writing transaction; empty: there is one writer at a time
+    oldest_transaction: str  # SQL for the lowest number that a transaction running in this snapshot has or may get
+    next_transaction: str  # SQL for the lowest number that no transaction of this snapshot has yet
 
 
-# A double-quoted name that SQLite cannot resolve silently becomes a string constant; one in backticks is an error.
-# STRICT (3.37): an integer column refuses the float that an overflowing addition makes, as PostgreSQL does.
+# SQLite silently takes an unknown name in double quotes for a string; an unknown name in backticks is an error.
+# With STRICT (since 3.37), an integer column refuses the float that an overflowing addition makes, as on PostgreSQL.
 SQLITE = Dialect(
     name="sqlite",
     quote_mark="`",
@@ -74,12 +74,12 @@ SQLITE = Dialect(
     lateral=False,
     chains=False,
     cursors=False,
-    empty_table="DELETE FROM",  # without a condition SQLite drops the pages unread, as TRUNCATE does
+    empty_table="DELETE FROM",  # without a condition, SQLite frees the pages without reading them
     parses_schema=True,
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
-    numbered_column="INTEGER",  # as the only column of the primary key
+    numbered_column="INTEGER",  # numbers the rows if it is the only column of the primary key
     transaction="",
     oldest_transaction="",
     next_transaction="",
@@ -106,7 +106,7 @@ POSTGRES = Dialect(
     smaller="least",
     numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
     transaction="txid_current()",
-    # Not from the list of running transactions: it is empty in the snapshot of a hot standby.
+    # The list of running transactions cannot be used: it is empty in the snapshot of a hot standby.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
     next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
@@ -115,7 +115,7 @@ POSTGRES = Dialect(
 def numbered_from(dialect: Dialect, before: int) -> Dialect:
     """Return the dialect with `before` added to every number of a transaction.
 
-    It is for a server whose data came from another server: its numbers continue after those that the other one gave.
+    Use it for a server whose data came from another server, so that its numbers continue after those of the other one.
     """
     return replace(
         dialect,
@@ -126,7 +126,7 @@ def numbered_from(dialect: Dialect, before: int) -> Dialect:
 
 
 def quote(dialect: Dialect, identifier: str) -> str:
-    """Return the identifier as one quoted token. Raises BadIdentifierError for what quoting cannot carry."""
+    """Return the identifier as one quoted token. Raises BadIdentifierError for a name that cannot be quoted."""
     if not identifier:
         raise BadIdentifierError("an identifier cannot be empty")
     if "\0" in identifier:

@@ -1,9 +1,9 @@
 """Turns a builder into a statement: SQL text, and the recipe for its arguments.
 
-A statement is compiled once and bound often. Binding is on the hot path, so `Statement.__init__` computes everything
-that is known early, and `bind` only picks values out of a dict.
+A statement is compiled once and bound often. Binding has to be fast, so `Statement.__init__` computes everything that
+is known before, and `bind` only picks values out of a dict.
 
-The rule: a value never becomes SQL text. `Rendering` hands out placeholders, and nothing else.
+The rule: a value never becomes SQL text. For every value, `Rendering` returns a placeholder.
 """
 
 from abc import ABC, abstractmethod
@@ -24,13 +24,13 @@ Slot = str | int | tuple[str, int]
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query ready to execute.
 
-    It is a msgspec struct because one is made for every statement that runs, and a dataclass takes several times as
-    long.
+    It is a msgspec struct because one is made for every statement that runs. A dataclass would take several times as
+    long to make.
     """
 
     sql: str
     arguments: tuple[object, ...]  # in placeholder order
-    packed: bool  # the result is one row with one JSON text: an array with one array for each row
+    packed: bool  # whether the result is a single JSON text: an array that holds one array for each row
 
 
 class Statement:
@@ -59,10 +59,10 @@ class Statement:
     def bind(self, /, **params: object) -> Built:
         """Return the query with these arguments.
 
-        They are scalars for `param`, sequences for `in_`, and iterables of rows for bulk writes.
+        The arguments are scalars for `param`, sequences for `in_`, and iterables of rows for bulk writes.
 
-        Raises UnboundParameterError for missing or unknown names, BadValueError for a list or rows that cannot be
-        carried.
+        Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
+        arrive unchanged.
         """
         if len(params) != len(self.parameters):
             raise self._mismatch(params)
@@ -101,22 +101,23 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
 
 
 class Rendering:
-    """The state of one compilation: the dialect, and the slots handed out so far, in the order of the text.
+    """The state of one compilation: the dialect, and the slots of the placeholders so far, in the order of the text.
 
-    `?` is positional, so callers must render the parts of a statement in the order in which they stand in the SQL.
+    The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
     """
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        self._without_arguments = without_arguments  # the kind of statement that takes no arguments, for the message
+        # For error messages: the kind of statement, if it takes no arguments.
+        self._without_arguments = without_arguments
         self._slots: list[Slot] = []
         self._constants: list[object] = []
         self._encoders: dict[str, Encoder] = {}
-        self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL: what each $n already stands for
-        self._names: set[str] = set()  # in lower case, as both databases compare names
+        self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value so far
+        self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
 
     def name(self, identifier: str) -> str:
-        """Return an identifier, quoted."""
+        """Return a quoted identifier, and remember that it is used."""
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
@@ -128,27 +129,27 @@ class Rendering:
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """Return a placeholder for a value known now. PostgreSQL gets a cast, since it would guess text."""
+        """Return a placeholder for a constant. On PostgreSQL it has a cast, because the server would guess text."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
 
     def parameter(self, name: str, kind: SqlType | None) -> str:
-        """Return a placeholder for one scalar given to `bind`."""
+        """Return a placeholder for a scalar that `bind` gets."""
         if name in self._encoders:
             raise IncompleteQueryError(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
-        """Return a placeholder for a list given to `bind`: JSON text, or an array."""
+        """Return a placeholder for a list that `bind` gets: JSON text, or an array."""
         return self._encoded(name, list_encoder(self.dialect), [None])[0]
 
     def list_constant(self, values: tuple[object, ...]) -> str:
-        """Return a placeholder for a list known now."""
+        """Return a placeholder for a constant list."""
         (argument,) = list_encoder(self.dialect).encode(values)
         return self._placeholder(("list", *map(type, values), *values), len(self._constants), constant=argument)
 
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
-        """Return placeholders for rows given to `bind`: one JSON text, or one array for each column."""
+        """Return placeholders for rows that `bind` gets: one JSON text, or one array for each column."""
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
             return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
@@ -157,7 +158,7 @@ class Rendering:
         return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
-        """Return the statement, once the whole text has been rendered."""
+        """Return the statement. Call this once its whole text has been rendered."""
         return Statement(
             dialect=self.dialect,
             sql=sql,
@@ -184,7 +185,7 @@ class Rendering:
         if not self.dialect.numbered:
             self._add(slot, constant)
             return "?"
-        # A value used twice gets one placeholder: GROUP BY must see the same expression as the select list.
+        # A value that is used twice gets one placeholder: GROUP BY must see the same expression as the select list.
         number = self._numbers.get(identity)
         if number is None:
             self._add(slot, constant)
@@ -214,7 +215,7 @@ class Query(ABC):
 
     @abstractmethod
     def compile(self, dialect: Dialect) -> Statement:
-        """Return the statement for this dialect. Raises subclasses of QueryError for what it cannot express."""
+        """Return the statement for this dialect. Raises a QueryError if it cannot be expressed."""
 
     def build(self, dialect: Dialect, /, **params: object) -> Built:
         """Compile and bind in one step, for statements that run rarely."""

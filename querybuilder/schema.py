@@ -1,7 +1,7 @@
-"""Definitions of tables, columns and indexes, one statement for each call, as Citus wants it.
+"""Definitions of tables, columns and indexes.
 
-A definition cannot bind values. The only constants in it are defaults, which are checked against a narrow alphabet and
-written by one function.
+Each call gives one statement, because Citus requires it. A definition cannot bind values. Its only constants are
+defaults: they may use only a few characters, and one function writes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import ASC, Column, Condition, Ordering
 
-# No quotes, no backslash: the text means the same in every dialect and every setting of one.
+# Quotes and backslashes are excluded, so the text means the same in every dialect and with all its settings.
 _DEFAULT_TEXT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
 
 Default = int | str | None
@@ -55,7 +55,7 @@ def _default_text(default: int | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NumberedColumn:
-    """A column that the database fills: it numbers rows in the order of their inserts."""
+    """A column that the database fills with numbers, in the order in which rows are inserted."""
 
     name: str
 
@@ -65,7 +65,7 @@ class NumberedColumn:
 
 @dataclass(frozen=True, slots=True)
 class TransactionColumn:
-    """A column that the database fills: the number of the transaction that inserts the row."""
+    """A column that the database fills with the number of the transaction that inserts the row."""
 
     name: str
 
@@ -87,19 +87,25 @@ class CreateTable(Query):
     def column(
         self, name: str, kind: SqlType, *, null: bool = False, default: Default = None, sortable: bool = True
     ) -> CreateTable:
-        """Add a column. Sortable text orders by code point on both databases; other kinds ignore the flag."""
+        """Add a column.
+
+        If it is `sortable`, text is ordered by code point on both databases. Other kinds ignore the flag.
+        """
         definition = _define(name, kind, null=null, default=default, sortable=sortable)
         return replace(self, columns=(*self.columns, definition))
 
     def numbered(self, name: str) -> CreateTable:
-        """Add a column in which the database numbers the rows; inserts never name it.
+        """Add a column in which the database numbers the rows; inserts leave it out.
 
-        On SQLite it must be the primary key.
+        On SQLite the column must be the primary key.
         """
         return replace(self, columns=(*self.columns, NumberedColumn(name)))
 
     def in_transaction(self, name: str) -> CreateTable:
-        """Add a column for the number of the transaction, if the dialect has such numbers. Inserts never name it."""
+        """Add a column for the number of the inserting transaction; inserts leave it out.
+
+        Compiling fails for a dialect without such numbers.
+        """
         return replace(self, columns=(*self.columns, TransactionColumn(name)))
 
     def primary_key(self, *names: str) -> CreateTable:
@@ -197,14 +203,14 @@ def _unless_there(guarded: bool) -> str:
 
 
 def create_table(name: str) -> CreateTable:
-    """Return the definition of a new table; add columns to it."""
+    """Return the definition of a new table without columns; add them to it."""
     return CreateTable(name)
 
 
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> CreateIndex:
-    """Return a new index over columns, ascending unless given as desc(col). `where` may not bind values."""
+    """Return a new index over columns. Columns ascend unless given as desc(col). `where` may not bind values."""
     ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
     return CreateIndex(name, table, ordered, where, unique)
 
@@ -222,7 +228,7 @@ def add_column(
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """Fill a column of `in_transaction` with the numbers of this dialect from now on."""
+    """Return a statement after which a column of `in_transaction` gets the numbers of the dialect compiled for."""
     return Renumber(table, column)
 
 

@@ -1,10 +1,10 @@
 """Select and union, with packing of a whole result into one row.
 
-Packing exists because each row that SQLite fetches in another thread may wait for the interpreter lock once. Packed
-into one JSON row, entries come back at 10,000 to 20,000 a second beside a busy event loop (docs/decisions.md, "Packed
+Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock. Packed
+into one JSON row, 10,000 to 20,000 entries a second are read while the event loop is busy (docs/decisions.md, "Packed
 statements").
 
-The rule: the parts are rendered in the order in which they stand in the text, since `?` is positional.
+The rule: parts are rendered in the order in which they stand in the SQL text, because `?` is positional.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from querybuilder.terms import (
 
 
 class Lock(Enum):
-    """What a reader prevents others from doing with the rows that it found, until its transaction ends."""
+    """A lock on the rows that a select finds; it lasts until the transaction ends."""
 
-    SHARE = "FOR SHARE"  # changing them
-    NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # changing them, or reading them with a lock
-    UPDATE = "FOR UPDATE"  # changing them, reading them with a lock, or referring to their keys
+    SHARE = "FOR SHARE"  # others cannot change the rows
+    NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # others cannot change the rows or read them with a lock
+    UPDATE = "FOR UPDATE"  # as before, and others cannot refer to the keys of the rows
 
 
 Output = Term | Aliased
@@ -45,17 +45,17 @@ Bound = int | Term
 
 
 def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:
-    """Return ` WHERE …`, or nothing for no conditions."""
+    """Return ` WHERE …`, or an empty text if there are no conditions."""
     return " WHERE " + " AND ".join(one.render(out) for one in conditions) if conditions else ""
 
 
 def render_orders(out: Rendering, orders: Sequence[Ordering]) -> str:
-    """Return ` ORDER BY …`, or nothing for no order."""
+    """Return ` ORDER BY …`, or an empty text if there is no order."""
     return " ORDER BY " + ", ".join(one.render(out) for one in orders) if orders else ""
 
 
 def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
-    """Return the list of a select or returning."""
+    """Return the list of outputs that follows SELECT or RETURNING."""
     return ", ".join(
         f"{one.inner.render(out)} AS {out.name(one.name)}" if isinstance(one, Aliased) else one.render(out)
         for one in outputs
@@ -63,7 +63,7 @@ def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
 
 
 def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
-    """Return terms and aliases as they are, and plain values as bound constants."""
+    """Return terms and aliases unchanged, and plain values as bound constants."""
     return tuple(one if isinstance(one, Aliased) else term(one) for one in outputs)
 
 
@@ -95,7 +95,7 @@ class Select(RowSource, Query):
     is_packed: bool = False
 
     def from_(self, given: str | RowSource | Rows, alias: str | None = None) -> Select:
-        """Set where the rows come from. A subquery is called `s` unless an alias is given."""
+        """Set the source of the rows. A subquery gets the alias `s` unless another one is given."""
         return replace(self, source=source(given, alias))
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
@@ -103,33 +103,33 @@ class Select(RowSource, Query):
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=False)))
 
     def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        """Add an outer join: rows so far without a match stay, with nulls for its columns."""
+        """Add a left outer join: a row without a match stays, with nulls for the columns of the joined source."""
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
-        """Join to each row so far the rows of a select that may use its columns.
+        """Join each row with the rows of a select that may use the columns of that row.
 
-        A row for which the select has no rows is dropped.
+        A row is dropped if the select has no rows for it.
         """
         return replace(self, laterals=(*self.laterals, Derived(given, alias)))
 
     def each_piece(self, text: Term, alias: str) -> Select:
-        """Join to each row so far one row for each piece of a text, split at commas.
+        """Join each row with the pieces of a text that is split at commas: one result row for each piece.
 
-        A piece is `col("value", alias)`; it has neither quotes nor backslashes. An empty text has one empty piece or
-        none, depending on the database.
+        A piece is `col("value", alias)`. The text must not contain quotes or backslashes. An empty text has one empty
+        piece or none, depending on the database.
         """
         return replace(self, pieces=Pieces(text, alias))
 
     def where(self, *conditions: Condition) -> Select:
-        """Add conditions; all must hold."""
+        """Add conditions; a row must meet all of them."""
         return replace(self, conditions=self.conditions + conditions)
 
     def group_by(self, *groups: Term) -> Select:
         return replace(self, groups=self.groups + groups)
 
     def order_by(self, *orders: Term | Ordering) -> Select:
-        """Add to the order. Databases place nulls differently, so exclude nulls with `not_null`."""
+        """Add terms to the order. Databases place nulls differently, so exclude nulls with `not_null`."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Select:
@@ -139,25 +139,26 @@ class Select(RowSource, Query):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def packed(self) -> Select:
-        """Return the whole result as one JSON row if the dialect can: check `Built.packed`."""
+        """Return the whole result as one JSON row if the dialect supports it; `Built.packed` tells whether."""
         return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
-        """Lock the rows found, one after the other in this order, so that two transactions never deadlock.
+        """Lock the rows that are found, one after the other in this order.
 
-        Lock and order are left out on a store with one writer at a time.
+        Transactions that all lock in the same order never deadlock. Lock and order are left out on a store with one
+        writer at a time.
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
     def scalar(self) -> Scalar:
-        """Return this select of one column as a term; null if it has no row."""
+        """Return this select of one column as a term. The term is null if the select has no row."""
         return Scalar(replace(self, is_packed=False))
 
     def nested(self) -> Nested:
-        """Return all rows of this select as one term, a JSON array of arrays. It may use columns of the outer select.
+        """Return all rows of this select as one term, a JSON array of arrays.
 
-        Its value is the text of the array. Within a packed row it may be the array itself, depending on the version of
-        SQLite.
+        The select may use columns of the outer select. The value of the term is the text of the array. Within a packed
+        row it may be the array itself, depending on the version of SQLite.
         """
         return Nested(replace(self, is_packed=False))
 
@@ -165,7 +166,7 @@ class Select(RowSource, Query):
         return _compile(self, dialect, packed=self.is_packed)
 
     def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return what is known about the kinds of the outputs."""
+        """Return the kind of each output; None if it is unknown."""
         return tuple((one.inner if isinstance(one, Aliased) else one).value_kind for one in self.outputs)
 
     def render(self, out: Rendering) -> str:
@@ -197,7 +198,7 @@ class Select(RowSource, Query):
 
 @dataclass(frozen=True, slots=True)
 class Nested(Term):
-    """The rows of a select within a row of another one."""
+    """All rows of a select, as one value in a row of another select."""
 
     query: Select | Union
 
@@ -227,32 +228,32 @@ class Union(RowSource, Query):
     is_packed: bool = False
 
     def order_by(self, *orders: Term | Ordering) -> Union:
-        """Add to the order of all rows, by names of outputs that every arm has."""
+        """Add terms to the order of all rows. They are names of outputs that every arm has."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Union:
-        """Set the number of rows of all arms together; it needs an order.
+        """Set the largest number of rows of all arms together; it requires an order.
 
-        No arm reads more rows than that if an index has this order.
+        If an index has this order, no arm reads more rows than that.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
-        """Return the whole result as one JSON row if the dialect can: check `Built.packed`."""
+        """Return the whole result as one JSON row if the dialect supports it; `Built.packed` tells whether."""
         return replace(self, is_packed=True)
 
     def scalar(self) -> Scalar:
         return Scalar(replace(self, is_packed=False))
 
     def nested(self) -> Nested:
-        """See `Select.nested`."""
+        """Return all rows of this union as one term; see `Select.nested`."""
         return Nested(replace(self, is_packed=False))
 
     def compile(self, dialect: Dialect) -> Statement:
         return _compile(self, dialect, packed=self.is_packed)
 
     def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return what is known about the kinds of the outputs: BLOB if one arm has bytes there.
+        """Return BLOB for each output that is bytes in at least one arm, and None for the others.
 
         Raises IncompleteQueryError if the arms have different numbers of outputs.
         """
@@ -272,7 +273,7 @@ class Union(RowSource, Query):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # The first rows of all arms are among the first rows of each.
+            # The first rows of the union are among the first rows of its arms, so each arm gets the limit too.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -281,7 +282,7 @@ class Union(RowSource, Query):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Return the arms, each as a subquery: in the text of a union an arm has no order or limit of its own."""
+        """Return the arms, each as a subquery. SQL allows an arm its own order or limit only within a subquery."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -309,8 +310,8 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     if SqlType.BLOB in query.kinds():
         raise InexpressibleError("bytes cannot be packed: JSON has no form for them")
     inner = query.render(out)
-    # The cells get names out here: an alias inside could capture a name in the query's own ORDER BY. The inner order
-    # survives, since SQLite drops an inner ORDER BY only under count, min and max.
+    # The cells get their names outside the query: inside, an alias could capture a name in the query's own ORDER BY.
+    # The inner order survives, because SQLite drops an inner ORDER BY only under count, min and max.
     whole = out.fresh_name("p")
     cells = ", ".join(out.name(f"p{index}") for index in range(len(query.kinds())))
     head = f"WITH {whole}({cells}) AS ({inner})"
@@ -330,22 +331,23 @@ def _bound(rows_max: Bound) -> Term:
 
 
 def select(*outputs: Operand | Aliased) -> Select:
-    """Return a select of these terms; plain values are bound constants."""
+    """Return a select of these terms. Plain values become bound constants."""
     return Select(as_outputs(outputs))
 
 
 def union_all(*arms: Select) -> Union:
     """Return a union of all rows of all arms.
 
-    Either each arm has its own order and limit, and then the arms may come in any order. Or the union has one order and
-    limit over all rows.
+    Either the union has one order and limit over all rows, or each arm has its own. In the second case the arms may
+    come in any order.
     """
     return Union(arms)
 
 
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Recursive:
-    """Return `final` over the rows of `seed` and of every `step`, which starts from the rows of the step before.
+    """Return a recursive query: `final` selects from the rows of `seed` and of every step.
 
-    `step` and `final` read those rows as a table `name` with these columns.
+    Each `step` starts from the rows of the step before. `step` and `final` read the rows as a table `name` with these
+    columns.
     """
     return Recursive(name, columns, seed, step, final)

@@ -1,8 +1,8 @@
 """Terms for what only the server knows: its clock, and which transactions have ended.
 
-Use them in selects only. Where a time decides about a write, or is written, read it first and bind it: Citus accepts no
-volatile function in `do_update`. A reader must not ask for `this_transaction`: replicas cannot give a number, and
-writers wait for transactions that have one.
+Use them in selects only. If a write needs a time, read the time first and bind it, because Citus accepts no volatile
+function in `do_update`. A reader must not use `this_transaction`: replicas cannot number transactions, and writers wait
+for transactions that have a number.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from querybuilder.terms import Term
 
 @dataclass(frozen=True, slots=True)
 class Known(Term):
-    """A value that the server computes, by the text of the dialect."""
+    """A value that the server computes, with SQL that the dialect gives."""
 
-    name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # the dialect's text for it
-    otherwise: str = ""  # where the dialect has none
+    name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # the field of `Dialect`
+    otherwise: str = ""  # the SQL for dialects whose field is empty
 
     @property
     def value_kind(self) -> SqlType | None:
@@ -35,9 +35,9 @@ class Known(Term):
 
 
 def clock_us() -> Term:
-    """Return the time in microseconds since 1970, by the clock of the machine that the store runs on.
+    """Return the time in microseconds since 1970, by the clock of the machine on which the store runs.
 
-    It is the time when the statement runs, not when the transaction began. SQLite gives whole milliseconds.
+    It is the time when the statement runs, not when the transaction began. On SQLite it has whole milliseconds.
     """
     return Known("clock_us")
 
@@ -45,19 +45,19 @@ def clock_us() -> Term:
 def oldest_transaction() -> Term:
     """Return a number below which every transaction had ended when the snapshot was taken.
 
-    A standby gives it too.
+    It works on a standby too.
     """
     return Known("oldest_transaction")
 
 
 def this_transaction() -> Term:
-    """Return the number of a writing transaction, which it gets here at the latest.
+    """Return the number of the current writing transaction, which gets a number now if it has none yet.
 
-    It is 0 on a store with one writer at a time.
+    On a store with one writer at a time, the number is 0.
     """
     return Known("transaction", otherwise="0")
 
 
 def next_transaction() -> Term:
-    """Return a number below which lie all transactions whose writes this snapshot sees."""
+    """Return a number greater than the numbers of all transactions whose writes this snapshot sees."""
     return Known("next_transaction")

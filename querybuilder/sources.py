@@ -1,4 +1,4 @@
-"""The sources of rows: a table, a select or union in FROM, rows given to `bind`, and the pieces of a text."""
+"""The sources of rows: a table, a select or union in FROM, rows that `bind` gets, and the pieces of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from querybuilder.render import Node, Rendering
 from querybuilder.terms import Param, RowSource, Term
 
 SUBQUERY_ALIAS = "s"
-PIECE = "value"  # the name that json_each gives it
+PIECE = "value"  # the name that json_each gives the column of pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Derived(Node):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Node):
-    """Rows given to `bind`, used like a table in FROM."""
+    """Rows that `bind` gets, used like a table in FROM."""
 
     alias: str
     parameter: Param
@@ -55,7 +55,7 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source for `from_` or `join`.
+    """Return a source for `from_` or `join`, with rows that `bind` gets.
 
     `bind` takes an iterable of tuples or lists, with one cell for each column named here.
     """
@@ -64,7 +64,7 @@ def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Pieces(Node):
-    """The pieces of a text between commas, used like a table with one column."""
+    """The pieces of a text that is split at commas, used like a table with one column."""
 
     text: Term
     alias: str
@@ -80,7 +80,7 @@ Source = Table | Derived | Rows
 
 
 def source(given: str | RowSource | Rows, alias: str | None) -> Source:
-    """Return the source for what stands in FROM: a table's name, a select or union, or rows."""
+    """Return the source for an argument of FROM: the name of a table, a select, a union or rows."""
     if isinstance(given, Rows):
         if alias is not None:
             raise IncompleteQueryError("rows have an alias of their own already")

@@ -1,7 +1,7 @@
-"""What stands inside a statement: columns, parameters, constants, functions, and the conditions over them.
+"""The parts of a statement: columns, parameters, constants, functions, and the conditions over them.
 
-Every compound piece brings its own parentheses, so nesting never depends on precedence. A plain Python value anywhere
-is a bound constant.
+Compound parts have their own parentheses, so nesting never depends on precedence. A plain Python value always becomes a
+bound constant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from querybuilder.render import Node, Rendering
 
 
 class Direction(Enum):
-    """The direction of an order."""
+    """The direction in which a term is sorted."""
 
     ASC = "ASC"
     DESC = "DESC"
@@ -28,13 +28,13 @@ DESC = Direction.DESC
 
 
 class Term(Node):
-    """Something with a value in every row."""
+    """An expression, which has a value in every row."""
 
     __slots__ = ()
 
     @property
     def value_kind(self) -> SqlType | None:
-        """Return the kind of its values, None if unknown."""
+        """Return the kind of the values; None if it is unknown."""
         return None
 
     def eq(self, other: Operand) -> Condition:
@@ -62,9 +62,9 @@ class Term(Node):
         return NullTest(self, wanted=False)
 
     def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
-        """Return whether the value is in one bound list or in a select of one column.
+        """Return the condition that the value is in a bound list or in a select of one column.
 
-        The list is a parameter, or a sequence of text or integers.
+        The list is a parameter, or a sequence of texts or integers.
         """
         if isinstance(values, Param | RowSource):
             return Membership(self, values)
@@ -73,12 +73,12 @@ class Term(Node):
         return Membership(self, tuple(values))
 
     def as_(self, name: str) -> Aliased:
-        """Return this term under a name, for the list of a select or a returning."""
+        """Return this term with a name, for the outputs of a select or `returning`."""
         return Aliased(self, name)
 
 
 class Condition(Node):
-    """Something that is true, false or unknown in every row."""
+    """An expression that is true, false or unknown in every row."""
 
     __slots__ = ()
 
@@ -93,12 +93,12 @@ Operand = Term | Value
 
 
 def term(operand: Operand) -> Term:
-    """Return a term as it is, and a plain value as a bound constant. Raises BadValueError for any other type."""
+    """Return a term unchanged, and a plain value as a bound constant. Raises BadValueError for other types."""
     return operand if isinstance(operand, Term) else lit(operand)
 
 
 def comparand(operand: Operand) -> Term:
-    """Return what `term` returns, but refuse None: a comparison with null is never true, and `is_null` was meant."""
+    """Return what `term` returns, but raise BadValueError for None, since a comparison with null is never true."""
     if operand is None:
         raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
     return term(operand)
@@ -106,7 +106,7 @@ def comparand(operand: Operand) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Aliased:
-    """A term and the name that it has in the result."""
+    """A term, and its name in the result."""
 
     inner: Term
     name: str
@@ -162,7 +162,7 @@ class Literal(Term):
 
 @dataclass(frozen=True, slots=True)
 class Call(Term):
-    function: str  # a constant of this package, never from outside
+    function: str  # always a constant of this package, never text from a caller
     operands: tuple[Term, ...]
     kind: SqlType | None = None
 
@@ -179,7 +179,7 @@ class Sum(Term):
     operand: Term
 
     def render(self, out: Rendering) -> str:
-        # PostgreSQL sums bigint as numeric, which drivers return as Decimal.
+        # On PostgreSQL the sum of a bigint column is numeric, which drivers return as Decimal.
         cast = "::bigint" if out.dialect.arrays else ""
         return f"sum({self.operand.render(out)}){cast}"
 
@@ -286,20 +286,20 @@ class Ordering(Node):
 
 
 def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> Column:
-    """Return a column; name its table or alias if several have the name.
+    """Return a column. Give its table or alias if several sources have a column of this name.
 
-    With `kind=BLOB` a packed query refuses it when it is compiled.
+    If a packed query has a column with `kind=BLOB`, it cannot be compiled.
     """
     return Column(name, table, kind)
 
 
 def excluded(name: str) -> Excluded:
-    """Return, in `do_update`, the value that the insert would have written."""
+    """Return the value that the insert would have written; for use in `do_update`."""
     return Excluded(name)
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
-    """Return a value given to `bind`. The kind is needed only where PostgreSQL has nothing to infer it from."""
+    """Return a value that `bind` gets. The kind is needed only where PostgreSQL cannot infer it."""
     return Param(name, kind)
 
 
@@ -315,7 +315,7 @@ def count() -> Term:
 
 
 def count_if(condition: Condition) -> Term:
-    """Return the number of rows that meet the condition."""
+    """Return the number of rows for which the condition is true."""
     return Count(condition)
 
 
@@ -328,12 +328,12 @@ def max_(operand: Term) -> Term:
 
 
 def sum_(operand: Term) -> Term:
-    """Return the sum as a 64-bit integer, null over no rows. Both databases fail if it does not fit."""
+    """Return the sum as a 64-bit integer, or null if there are no rows. Both databases fail if it does not fit."""
     return Sum(operand)
 
 
 def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
-    """Return the first of them that is not null."""
+    """Return the first operand that is not null."""
     return Call("coalesce", tuple(map(term, (first, second, *more))))
 
 
@@ -350,22 +350,22 @@ def times(left: Operand, right: Operand) -> Term:
 
 
 def whole_part(left: Operand, right: Operand) -> Term:
-    """Return how often `right` fits into `left`: a whole number, cut towards 0 on both databases."""
+    """Return `left` divided by `right` as a whole number. Both databases cut the fraction off."""
     return Arithmetic("/", term(left), term(right))
 
 
 def smaller_of(left: Operand, right: Operand) -> Term:
-    """Return the smaller of two values. If one is null, the databases differ."""
+    """Return the smaller of two values. If one of them is null, the result depends on the database."""
     return Smaller(term(left), term(right))
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return a condition that is true if all of them are. Without any it is true."""
+    """Return a condition that is true if all these conditions are true. Without conditions it is true."""
     return Junction("AND", conditions)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return a condition that is true if one of them is. Without any it is false."""
+    """Return a condition that is true if at least one of these is true. Without conditions it is false."""
     return Junction("OR", conditions)
 
 
@@ -382,10 +382,10 @@ def desc(operand: Term) -> Ordering:
 
 
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
-    """Return a condition for rows strictly after these values, in the order of the keys, which must be the query's.
+    """Return a condition for rows strictly after these values. The keys must be in the query's sort order.
 
-    It has the form `c1 <= v AND (c1 < v OR owner > o)`. An index can start from the range of the first test. A plain OR
-    gives no such range, and a row value gives none on SQLite, which tests the tuple again on every row.
+    It has the form `c1 <= v AND (c1 < v OR owner > o)`. The first test gives a range, so an index can start there. A
+    plain OR gives no such range. A row value gives none on SQLite, which would test the tuple on every row.
     """
     if not keys:
         raise IncompleteQueryError("seek needs at least one key")

@@ -1,6 +1,6 @@
 """Terms that tell a database what it cannot infer: the kind of a null, the order of a text, the width of a number.
 
-Where SQLite needs no such hint, the SQL means the same with it.
+SQLite does not need every hint; an unneeded hint does not change the meaning of the SQL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Null(Term):
         return self.kind
 
     def render(self, out: Rendering) -> str:
-        # Cast, because in the arm of a union PostgreSQL takes a bare null for text.
+        # The cast is needed because PostgreSQL takes a bare null in an arm of a union for text.
         return f"CAST(NULL AS {out.dialect.type_names[self.kind]})"
 
 
@@ -62,12 +62,12 @@ class Holds(Condition):
 
 
 def null(kind: SqlType) -> Null:
-    """Return a null of this kind: for an arm of a union where another arm has a column."""
+    """Return a null of this kind. Use it in an arm of a union where another arm has a column."""
     return Null(kind)
 
 
 def collated(text: Term) -> Term:
-    """Return a text that compares by code points, as sortable columns do. The seed of a recursion needs it."""
+    """Return a text that is compared by code points, like a sortable column. The seed of a recursion needs this."""
     return Collated(text)
 
 

@@ -1,8 +1,8 @@
 """Insert, conditional upsert, update and delete, of one row or of a batch.
 
-A batch is one statement with one argument, or one array for each column on PostgreSQL; `arguments` says why.
+A batch is one statement. It has one argument, or on PostgreSQL one array for each column; `arguments` says why.
 
-The rule: no statement changes every row unless it says `everything()`.
+The rule: an update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Assignments = tuple[tuple[str, Term], ...]
 @dataclass(frozen=True, slots=True)
 class OnConflict:
     keys: tuple[str, ...]
-    assignments: Assignments = ()  # none: do nothing
+    assignments: Assignments = ()  # empty: do nothing
     condition: Condition | None = None
 
     def render(self, out: Rendering) -> str:
@@ -37,21 +37,21 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The result of `on_conflict`: choose what to do with the row that is there."""
+    """The result of `on_conflict`. Its methods choose what happens to the existing row."""
 
     insert: Insert
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        """Keep the row that is there as it is."""
+        """Keep the existing row unchanged."""
         return replace(self.insert, conflict=OnConflict(self.keys))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the row that is there, if the condition holds. Name the table of its columns: col("n", table)."""
+        """Change the existing row if the condition holds. Write its columns with their table: col("n", table)."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
-        """Replace every column of the row that is there, except the keys, with what was to be inserted."""
+        """Replace the inserted columns of the existing row, except the keys, with the values of the insert."""
         named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
         return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
 
@@ -73,25 +73,25 @@ class Insert(Query):
     outputs: tuple[Output, ...] = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
-        """Insert one row: columns and their values."""
+        """Insert one row with these columns and values."""
         return replace(self, single=_terms(assignments), bulk=None)
 
     def rows(self, parameter: Param, /, **kinds: SqlType) -> Insert:
         """Insert many rows.
 
         `bind` takes an iterable of tuples or lists, with one cell for each column given here, in this order. With
-        `do_update`, two rows of a batch with the same key are an error on PostgreSQL: merge them before.
+        `do_update`, two rows of a batch with the same key are an error on PostgreSQL, so merge them first.
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Insert only those of many rows for which all conditions hold; their cells are col(name, BULK_ALIAS)."""
+        """Insert only those rows of a batch for which all conditions hold. A cell is col(name, BULK_ALIAS)."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:
-        """Begin to say what to do with a row that is there already, found by these key columns.
+        """Begin an upsert: the result chooses what happens if a row with the same key columns exists.
 
-        Without columns any unique key counts, and only `do_nothing` is possible.
+        Without columns, a conflict on any unique key counts, and only `do_nothing` is possible.
         """
         return Conflict(self, keys)
 
@@ -103,11 +103,11 @@ class Insert(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """Return the statement as a part of another one; see `chained`."""
+        """Return the SQL of the statement, for use as a part of another one; see `chained`."""
         into = f"INSERT INTO {out.name(self.table)}"
         if self.bulk is not None:
             names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
-            # WHERE TRUE: without it SQLite reads ON CONFLICT as the ON of a join.
+            # Without WHERE TRUE, SQLite would read ON CONFLICT as the ON of a join.
             sql = f"{into} ({names}) SELECT * FROM {self.bulk.render(out)}"
             sql += render_where(out, self.conditions) or " WHERE TRUE"
         elif self.single:
@@ -134,14 +134,14 @@ class Update(Query):
         return replace(self, assignments=self.assignments + _terms(assignments))
 
     def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
-        """Join rows given to `bind`. Refer to their cells as col(name, alias) in `set` and `where`."""
+        """Join rows that `bind` gets. In `set` and `where`, their cells are col(name, alias)."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Update:
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Update:
-        """Change every row. It is required if there is no condition."""
+        """Change every row. An update without a condition requires this call."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Update:
@@ -153,7 +153,7 @@ class Update(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """Return the statement as a part of another one; see `chained`."""
+        """Return the SQL of the statement, for use as a part of another one; see `chained`."""
         if not self.assignments:
             raise IncompleteQueryError("an update needs at least one assignment")
         _check_extent("an update", self.conditions, all_rows=self.all_rows)
@@ -175,7 +175,7 @@ class Delete(Query):
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Delete:
-        """Delete every row. It is required if there is no condition."""
+        """Delete every row. A delete without a condition requires this call."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Delete:
@@ -201,7 +201,7 @@ class Truncate(Query):
 
 @dataclass(frozen=True, slots=True)
 class HoldTable(Query):
-    """A lock on a table, until the transaction ends."""
+    """A statement that locks a table until the transaction ends."""
 
     table: str
 
@@ -238,14 +238,15 @@ def update(table: str) -> Update:
 
 
 def truncate(table: str) -> Truncate:
-    """Delete all rows of this table. Its writers wait meanwhile. The statement does not return the number of rows."""
+    """Return a statement that deletes all rows of a table, but not their number. Writers of the table wait."""
     return Truncate(table)
 
 
 def hold_table(table: str) -> HoldTable:
-    """Lock a table until the transaction ends: its writers wait.
+    """Return a statement that makes all writers of a table wait until the transaction ends.
 
-    The statement itself waits for transactions that have locked rows of the table. It is for dialects with row locks.
+    The statement itself waits for transactions that have locked rows of the table. Use it only with dialects that have
+    row locks.
     """
     return HoldTable(table)
 
