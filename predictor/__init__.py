@@ -1,20 +1,20 @@
-"""Estimate ranks without counting: sample or scan a ranked column, keep a curve of it, and read ranks off the curve.
+"""Estimates ranks without counting: samples or scans a ranked column, fits a curve, and reads ranks off the curve.
 
     rows of a store ──walk──> knots ──┐
     rows of a store ──scan──> Tally ──┴─fit──> Curve (+ LiveCounts of later changes) ──> LiveCurve ──> Bracket of a rank
 
-This package is pure and synchronous: no I/O, no clock, no randomness. The caller reads the rows and passes the time in.
+This package is pure and synchronous: no I/O, no clock, no randomness. The caller reads the rows and passes the time.
 The package imports nothing else of the project. Only `fit` and the modules that it alone imports (`greedy`, `measured`,
 `cubic`) load numpy and scipy, so a process that never fits a curve never loads them.
 
-The most important rule: SMALLER KEYS ARE BETTER everywhere in here. On a board where high values win, the caller
-negates the values on the way in and out. Keys are Python integers of any width, for example 40 digits.
+The most important rule: SMALLER KEYS ARE BETTER everywhere in this package. On a board where high values win, the
+caller negates the values on the way in and out. Keys are Python integers of any size, for example of 40 digits.
 
-The second rule: a rank always comes with a bracket that holds the true rank. It is called exact only where the knots
-prove it.
+The second rule: a rank always comes with a bracket that contains the true rank. A rank is called exact only where the
+knots prove it.
 
-A reader begins with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves,
-`live` keeps one current while its board changes, `codec` turns one into bytes, and `quality` measures errors in tests.
+Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves, `live`
+keeps a curve up to date while its board changes, `codec` encodes a curve, and `quality` measures errors in tests.
 """
 
 from __future__ import annotations

@@ -1,14 +1,31 @@
 """Encode a curve as bytes, for a table or a cache that processes of different versions share.
 
-The most important rule: decoded bytes give exactly the curve that was encoded, or `CurveCorruptError`. A CRC32 over
-everything detects damage, the format version detects other formats, and the result still has to be a valid curve.
+The most important rule: decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. A CRC32 over
+all bytes detects damage, the format version detects other formats, and the result still has to be a valid curve.
 
-Knots are three columns of differences, each in its narrowest fixed width. 1,000 knots take 6 to 19 KB, and a column of
-at most 64 bits decodes in one call.
+The fields, one after the other, little-endian:
 
-    magic 4s · version B · method B · certified B · knots I · total Q · as_of_us q · certificate d · step · first key
-    3 columns (key difference to the knot before, entries between, ties), each: width H · values
-    options B: bit 0 a column of errors, bit 1 two columns of control values, by gap · then CRC32 I
+    magic            4 bytes   RKCV
+    version          uint8     the format version
+    method           uint8     index of the fit method in METHODS
+    certified        uint8     1 if the curve has a certificate, else 0
+    knots            uint32    number of knots
+    total            uint64    entries at the snapshot
+    as_of_us         int64     time of the snapshot, microseconds since 1970
+    certificate      float64   worst relative error; 0 without a certificate
+    step             integer   the lattice step
+    first key        integer   the key of the first knot; 0 without knots
+    key differences  column    for each knot, its key minus the key of the knot before it; 0 for the first knot
+    entries between  column    for each knot, the entries between the knot before it and this knot
+    ties             column    for each knot, the entries with its key
+    options          uint8     bit 0: the errors follow; bit 1: the control values follow; version 1 has no options
+    errors           column    for each gap between two knots, the largest error in ranks
+    control values   2 columns for each gap between two knots, the first and the second inner control value
+    checksum         uint32    the CRC32 of all fields before
+
+An integer has any size: first its width in bytes (uint16), then its bytes. A column begins with the width of its
+numbers in bytes (uint16), the smallest that fits all of them. 1,000 knots take 6 to 19 KB. A column of at most 64 bits
+a number is decoded in one call.
 """
 
 from __future__ import annotations
@@ -24,8 +41,8 @@ from .errors import CurveCorruptError, KnotsInvalidError
 
 MAGIC = b"RKCV"
 VERSION = 2
-VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no optional columns
-METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # stored as an index: append only
+VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no options and no columns after them
+METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # encoded curves store an index, so only append
 _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
@@ -35,7 +52,7 @@ _SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def encode_curve(curve: Curve) -> bytes:
-    """Return the curve's bytes; equal curves give equal bytes.
+    """Return the bytes of a curve; equal curves give equal bytes.
 
     Raises:
         KnotsInvalidError: a time or total is beyond 64 bits.
@@ -69,10 +86,10 @@ def encode_curve(curve: Curve) -> bytes:
 
 
 def decode_curve(data: bytes) -> Curve:
-    """Return the curve that `encode_curve` was given.
+    """Return the curve that `encode_curve` encoded.
 
     Raises:
-        CurveCorruptError: the bytes are anything else.
+        CurveCorruptError: the bytes are not an encoded curve, or they are damaged.
     """
     body = data[: -_CRC.size]
     if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
@@ -100,7 +117,7 @@ def _curve(body: bytes) -> Curve:
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
     next(keys)
-    # The entries up to and with each knot, minus its ties, are those better than it.
+    # The entries up to and including a knot, minus its ties, are the entries better than the knot.
     counted = accumulate(map(int.__add__, gaps, ties))
     knots = [Knot(key, upto - tied, tied) for key, upto, tied in zip(keys, counted, ties, strict=True)]
     return Curve(
@@ -143,7 +160,7 @@ def _unpack_options(
 
 
 def pack_int(value: int) -> bytes:
-    """Encode a signed integer of any width, its length first."""
+    """Encode a signed integer of any size: first its width in bytes, then its bytes."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
@@ -158,7 +175,7 @@ def unpack_int(body: bytes, at: int) -> tuple[int, int]:
 
 
 def pack_signed(values: Sequence[int]) -> bytes:
-    """Encode integers of up to 64 bits in the narrowest width that fits all; the width comes first."""
+    """Encode integers of up to 64 bits. The smallest width in bytes that fits all of them comes first."""
     bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
     width = next((size for size in _SIGNED if size * 8 >= bits), 8)
     return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
@@ -174,7 +191,7 @@ def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
 
 
 def _pack(values: Sequence[int]) -> bytes:
-    """Encode non-negative integers in one width, which comes first."""
+    """Encode non-negative integers of any size. Their common width in bytes comes first."""
     width = (max(values, default=0).bit_length() + 7) // 8
     width = next((size for size in _CODES if size >= width), width)
     if code := _CODES.get(width):

@@ -1,7 +1,9 @@
 """Fit cubics over the gaps of a curve. They are monotone and pass through the same knots as the lines.
 
-The most important rule: cubics replace the lines only if they are closer where both were measured. The steps of a
-board's values are noise, and a smooth curve misses them. PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
+The most important rule: cubics replace the lines only if both were measured and the cubics are closer. The values of a
+board rise in irregular steps, which a smooth curve misses.
+
+The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-GAIN = 0.8  # largest mean held-out error of cubics, as a share of that of lines, with which a sampled curve uses them
+# A sampled curve uses cubics only if their mean held-out error is at most this part of the error of lines.
+GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
@@ -36,7 +39,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # too steep for both ends: they meet half-way, which stays monotone
+    crossed = first > second  # too steep at both ends: both get the value half-way, which stays monotone
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),
@@ -49,7 +52,8 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 def add_cubics(curve: Curve) -> Curve:
     """Return a sampled curve, with cubics if they are clearly closer than its lines.
 
-    Nothing was measured between its knots. So every second knot is held out and compared with a curve of the others.
+    No rank was measured between the knots of a sampled curve. So every second knot is held out: curves through the
+    other knots, with lines and with cubics, are compared with the ranks of the held-out knots.
     """
     shapes = fit_cubics(curve)
     if shapes is None:

@@ -1,7 +1,7 @@
-"""The curve value -> rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
+"""The curve from value to rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
 
-The most important rule: inconsistent numbers never become a curve. The constructor checks every number once, also when
-a curve is decoded, so `locate` need not check again.
+The most important rule: inconsistent numbers never become a curve. The constructor checks every number, also when a
+curve is decoded, so `locate` need not check them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FitMethod = Literal["skip", "scan"]
 
 
 class Knot(NamedTuple):
-    """A value that some entry holds, counted exactly at the snapshot. Decoding a curve makes about a thousand."""
+    """A value that some entry has, with exact counts at the snapshot. Decoding a curve makes about a thousand knots."""
 
     key: int  # smaller is better
     better_count: int  # entries with a strictly smaller key; the rank of `key` is one more
@@ -30,7 +30,8 @@ class Knot(NamedTuple):
 class Curve(KnotRanks):
     """The ranks of one column at one snapshot. An empty column has no knots.
 
-    Knots ascend by key. The first is the best value and the last the worst, so ranks outside the knots are exact too.
+    Knots ascend by key. The first knot is the best value and the last knot the worst value of the column. So ranks
+    outside the knots are exact too.
 
     Raises:
         KnotsInvalidError: the numbers contradict each other.
@@ -41,9 +42,10 @@ class Curve(KnotRanks):
     total: int  # entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
     method: FitMethod = "skip"
-    step: int = 1  # every key of the snapshot is knots[0].key plus a multiple of it; 1 unless a scan has seen every key
+    # Lattice step: every key of the snapshot is knots[0].key plus a multiple of it; 1 unless a scan saw every key.
+    step: int = 1
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
-    # One item per pair of neighbouring knots; both are kept as tuples.
+    # The next two fields have one item for each pair of neighbouring knots, and are kept as tuples.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # a cubic's inner control values in SHAPE_UNIT; None: lines
 
@@ -70,8 +72,8 @@ class Curve(KnotRanks):
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
     """Raise `KnotsInvalidError` unless these can be the knots of the curve.
 
-    `counted` are the entries up to and with each knot. Every decode runs this check, so it goes column by column,
-    which is faster than knot by knot.
+    `counted` holds the number of entries up to and including each knot. Every decode runs this check. So it works
+    column by column, which is faster than knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
         raise KnotsInvalidError(
@@ -90,14 +92,14 @@ def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], coun
 
 
 def _check_errors(errors: tuple[int, ...], knot_count: int) -> tuple[int, ...]:
-    """Raise `KnotsInvalidError` unless these can be the gaps' largest errors."""
+    """Return the errors; raise `KnotsInvalidError` unless they can be the largest errors of the gaps."""
     if len(errors) != max(0, knot_count - 1) or min(errors, default=0) < 0:
         raise KnotsInvalidError("a gap between two knots should have one error of at least 0")
     return errors
 
 
 def _check_shapes(shapes: tuple[tuple[int, int], ...], knot_count: int) -> tuple[tuple[int, int], ...]:
-    """Raise `KnotsInvalidError` unless every cubic is monotone and stays within its gap."""
+    """Return the shapes; raise `KnotsInvalidError` unless every cubic is monotone and stays within its gap."""
     if len(shapes) != max(0, knot_count - 1) or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in shapes):
         raise KnotsInvalidError("a gap between two knots should have two control values, which ascend within its rise")
     return shapes

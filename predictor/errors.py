@@ -1,8 +1,8 @@
-"""The errors that this package raises on purpose. A caller who catches the root catches all that the data can cause.
+"""The errors that this package raises on purpose. Catching `PredictorError` catches every error that data can cause.
 
 PredictorError
     KnotsInvalidError      the knots, or the numbers that belong to them, do not form a curve
-    WalkInconsistentError  an answer during sampling contradicts an earlier one
+    WalkInconsistentError  a row that was read during sampling contradicts an earlier one
     CurveCorruptError      stored bytes are not a curve of this format
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class PredictorError(Exception):
-    """Root of everything that predictor raises on purpose."""
+    """Root of all errors that this package raises on purpose."""
 
 
 class KnotsInvalidError(PredictorError, ValueError):
@@ -18,7 +18,7 @@ class KnotsInvalidError(PredictorError, ValueError):
 
 
 class WalkInconsistentError(PredictorError):
-    """An answer contradicts an earlier one: the reads were not from one snapshot."""
+    """A row that was read contradicts an earlier one, because the reads were not from one snapshot."""
 
 
 class CurveCorruptError(PredictorError):

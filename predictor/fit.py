@@ -1,7 +1,7 @@
-"""Fit a curve to every value of a column, with a certificate: the worst error that the curve has.
+"""Fit a curve to every value of a column, with a certificate: the worst relative error of the curve.
 
-The most important rule: only this module and those that it alone imports load numpy and scipy. Import it only where a
-curve is fitted, so that no other process pays for them.
+The most important rule: only this module and the modules that it alone imports load numpy and scipy. Import it only
+where a curve is fitted, so that other processes do not load them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from .tally import Tally
 
 __all__ = ["add_cubics", "fit_curve"]
 
-# Cubics are not tried if the worst relative error of the lines is at most this: loading scipy takes 52 MiB and a third
-# of a second.
+# Cubics are not tried if the worst relative error of the lines is at most this, because loading scipy takes 52 MiB and
+# a third of a second.
 CUBICS_FROM = 0.005
-STEP_VALUES = 1 << 16  # values whose differences are computed in one piece
+STEP_VALUES = 1 << 16  # values whose differences are computed at a time
 
 
 def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    """Return the certified curve of a column, with the smallest worst error that `knots_max` (at least 2) knots give.
+    """Return the certified curve of a column whose worst error is the smallest that `knots_max` knots can give.
 
-    Further knots only split gaps of more than `gap_rows_max` entries. A fit takes a second per million distinct values.
+    `knots_max` is at least 2. Further knots are added only to split gaps of more than `gap_rows_max` entries. A fit
+    takes about a second for each million of distinct values.
     """
     if tally.total == 0:
         return Curve((), total=0, as_of_us=as_of_us, method="scan", certificate=0.0, errors=())
@@ -70,7 +71,7 @@ def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Cur
 
 
 def _step(distinct: DistinctKeys) -> int:
-    """Return the lattice step: the greatest common divisor of the keys' differences; 1 if there is only one key."""
+    """Return the lattice step: the greatest common divisor of all differences of keys; 1 if there is only one key."""
     step, last = 0, len(distinct) - 1
     for first in range(0, last, STEP_VALUES):
         end = min(first + STEP_VALUES, last)
@@ -85,7 +86,7 @@ def _step(distinct: DistinctKeys) -> int:
 
 
 def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
-    """Do the work of `_step` for keys that, like their differences, may be too wide for 64 bits."""
+    """Update `step` with the keys from `first` to `end`, where keys and differences may exceed 64 bits."""
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)

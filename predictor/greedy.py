@@ -1,11 +1,14 @@
-"""Choose which distinct values become knots: as few as keep lines within a tolerance, and the least such tolerance.
+"""Choose which distinct values become knots.
 
-The most important rule: nothing is kept per value except the given columns, and all work goes over windows of them. So
-a column may be a mapped file.
+For a given tolerance, a pass chooses as few knots as possible whose lines stay within the tolerance. A search finds the
+least tolerance that the allowed number of knots can keep.
 
-The choice is greedy and uses cones of slopes. From each knot, the next knot is the last value that a line can reach
-while it passes every rank before within the tolerance. Differences of keys are computed as integers and only then
-become floats, because neighbours on timed boards agree in thirty digits.
+The most important rule: nothing is stored for each value except the given columns, and all work is done in windows of
+them. So a column may be a memory-mapped file.
+
+The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
+while every rank in between stays within the tolerance. Differences of keys are computed as integers and only then
+converted to floats, because neighbouring keys on timed boards share thirty digits.
 """
 
 from __future__ import annotations
@@ -23,22 +26,22 @@ from .tally import LIMB_BITS
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-GUARD = 0.05  # widest bracket, relative to its better end; wider if the knots do not suffice
-# On a board that changes, n entries in a gap shift by about the square root of n. So from rank CALM_FROM on a gap holds
-# at most (CALM * rank)^2 entries, and a live curve is no worse there than further down. Nearer the top ranks are
-# counted. If knots are few, narrow brackets come first.
+GUARD = 0.05  # width of the widest bracket, relative to its better end; raised if the knots do not suffice
+# On a board that changes, the n entries of a gap shift by about the square root of n. From rank CALM_FROM on, a gap
+# therefore holds at most (CALM * rank)^2 entries. So a live curve is as accurate there as at deeper ranks. Ranks better
+# than CALM_FROM are counted. This limit is dropped if the guard had to be raised because there are too few knots.
 CALM, CALM_FROM = 0.0036, 900
-SHARE_OF_TOTAL = 0.0005  # most ranks that an estimate may be off, as a share of all entries; it binds at deep ranks
-SHARE_TOTAL_MIN = 20_000  # boards with fewer entries have no such limit
-SHARE_COST = 1.1  # the limit is dropped if it multiplies the worst relative error by more than this
-HALF = 0.5 - 1e-6  # |estimate - rank| below a whole number and a half rounds to at most that number
+SHARE_OF_TOTAL = 0.0005  # largest error of an estimate in ranks, as a share of all entries; it limits only deep ranks
+SHARE_TOTAL_MIN = 20_000  # boards with fewer entries do not have the limit of SHARE_OF_TOTAL
+SHARE_COST = 1.1  # that limit is dropped if it multiplies the worst relative error by more than this
+HALF = 0.5 - 1e-6  # an error of at most n + HALF before rounding is at most n after it, for whole n
 EPSILON_MIN = 1e-6
-GUESS = 1000.0  # first guess: tolerance * knots^2, as measured on lognormal boards
+GUESS = 1000.0  # tolerance * knots^2 of the first try, as measured on lognormal boards
 STEPS_MAX = 18  # tries in the search for the tolerance
-CLOSE = 0.008  # the search ends this close to the least tolerance, relative to it
-SPARED = 0.003  # … or if this share of the knots or less is left over
+CLOSE = 0.008  # the search ends if its bounds of the least tolerance differ by at most this ratio
+SPARED = 0.003  # the search also ends if at most this share of the knots is left over
 STRIDE = 16.0  # largest factor of one step of the search, until the tolerance is bounded from both sides
-WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # values processed in one piece
+WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
 RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
@@ -46,16 +49,15 @@ RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_page
 class DistinctKeys:
     """Distinct keys, ascending, as offsets from the first one, and how many entries are better than each.
 
-    An offset is `high` * 2**LIMB_BITS + `low`, both at least 0; `high` is None where every offset is below that.
+    An offset is `high` * 2**LIMB_BITS + `low`, both at least 0. `high` is None if it would be 0 for every key.
     """
 
     low: Integers
     high: Integers | None
     better_counts: Integers
     total: int  # entries in all
-    release_pages: Callable[
-        [], None
-    ]  # called at intervals while the columns are read: their owner may give mapped pages back
+    # Called at intervals while the columns are read, so that their owner may give mapped pages back.
+    release_pages: Callable[[], None]
 
     def __len__(self) -> int:
         return len(self.low)
@@ -63,7 +65,7 @@ class DistinctKeys:
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
         """Return the distances from the key at `index` to the keys at first <= i < end; exact for near keys.
 
-        `index`: one index for all, or one for each of those keys.
+        `index` is a single index, or one index for each of these keys.
         """
         low = self.low[first:end] - self.low[index]
         if self.high is None:
@@ -90,18 +92,18 @@ class Tolerance:
     ranks_max: float
 
     def at_ranks(self, ranks: Floats) -> Floats:
-        """Return the tolerance at each rank: the largest error that rounding does not carry past the limit."""
+        """Return the tolerance at each rank: the largest error that stays within the limit after rounding."""
         return np.floor(np.minimum(ranks * self.epsilon, self.ranks_max)) + HALF
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Return the indexes of the knots with the least tolerance that needs at most `knots_max`; none without entries.
+    """Return the indexes of the knots for the least tolerance that `knots_max` knots can keep; none without entries.
 
-    Knots that only the cap on a gap's rows requires come on top, at most total / gap_rows_max of them.
+    The limit on the rows of a gap may require further knots, at most total / gap_rows_max of them.
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))
-    with np.errstate(divide="ignore", invalid="ignore"):  # the first value past a knot may be at distance 0 from it
+    with np.errstate(divide="ignore", invalid="ignore"):  # the first value may stand where a line starts: at distance 0
         pass_over = _Pass(distinct, step, _guard(distinct, knots_max // 2), gap_rows_max, knots_max)
         epsilon, found = _find_least_tolerance(pass_over, GUESS / knots_max**2, inf)
         if distinct.total >= SHARE_TOTAL_MIN:
@@ -115,12 +117,12 @@ def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_
 @dataclass(frozen=True, slots=True)
 class _Found:
     knots: list[int]
-    fits: bool  # the knots reach the last value and are no more than allowed
-    spent: int  # knots that accuracy required; a pass stops early if they are far too many
+    fits: bool  # whether the knots reach the last value and are no more than allowed
+    spent: int  # number of knots that accuracy required; a pass stops early if they are far too many
 
 
 class _Pass:
-    """A greedy pass over the values, which can be repeated with other tolerances."""
+    """Runs greedy passes over the values, each with its own tolerance."""
 
     def __init__(self, distinct: DistinctKeys, step: int, guard: float, gap_rows_max: int, knots_max: int) -> None:
         self._distinct, self._step = distinct, step
@@ -152,19 +154,20 @@ class _Pass:
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """Return the last value up to `limit` at which a line from `at` may end."""
+        """Return the index of the last value, up to `limit`, at which a line from the knot `at` may end."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
-        floor, ceiling = 0.0, inf  # the cone of slopes
+        floor, ceiling = 0.0, inf  # the slopes that are still allowed: the cone
         while first <= limit:
             end = min(first + window, limit + 1)
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
             allowed = tolerance.at_ranks(rise + (start + 1))
-            # A line that rises too fast is highest above the ranks just past the previous value. A line that rises too
-            # slowly is furthest below them at a value. The other two of the four bounds never bind.
+            # Between two values the rank stays the same while a line rises. So a line that rises too slowly is furthest
+            # below the ranks just past the previous value, and a line that rises too fast is furthest above them at the
+            # value. Checking these two bounds is enough.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -182,13 +185,16 @@ class _Pass:
 
 
 def _index_of(distinct: DistinctKeys, better_count: int) -> int:
-    """Return the last value that at most `better_count` entries are better than."""
-    # For one number at a time, numpy takes three times as long.
+    """Return the index of the last value with at most `better_count` better entries."""
+    # For a single number, numpy takes three times as long as `bisect_right`.
     return bisect_right(distinct.better_counts.data, better_count) - 1
 
 
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
-    """Return the last value whose rank is within the guard of the first rank past knot `at`; at least the next one."""
+    """Return the index of the last value that one bracket may reach from knot `at`; at least the next value.
+
+    The bracket is limited by the guard, relative to the first rank past the knot.
+    """
     rank = distinct.counted(at) + 1
     width = rank * guard
     if guard == GUARD and rank >= CALM_FROM:
@@ -197,7 +203,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the guard, raised until brackets alone need at most `knots_max` knots."""
+    """Return the least guard, but at least GUARD, with which `knots_max` knots suffice for all brackets."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -211,7 +217,7 @@ def _guard(distinct: DistinctKeys, knots_max: int) -> float:
 
 
 def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
-    """Tell whether knots as far apart as the guard allows are at most `knots_max`."""
+    """Return whether `knots_max` knots suffice if they stand as far apart as the guard allows."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -223,11 +229,11 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Find the least epsilon that fits, and its knots.
+    """Return the least epsilon that fits, and its knots.
 
-    `known`: an epsilon that fits, with its knots; `epsilon` is then the smallest one to try.
+    `known` is an epsilon that fits, with its knots. `epsilon` is then the smallest one to try.
     """
-    least = max(EPSILON_MIN, 1 / pass_over.total)  # below that, no rank may be off at all
+    least = max(EPSILON_MIN, 1 / pass_over.total)  # below this, no estimate may be off by even one rank
     low, low_spent = least / 2, inf
     high, found = known or (inf, None)
     enough = pass_over.knots_max * (1 - SPARED)
@@ -246,15 +252,16 @@ def _find_least_tolerance(
         else:
             tried_next = epsilon * _stride(before, (epsilon, tried.spent), pass_over.knots_max)
         before, epsilon = (epsilon, tried.spent), max(tried_next, least)
-    if found is None:  # no tolerance fits: take the knots that the guard and the cap on rows require
+    if found is None:  # no tolerance fits: take the knots that the guard and the limit on rows require
         return inf, pass_over.run_pass(Tolerance(inf, inf))
     return high, found
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return the factor of epsilon that should bring the number of knots just past the wanted one.
+    """Return the factor for epsilon that should bring the number of knots just past the allowed number.
 
-    `before` and `now` are (epsilon, its knots). Without `before`, knots are assumed to fall as the root of epsilon.
+    `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
+    to be inversely proportional to the square root of epsilon.
     """
     (epsilon, spent), power = now, 0.5
     if before is not None and before[1] != spent:

@@ -1,15 +1,16 @@
-"""A curve that stays right while its board changes. It counts entries that left and came, by knot and gap of a fit.
+"""A curve that stays correct while its board changes.
+
+For each knot and each gap of a fit, it counts the entries that left and came.
 
     Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which returns ranks as of the last move counted
 
 The most important rule: brackets come from exact counts, so they hold at any moment. The possible error of an estimate
-grows by one with every move in, out of or within its gap, because all entries can move to one end of a gap without
-leaving it:
+grows by one with every move into, out of or within its gap, because all entries of a gap can move to one end of it:
 
     |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
-Moves may be netted, that is, an owner's first and last key are counted as one move. The bound still holds, because it
-compares two states.
+Several moves of an owner may be counted as one move, from the first key to the last. The bound still holds, because it
+only compares two states.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ Move = tuple[int | None, int | None]  # (key before, key after); None: no entry 
 
 
 class LiveCounts:
-    """The changes since a fit, by knot and by gap. It is mutable: `count_move` and `count_moves` add to it."""
+    """The changes since a fit, by knot and by gap. The object is mutable: `count_move` and `count_moves` add to it."""
 
     __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
 
     def __init__(self, curve: Curve) -> None:
         self._keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
-        self.runs = [0] * len(self._keys)  # change of the entries at each knot since the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, the two open ends included
+        self.runs = [0] * len(self._keys)  # for each knot, the change of its number of entries since the fit
+        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, including the two open ends
         self.moves = [0] * (len(self._keys) + 1)  # moves into, out of and within each gap
-        self.off_lattice = False  # a key off the fit's lattice came: keys may no longer be rounded to it
+        self.off_lattice = False  # whether a key off the fit's lattice came; then keys must not be rounded to it
         self.best: int | None = None  # the best key that ever came to the better open end
         self.worst: int | None = None  # the worst key that ever came to the worse open end
 
     def count_move(self, before: int | None, after: int | None) -> None:
-        """Count one move: an owner's key changed, came or went."""
+        """Count one move: the key of an owner changed, was added or was removed."""
         self.count_moves(((before, after),))
 
     def _note(self, j: int, key: int) -> None:
-        """Record whether a key that came to gap j lies on the lattice, and how far the open ends now reach."""
+        """Record a key that came to gap j if it lies off the lattice or extends an open end."""
         keys = self._keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
@@ -65,7 +66,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count many moves and return how many. A move from a key to itself is not counted."""
+        """Count many moves; return their number. A move from a key to itself is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -107,7 +108,7 @@ class LiveCounts:
     __hash__ = None  # type: ignore[assignment] # mutable
 
     def encode(self) -> bytes:
-        """Return the counts as bytes. They do not name the curve that they belong to: the caller has to store that."""
+        """Return the counts as bytes. The bytes do not name their curve; the caller has to store which one it is."""
         ends = [end for end in (self.best, self.worst) if end is not None]
         flags = _OFF_LATTICE * self.off_lattice
         flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
@@ -118,7 +119,7 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Return the counts that `encode` was called on. `curve` has to be the same.
+        """Return the counts that `encode` encoded. `curve` has to be the curve that they belong to.
 
         Raises:
             CurveCorruptError: the bytes are damaged, of another format or of another curve.
@@ -153,7 +154,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time up to which moves are counted. Many curves share one object, most of them without a move."""
+    """The time up to which moves are counted. Many curves share one object, so one assignment updates all of them."""
 
     __slots__ = ("us",)
 
@@ -179,11 +180,11 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # For gap, knot, gap, …, gap: how many entries stand before the end of each.
+        # For each of gap, knot, gap, …, gap in this order: how many entries stand before its end.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # Whether every rank is still that of the fit: nothing moved in a gap, and every count is what it was.
+        # Whether every rank is still that of the fit, because no entry moved in a gap and every count is the same.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -204,22 +205,22 @@ class LiveCurve(KnotRanks):
         return self._as_of.us
 
     def freeze_time(self) -> None:
-        """Freeze `as_of_us`: other counts have replaced these."""
+        """Freeze `as_of_us` at its present value. Call this once the counts are no longer updated."""
         self._as_of = AsOf(self._as_of.us)
 
     @property
     def method(self) -> FitMethod:
-        """Return how the fit was made."""
+        """Return the method by which the curve was fitted."""
         return self.fit.method
 
     @property
     def step(self) -> int:
-        """Return the distance from a key to the next one that an entry may have."""
+        """Return the distance from a key to the next key that an entry may have."""
         return self._snap
 
     @property
     def knots(self) -> list[Knot]:
-        """Return the knots with their current counts. Unlike at a fit, a knot may have no entries."""
+        """Return the knots with their current counts. Unlike in a fit, a knot may have no entries."""
         places = zip(self._keys, self._highs, self._lows[1:], strict=False)
         return [Knot(key, high - 1, low - high) for key, high, low in places]
 

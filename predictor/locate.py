@@ -1,11 +1,12 @@
-"""Read a rank off knots, in the same way for a curve as it was fitted and for one that is kept live.
+"""Read ranks off knots, in the same way for a fitted curve and for a live curve.
 
-The most important rule: ranks are monotone in the key, whole numbers, and exact only where the knots prove it. So all
-arithmetic is on integers of any width (40 digits for a key that holds the value and the time it was reached). Rounding
-is floor(x + 1/2) of the exact quotient, not of a float near it.
+The most important rule: ranks are monotone in the key and whole numbers, and they are called exact only where the knots
+prove it. So all arithmetic is on integers of any size: a key that holds a value and the time when it was reached may
+have 40 digits. Rounding is floor(x + 1/2) of the exact quotient, not of a float near it.
 
-K knots leave K + 1 gaps. Gap j lies before knot j; the first and the last gap are open. `low` of a gap is the rank of
-the first key past the knot before it. `high` is the rank of the knot after it. If they are equal, the gap has no entry.
+K knots leave K + 1 gaps. Gap j lies before knot j; the first and the last gap are open. The `low` of a gap is the rank
+of the first key past the knot before the gap. The `high` of a gap is the rank of the knot after it. If both are equal,
+the gap has no entry.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-SHAPE_UNIT = 65_536  # the 1 of a cubic's control values, which are parts of the gap's rise
+# The control values of a cubic are parts of the rise of its gap, in units of 1 / SHAPE_UNIT of that rise.
+SHAPE_UNIT = 65_536
 
 
 class Bracket(NamedTuple):
@@ -23,16 +25,16 @@ class Bracket(NamedTuple):
     rank: int
     low: int
     high: int
-    method: Literal["knot", "curve"]  # "knot": read off the knots, so exact; "curve": estimated over a gap
+    method: Literal["knot", "curve"]  # "knot": read off the knots, so exact; "curve": estimated within a gap
 
     @property
     def exact(self) -> bool:
-        """Tell whether the rank is known, not estimated."""
+        """Return whether the rank is exact and not an estimate."""
         return self.low == self.high
 
 
 class KeyBracket(NamedTuple):
-    """A key for a rank. The true key lies between the better end `low` and the worse end `high`, both included."""
+    """The key at a rank. The true key lies between the better end `low` and the worse end `high`, both included."""
 
     key: int
     low: int
@@ -40,21 +42,22 @@ class KeyBracket(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Tell whether the key is known, not estimated."""
+        """Return whether the key is exact and not an estimate."""
         return self.low == self.high
 
 
 class AnchorKnot(NamedTuple):
-    """A knot next to some key. A short count from the knot gives the number of entries better than the key."""
+    """A knot next to a given key. A short count from the knot gives the number of entries better than that key."""
 
-    # None from `find_anchor_above`: the top of the board; None from `find_anchor_below`: every knot is better
+    # None from `find_anchor_above`: no knot is better than the key, and the count starts at the top of the board.
+    # None from `find_anchor_below`: every knot is better than the key.
     key: int | None
     counted: int  # entries strictly better than the knot; from `find_anchor_above` also those tied with it
-    gap_rows: int  # entries in the gap between this knot and the next: a count reads at most that many
+    gap_rows: int  # entries in the gap beside the knot, towards the key; a count reads at most that many
 
 
 class Drift(NamedTuple):
-    """The worst figures over some ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
+    """The worst figures over a range of ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
 
     bound: float  # largest possible error
     bracket: float  # width of the widest gap
@@ -62,10 +65,10 @@ class Drift(NamedTuple):
 
 
 class KnotRanks:
-    """Ranks between knots. A subclass calls `_set_knots` once to set the numbers that it reads."""
+    """Reads ranks off knots. A subclass calls `_set_knots` once to set the numbers that the methods read."""
 
     __slots__ = (
-        "_bare",  # only lines, no errors, both ends closed: the knots alone decide
+        "_bare",  # whether there are only lines, no known errors, and no keys outside the knots
         "_ends",
         "_grid",
         "_highs",
@@ -78,7 +81,7 @@ class KnotRanks:
     _keys: tuple[int, ...]  # the keys of the knots, ascending
     _lows: tuple[int, ...]  # `low` of each gap
     _highs: tuple[int, ...]  # `high` of each gap; the last is the number of entries plus one
-    _grid: int  # the lattice step that the lines were fitted on
+    _grid: int  # the lattice step with which the lines were fitted
     _snap: int  # the step to which a key is rounded before it is looked up; 1: not rounded
     _reaches: Sequence[int] | None  # by gap: the largest error of an estimate; None: not known
     _shapes: Sequence[tuple[int, int]] | None  # by closed gap: the inner control values of a cubic; None: lines
@@ -112,12 +115,12 @@ class KnotRanks:
 
     @property
     def grid(self) -> int:
-        """Return the lattice step that lines and cubics were fitted on."""
+        """Return the lattice step with which lines and cubics were fitted."""
         return self._grid
 
     @property
     def rounds_to_lattice(self) -> bool:
-        """Tell whether a key is rounded to the lattice before it is looked up."""
+        """Return whether a key is rounded to the lattice before it is looked up."""
         return self._snap == self._grid
 
     @property
@@ -138,13 +141,15 @@ class KnotRanks:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
-        The rank is monotone in the key, an integer in [1, total + 1]. Between knots it is on a line or a cubic, rounded
-        to the nearest integer, halves up. The line begins at the first lattice point past the better knot, one rank
-        past its ties, and ends at the worse knot. If the error of the gap is known, the bracket is no wider than that.
+        The rank is an integer from 1 to total + 1, monotone in the key. Between knots it lies on a line or a cubic and
+        is rounded to the nearest integer, halves up. The line begins at the first lattice point past the better knot,
+        with the rank after the ties of that knot. It ends at the worse knot. If the largest error of the gap is known,
+        the bracket reaches no further from the rank than that error.
         """
         keys = self._keys
         if self._snap != 1:
-            key += (keys[0] - key) % self._snap  # no entry is between two lattice points: the next has the same rank
+            # No entry lies between two lattice points, so the next lattice point has the same rank.
+            key += (keys[0] - key) % self._snap
         j = bisect_left(keys, key)
         high = self._highs[j]
         low = self._lows[j]
@@ -169,15 +174,15 @@ class KnotRanks:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """Return how many entries have this key if it is a knot's; otherwise 0."""
+        """Return how many entries have this key, if it is the key of a knot; otherwise 0."""
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """Return the last knot that is strictly better than a key.
 
-        The entries strictly better than the key are those that `counted` covers and those strictly between the knot and
-        the key.
+        `counted` is the number of entries better than or tied with that knot. Add the entries strictly between the knot
+        and the key to get the number of entries strictly better than the key.
         """
         j = bisect_left(self._keys, key)
         return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
@@ -185,15 +190,15 @@ class KnotRanks:
     def find_anchor_below(self, key: int) -> AnchorKnot:
         """Return the first knot that is tied with a key or worse; its key is None if every knot is better.
 
-        `counted` covers the entries strictly better than that knot. Minus those from the key up to the knot, it gives
-        the entries strictly better than the key.
+        `counted` is the number of entries strictly better than that knot. Subtract the entries from the key (included)
+        to the knot (excluded) to get the number of entries strictly better than the key.
         """
         j = bisect_left(self._keys, key)
         below = self._keys[j] if j < len(self._keys) else None
         return AnchorKnot(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return how wrong the ranks from `from_rank` (at least 1) on may currently be."""
+        """Return how far off ranks may currently be, over all ranks from `from_rank` (at least 1) on."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
@@ -204,7 +209,7 @@ class KnotRanks:
         return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
-        """Return (the first key of a gap, the first key past it): its line starts and ends there."""
+        """Return (the first key of a gap, the first key past it), where the line of the gap starts and ends."""
         keys, grid = self._keys, self._grid
         best, worst = self._ends or (0, 0)
         start = keys[j - 1] + grid if j else best
@@ -215,7 +220,7 @@ class KnotRanks:
         low, high = self._lows[j], self._highs[j]
         start, end = self._span(j)
         if self._grid != 1 and self._keys:
-            # The line is for lattice points, even if entries between them came later.
+            # The line was fitted to lattice points, so the key is rounded up to one, even if entries came between them.
             key += (self._keys[0] - key) % self._grid
         if key <= start:
             return low
@@ -233,8 +238,9 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better; None if the column is empty.
 
-        Past the last rank it is the worst key. Between knots it is the inverse of `locate`: the worst key to which
-        `locate` gives this rank or better. If the error of the gap is known, the bracket is no wider than that allows.
+        For a rank past the last one, the key is the worst key. Between knots this is the inverse of `locate`: the worst
+        key to which `locate` gives this rank or a better one. If the largest error of the gap is known, the bracket
+        contains only keys that this error allows.
 
         Raises:
             ValueError: the rank is below 1.
@@ -245,7 +251,7 @@ class KnotRanks:
         if highs[-1] == 1:
             return None
         rank = min(rank, highs[-1] - 1)
-        i = bisect_right(highs, rank, 0, len(keys))  # the first gap that ends past this rank, or the last gap
+        i = bisect_right(highs, rank, 0, len(keys))  # the first gap that ends past this rank, else the last gap
         low_rank = self._lows[i]
         if i and rank < low_rank:
             key = keys[i - 1]
@@ -273,17 +279,17 @@ class KnotRanks:
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """Return the worst lattice point of gap j whose estimate is this rank, one of the gap's, or a better one."""
+        """Return the worst lattice point of gap j whose estimate is this rank or better; the rank lies in the gap."""
         start, end = self._span(j)
         if self._shapes is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
-        # floor(y + 1/2) <= rank, solved for the key; y is the line from the gap's first rank at `start` to the end.
+        # This solves floor(y + 1/2) <= rank for the key; y is the line from the gap's first rank at `start` to `end`.
         low_rank = self._lows[j]
         parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
         return start + parts // self._grid * self._grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
-        """Find the worst lattice point of gap j whose estimate on a cubic is this rank or better, by bisection."""
+        """Return, by bisection, the worst lattice point of gap j whose estimate on a cubic is this rank or better."""
         found, past = 0, (end - start) // self._grid
         while past - found > 1:
             middle = (found + past) // 2

@@ -1,10 +1,10 @@
-"""Measure how far a fitted curve is from the ranks that it was fitted to: at every value and just past every value.
+"""Measure how far a fitted curve is from the ranks that it was fitted to, at every value and just past every value.
 
-The most important rule: the measured error is the error of what `locate` returns, to the last rank. Floats do most of
-the work. If a float comes near a rounding edge without being exact, the curve itself is asked.
+The most important rule: the measured error is exactly the error of what `locate` returns. Floats do most of the work.
+If a float that may be inexact is close to a rounding edge, `locate` computes the rank instead.
 
-These points bound every error. Between the first key past a value and the next value, the true rank stays the same and
-the estimate does not fall.
+The errors at these points bound the error at every other key: from the first key past a value to the next value, the
+true rank stays the same and the estimate does not fall.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .curve import Curve
 from .greedy import DistinctKeys, Floats, Integers
 from .locate import SHAPE_UNIT
 
-VALUES = 1 << 16  # values measured in one piece
-EXACT = 2.0**53  # floats hold every whole number below it
-EDGE = 1e-5  # in ranks; far more than the floats in here can be off
+VALUES = 1 << 16  # values measured at a time
+EXACT = 2.0**53  # below this, floats represent every whole number exactly
+EDGE = 1e-5  # a smaller distance from a rounding edge, in ranks, counts as close; floats here are off by far less
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,15 @@ class FitErrors:
 
     @property
     def badness(self) -> tuple[float, float]:
-        """The errors in order of importance; the smaller tuple is better."""
+        """Return the errors in the order of their importance; the smaller tuple is better."""
         return self.worst, self.mean
 
 
 def measure_errors(distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> FitErrors:
-    """Return the errors of a curve whose knots are the values at these indexes. Errors that it states are ignored."""
+    """Return the errors of a curve whose knots are the values at these indexes.
+
+    Errors and a certificate that the curve has already are ignored.
+    """
     return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).measure_curve()
 
 
@@ -78,9 +81,9 @@ class _Measuring:
         return FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated rank of each value from `first` on, or of the key greater by `past`.
+        """Return the estimated ranks of the keys that are greater by `past` than the values from index `first` on.
 
-        `at`: how far into its gap each value is.
+        `gaps` and `at`: for each of these keys, the index of its gap and its distance from the start of the gap's line.
         """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0

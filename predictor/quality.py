@@ -1,7 +1,7 @@
-"""Measure how far ranks are from the truth, over every entry. It serves tests and benchmarks, not requests.
+"""Measure how far ranks are from the true ranks, over every entry. This is for tests and benchmarks, not for requests.
 
-The most important rule: quote the worst case, over every value and the first lattice point past every value, because a
-line over a gap is furthest off there. The mean flatters: it was 0.7 % where the worst was 25 %.
+The most important rule: report the worst error, over every value and the first lattice point past every value. A line
+over a gap is furthest off at these points. The mean hides large errors: it was 0.7 % where the worst error was 25 %.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .locate import Bracket
 
 
 class RankSource(Protocol):
-    """Anything that returns ranks: a curve, or the recorded answers of a service that was asked for every key."""
+    """Anything that returns ranks: a curve, or recorded responses of a service to requests for every key."""
 
     @property
     def step(self) -> int:
@@ -29,25 +29,29 @@ class RankSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Errors relative to the true rank: 0.01 is 1 %. They cover entries and the points past them unless stated."""
+    """Errors relative to the true rank: 0.01 is 1 %.
+
+    Unless a field says otherwise, they cover the entries and the first lattice points past them.
+    """
 
     worst_error: float
     worst_key: int | None  # the key with the worst error; None: no error anywhere
-    worst_entry_error: float  # over entries alone
-    mean_error: float  # over entries alone
+    worst_entry_error: float  # over entries only
+    mean_error: float  # over entries only
     widest_bracket: float  # (high - low) / low
-    broken_brackets: int  # points whose true rank lies outside its bracket: 0, or the curve is not of these entries
+    broken_brackets: int  # points whose true rank lies outside the bracket; 0 if the curve was fitted to these entries
 
 
 def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Return (key, how many entries hold it) for each distinct key of an ascending sequence."""
+    """Return (key, number of entries with it) for each distinct key of an ascending sequence."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
 def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:
-    """Compare every entry's estimate with its true rank. The pairs (key, entries with it) ascend by key.
+    """Compare the estimate for every entry with its true rank.
 
-    Errors and bracket widths are those of ranks from `from_rank` on; broken brackets are counted everywhere.
+    `keys_with_counts` holds pairs (key, number of entries with it), which ascend by key. Errors and widths of brackets
+    are measured at ranks from `from_rank` on; broken brackets are counted at all ranks.
     """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
     broken = better_count = measured = 0

@@ -1,17 +1,18 @@
 """Plan which rows to read so that few knots leave no wide bracket. This module asks for rows; the caller reads them.
 
-The most important rule: a walk never makes more than `knots_max` knots, whatever the caller sends back. A walk is a
-generator that yields questions and is sent the answers, so one plan serves every store.
+The most important rule: the number of knots is bounded, whatever the caller sends back. A walk is a generator that
+yields questions and is sent the answers, so one plan works for every store.
 
-- Spacing is geometric. The next row is the last one whose rank is within (1 + d) of the first rank past the previous
-  knot. (Uniform spacing is off by 1,000 % and more near the top.)
-- Without ties, d follows from the number of entries. Ties save knots, so the walk corrects d at every knot from the
-  knots and entries that are left. Knots left over at the end split the widest brackets.
-- A skip is also capped in rows, because a count inside a gap has to stay short at any depth. Knots for this cap come on
-  top of `knots_max`.
+- Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
+  previous knot. (With uniform spacing, ranks near the top are off by 1,000 % and more.)
+- Without ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d for the
+  knots and entries that are left. Knots that are left over at the end split the widest brackets.
+- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots for this
+  limit are added to `knots_max`.
 
-The widest bracket was compared with that of the best single d, which only a reader of every row could choose. It was
-1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times on two boards made of long runs of ties.
+The widest bracket was compared with that of the best constant d, which can be chosen only by reading every row. The
+bracket was 1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times as wide on two boards made of long
+runs of ties.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import NamedTuple
 from .curve import Knot
 from .errors import WalkInconsistentError
 
-RATIO_UNIT = 1_000_000  # the 1 of `Stride.ratio_ppm`: with integers every store skips the same rows
+# A `Stride.ratio_ppm` of this means 1. The ratio is an integer, so that every store skips the same rows.
+RATIO_UNIT = 1_000_000
 Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None", "list[Knot]"]
 
 
@@ -45,9 +47,9 @@ class WorstEntry(NamedTuple):
 class Stride(NamedTuple):
     """Skip and read `steps` times with one spacing, for stores where a round trip costs more than the skipped rows.
 
-    Begin with the entries strictly worse than `after_key`; the first of them has rank `next_rank`. Skip
-    next_rank * ratio_ppm // RATIO_UNIT of them, but at most `rows_max`, read one entry, and go on from its key. End
-    before the `total`-th entry. The caller sends a list of `Landing`.
+    Begin with the entries strictly worse than `after_key`; the first of them has rank `next_rank`. In each step, skip
+    next_rank * ratio_ppm // RATIO_UNIT of them, but at most `rows_max`. Then read one entry, and go on from its key.
+    End before the `total`-th entry. The caller sends a list of `Landing`.
     """
 
     after_key: int
@@ -62,22 +64,23 @@ class Landing(NamedTuple):
     """The entry that a skip ends at."""
 
     key: int
-    ties_before: int  # entries with this key that stand before the row, whatever order breaks ties
+    ties_before: int  # entries with this key that stand before the row, in whatever order ties stand
     ties: int  # all entries with this key
 
 
 def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max: int = 1) -> Reads:
-    """Choose the knots of a column. Yield `Skip` and `WorstEntry`, expect a `Landing` or None for each.
+    """Choose the knots of a column. Yield `Skip` and `WorstEntry`, and expect a `Landing` or None for each.
 
-    Knots are returned best first; the first and the last one are the best and the worst value. There are at most
-    `knots_max` of them (at least 2), and total / gap_rows_max more if gaps would hold more than `gap_rows_max` entries.
-    Without strides each knot costs one question. A column with no more values than that gets a knot for every value.
+    Return the knots, best first. The first knot is the best value and the last knot the worst value. There are at most
+    `knots_max` knots (at least 2), and total / gap_rows_max more if gaps would hold more than `gap_rows_max` entries.
+    If the column has no more distinct values than that, every value is a knot. Without strides each knot costs one
+    question.
 
     With a `stride_max` above 1 the walk also yields `Stride`, each of at most that many steps. It then corrects the
-    spacing for ties once a stride.
+    spacing for ties only once for each stride.
 
-    `total`: how many entries the snapshot holds. With a wrong total the walk still ends, at most two questions later,
-    but the count of the worst knot is wrong by as much.
+    `total` is the number of entries in the snapshot. If it is wrong, the walk still ends after at most two further
+    questions, but the count of the worst knot is wrong by the same amount.
 
     Raises:
         WalkInconsistentError: an answer contradicts an earlier one.
@@ -102,7 +105,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
         spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # the cap on rows needs all knots that are left
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # the limit on rows needs all knots that are left
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max
@@ -122,7 +125,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
             knots.append(_knot(landing, key, next_rank, rows))
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
-        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots, so the last d is near.
+        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots, so the last d is close.
         ratio = (
             ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
         )
@@ -132,7 +135,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
 
 
 def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
-    """Return how many of the `left` knots the cap on rows will not need after a knot `rows` rows further on."""
+    """Return how many of the `left` knots the limit on rows does not need after a knot `rows` rows further on."""
     return left - 2 - (entries - rows) // (gap_rows_max + 1)
 
 
@@ -151,7 +154,7 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
 
 
 def _worst(total: int, before: Knot) -> Reads:
-    """Return the worst entry's knot, or no knot if it is the one before."""
+    """Return the knot of the worst entry, or no knot if that is the knot `before`."""
     landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistentError("the worst entry is better than one read before")
@@ -163,7 +166,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Make the second pass: spend the knots that ties saved on the brackets that are widest for their rank."""
+    """Make the second pass: split the brackets that are widest for their rank with the knots that ties saved."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -184,7 +187,7 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return (minus the bracket's relative width, its two knots), or None if no entry stands between them."""
+    """Return (minus the relative width of a bracket, its two knots); None if no entry stands between the knots."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
@@ -199,9 +202,10 @@ def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) ->
 
 
 def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
-    """Return about how many knots follow `rank` on a board without ties.
+    """Return the approximate number of knots after `rank` on a board without ties.
 
-    Every row up to rank 1/d is a knot. From there a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`.
+    Up to rank 1/d every row is a knot. After that, a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`. Here d
+    is `ratio`.
     """
     flat = max(1 / ratio - rank, 0.0)
     start = rank + flat
@@ -213,7 +217,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Find the d with which a board without ties takes `knots_max` knots, by bisection; 0 if every row is a knot."""
+    """Return, by bisection, the d with which a board without ties takes `knots_max` knots; 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

@@ -1,7 +1,8 @@
-"""Add up the ranks of a key on several boards to its rank among all their entries.
+"""Compute the rank of a key among the entries of several boards, from its ranks on the single boards.
 
-The counts of better entries in disjoint sets add up, and so do their bounds. Nothing else does. So a rank is one plus
-the sum of the counts, wherever each count came from. It is exact if every part is exact.
+In disjoint sets of entries, the numbers of better entries add up, and so do the bounds of these numbers. Ranks do not
+add up. So the common rank is one plus the sum of the numbers of better entries, wherever each number came from. It is
+exact if every part is exact.
 """
 
 from __future__ import annotations
