@@ -1,7 +1,7 @@
 """The settings of the service, typed and bounded, for every other package.
 
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
-    limits = limits_of(SomeLimits, settings)         # a dataclass; each field gets its namesake setting
+    limits = limits_of(SomeLimits, settings)         # a dataclass; its fields are names of settings
 
 Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
 those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.

@@ -30,7 +30,7 @@ _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
 # The match is greedy, up to the last @, because a password may contain @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
-# For text without any @: what follows the colon counts as a password unless it is a port number.
+# Used for text without any @. What follows the colon counts as a password, unless it is a port number.
 _PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 

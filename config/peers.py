@@ -13,7 +13,7 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return URLs by name from `NAME=URL` entries that commas separate; an empty text gives none.
+    """Return the URLs by name, from `NAME=URL` with commas between; an empty text gives none.
 
     Raises ValueError for anything else.
     """

@@ -27,7 +27,7 @@ class BoardConnectionPool(NamedTuple):
 
 
 def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
-    """Return the pools from `NAME=PATTERN:CONNECTIONS` entries that commas separate; an empty text gives none.
+    """Return the pools, from `NAME=PATTERN:CONNECTIONS` with commas between; an empty text gives none.
 
     Raises ValueError for anything else.
     """

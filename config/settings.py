@@ -463,7 +463,7 @@ class Settings(BaseModel):
     dashboard: bool = _choice(True)
     """Serve the dashboard at /: a page for people that shows what the API answers too."""
 
-    # Managed objects, which /jolokia shows and operates
+    # Managed objects, which operators see and use through /jolokia
     managed_objects: bool = _choice(True)
     """Keep managed objects with their rates, and answer /jolokia."""
     managed_operations: Operations = _choice(

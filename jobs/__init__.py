@@ -1,4 +1,4 @@
-"""Background work beside the requests: jobs that refresh curves, apply queued posts, balance pools and close boards.
+"""Background work: jobs that refresh curves, apply queued posts, balance pools and close boards.
 
     wiring ──> Runner: keeps every job running ──> a job: claim its lease, work in bounded steps, sleep, again
                                                         (Ownership)                           (JobControls)
@@ -8,14 +8,15 @@ Each job is a class with an endless method that `wiring.start_jobs` hands to the
 - `curves`: refresh and audit curves, keep them live, and notice the curves of other processes.
 - `queue`: apply posts that wait in the ingest queue.
 - `leases`: liberate expired leases of pools and balance resources between regions.
-- `boards`: close and archive boards, and prune what is past its retention.
+- `boards`: close and archive boards, and delete rows past their retention.
 
-`ownership` lets one process at a time do a piece of work, `controls` lets operators pause it, and `request_origin`
-carries the ids of a request along. Rooms may import these and `storage`, never `service`.
+`ownership` lets one process at a time do a piece of work, and `controls` lets operators pause a job. `request_origin`
+passes the id and the trace of a request to a job. The rooms may import these modules and `storage`, but never
+`service`.
 
 The rule: no read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
-of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease goes on from what
-the store holds.
+of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from
+what the store holds.
 
 Begin with `runner` and `ownership`, then read `boards.prune`, the plainest job.
 """

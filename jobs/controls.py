@@ -1,12 +1,12 @@
 """Lets operators run a job now, pause it and resume it, and reports its rounds and failures to them.
 
     work ──> rest (its sleep) ──> work …        run: ends the rest now
-               └── paused: the rest lasts until the job is resumed, or is told to run once
+               └── paused: the rest lasts until an operator resumes the job, or runs it once
 
 The rule: pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
 
-A job needs no code for this. It sleeps with `JobControls.sleep`, and a context variable tells which job the calling
-task belongs to.
+A job needs no code for this. It sleeps with `JobControls.sleep`, which reads from a context variable to which job the
+calling task belongs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Protocol
 
 Sleep = Callable[[float], Awaitable[None]]
 
-_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # several tasks that are one job to an operator
+_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # endings of the names of tasks that belong to one job
 
 
 class JobObserver(Protocol):
-    """What jobs report to operators; `job` is the name under which the code started it."""
+    """What jobs report to operators; `job` is the name that operators know."""
 
     def job_round_ended(self, job: str, seconds: float) -> None:
-        """Record that a job begins to rest, after it worked for `seconds`."""
+        """Record that a job worked for `seconds` and begins to rest."""
 
     def job_failed(self, job: str) -> None:
-        """Record that a job raised; it starts again."""
+        """Record that a job raised an error; it will start again."""
 
     def job_paused(self, job: str, *, paused: bool) -> None:
-        """Record that a job was paused or resumed, or started."""
+        """Record that a job was started, paused or resumed, and whether it is paused now."""
 
 
 class _Control:
@@ -40,7 +40,7 @@ class _Control:
 
     def __init__(self) -> None:
         self.paused = False
-        self.rests: set[asyncio.Event] = set()  # one for each task that rests; setting it ends the rest
+        self.rests: set[asyncio.Event] = set()  # one event for each resting task; setting it ends the rest
 
     def end_rests(self) -> None:
         for rest in self.rests:
@@ -48,7 +48,7 @@ class _Control:
 
 
 class _Task:
-    """One task of a job; tasks that it starts belong to it too."""
+    """One task of a job. Tasks that it starts belong to the same job."""
 
     def __init__(self, name: str, control: _Control, began_s: float) -> None:
         self.name, self.control, self.began_s = name, control, began_s
@@ -79,11 +79,11 @@ class JobControls:
         return job
 
     def failed(self, job: str) -> None:
-        """Report that a job raised."""
+        """Report that a job raised an error."""
         self._observer.job_failed(job)
 
     async def sleep(self, seconds: float) -> None:
-        """Rest as the job that the calling task belongs to; a task without a job just sleeps."""
+        """Let the job of the calling task rest; a task without a job only sleeps."""
         task = _CURRENT.get()
         if task is None:
             await self.steady_sleep(seconds)
@@ -111,18 +111,18 @@ class JobControls:
             control.rests.discard(over)
 
     def run(self, job: str) -> bool:
-        """End the job's rest, so that it works once, even if paused; return whether this process has the job."""
+        """End the rest of a job, so that it works once even if paused; return whether this process has the job."""
         control = self._controls.get(job)
         if control is not None:
             control.end_rests()
         return control is not None
 
     def pause(self, job: str) -> bool:
-        """Let the job begin no further round; return whether this process has the job."""
+        """Keep a job from beginning further rounds; return whether this process has the job."""
         return self._set_paused(job, paused=True)
 
     def resume(self, job: str) -> bool:
-        """Let a paused job work again, at once; return whether this process has the job."""
+        """Resume a paused job and end its rest; return whether this process has the job."""
         resumed = self._set_paused(job, paused=False)
         return self.run(job) and resumed
 

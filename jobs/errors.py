@@ -1,11 +1,11 @@
-"""What jobs can refuse, as one tree of errors. The docstring of a class is its default message.
+"""The errors with which jobs refuse work, as one tree. The docstring of a class is its default message.
 
     JobError
     ├── NoJobProcessError             (try again where a job process is alive)
     ├── TooManyRefreshRequestsError   (try again later)
     └── MethodUnsupportedError
 
-A refusal of the store passes through a job as the store's own error.
+If the store refuses something, its own error passes through the job.
 """
 
 from __future__ import annotations

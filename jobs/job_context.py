@@ -1,6 +1,6 @@
-"""What every job works with.
+"""The tools that every job receives.
 
-The rule: time, sleep and chance reach a job through its constructor and from nowhere else.
+The rule: a job gets its clocks, its sleep function and its random numbers only through its constructor.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .controls import Sleep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTools:
-    """The store, its open boards, and the identity, clocks and chance of this process."""
+    """The store and its open boards, and the name, clocks, sleep function and random numbers of this process."""
 
     store: Store
     open_boards: OpenBoards
     post_ids: PostIds
-    holder: str  # names this process; different from every other one that ever worked on the store
+    holder: str  # name of this process; no other process that ever worked on the store has it
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep

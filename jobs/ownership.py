@@ -1,13 +1,12 @@
-"""Work that exactly one job process does at a time, though any number of them run.
+"""Lets exactly one job process at a time do a piece of work, although any number of job processes run.
 
-    claim ──> work, while a task renews the lease ──> released in the work's last transaction, or at its end
+    claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at its end
                  └── lost: the work is cancelled
 
-The rule: a job begins only with the lease, and a transaction that must not overlap another owner's calls
-`HeldLease.renew` or
-`HeldLease.release`. A process that was stopped for longer than its lease may work on for a moment. Those transactions
-then fail with `LeaseLostError`, so nothing of them is stored. Steps that are harmless to repeat, such as pruning, need
-no call.
+The rule: a job begins only with the lease. A transaction that must not overlap a transaction of another owner calls
+`HeldLease.renew` or `HeldLease.release`. A process that was suspended for longer than its lease may work on for a
+moment, but then these transactions fail with `LeaseLostError` and store nothing. Steps that are harmless to repeat,
+such as pruning, need no such call.
 """
 
 from __future__ import annotations
@@ -27,13 +26,15 @@ from .controls import Sleep
 
 T = TypeVar("T")
 JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store
-REST_RATIO = 0.9  # of an interval, below 1: clocks differ, and the last owner must find the lease free at its next turn
+# The part of an interval in which nobody else gets the lease. It is below 1 because clocks differ, and the last owner
+# must find the lease free at its next turn.
+REST_RATIO = 0.9
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLimits:
-    """The bounds of a job's leases; each is a setting of the same name."""
+    """The bounds of a job's leases, from the settings of the same names."""
 
     lease_s: float
     lease_renewal_ratio: float  # the part of lease_s after which a lease is renewed
@@ -41,26 +42,26 @@ class LeaseLimits:
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease while the work under it runs."""
+    """A lease that this process holds while the work runs."""
 
     lease: WorkLease
     leases: WorkLeases
-    lease_us: int  # how long each renewal keeps it
-    is_released: bool = False  # the transaction that ran `release` was committed; the work sets this
+    lease_us: int  # the length of the lease from each renewal on
+    is_released: bool = False  # whether the transaction that ran `release` was committed; the work sets it
 
     def release(self) -> Program[None]:
         """Release the lease, as part of the work's last transaction.
 
         Raises:
-            LeaseLostError: another process took over; this undoes the transaction.
+            LeaseLostError: another process took over; the error undoes the transaction.
         """
         return self.leases.release(self.lease)
 
     def renew(self) -> Program[None]:
-        """Renew the lease, as part of a transaction that more work follows.
+        """Renew the lease, as part of a transaction that is not the last one of the work.
 
         Raises:
-            LeaseLostError: another process took over; this undoes the transaction.
+            LeaseLostError: another process took over; the error undoes the transaction.
         """
         yield from self.leases.renew(self.lease, lease_us=self.lease_us)
 
@@ -84,13 +85,13 @@ class Ownership:
     ) -> T:
         """Do the work while nobody else does it, and return its outcome.
 
-        `still_wanted` runs in the transaction of the claim; it raises if there is nothing left to do. With `rests_s`
-        nobody gets the lease until that long after its claim, however soon the work ends.
+        `still_wanted` runs in the transaction of the claim; it raises if there is nothing left to do. With `rests_s`,
+        nobody gets the lease again within that time after the claim, however soon the work ends.
 
         Raises:
-            LeaseTakenError: another process does the work, or the lease rests.
+            LeaseTakenError: another process does the work, or nobody gets the lease for now, because of `rests_s`.
             LeaseLostError: another process took over meanwhile.
-            What `still_wanted` and the work raise.
+            Any error that `still_wanted` or the work raises.
         """
         lease = await self._store.write(lambda: self._claim(pool, resource, still_wanted))
         held = HeldLease(lease, self._leases, self._lease_us)
@@ -100,7 +101,7 @@ class Ownership:
         try:
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                renewing.result()  # always raises: the task ends in no other way
+                renewing.result()  # raises, because this task ends only with an error
             return await working
         finally:
             for task in (working, renewing):
@@ -112,7 +113,7 @@ class Ownership:
     def _claim(self, pool: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
         lease = yield from self._leases.claim(pool, resource, holder=self._holder, lease_us=self._lease_us)
         if still_wanted is not None:
-            yield from still_wanted()  # after the claim, so that the previous owner has ended and its result is seen
+            yield from still_wanted()  # after the claim, when the previous owner has ended and its result is visible
         return lease
 
     async def _keep_renewing(self, lease: WorkLease) -> None:
@@ -122,7 +123,7 @@ class Ownership:
                 await self._store.write(lambda: self._leases.renew(lease, lease_us=self._lease_us))
             except LeaseLostError:
                 raise
-            except StorageError as error:  # the next renewal finds out whether the lease is lost
+            except StorageError as error:  # the next renewal shows whether the lease is lost
                 log.warning("lease_not_renewed", pool=lease.pool, resource=lease.resource, detail=error.detail)
 
     async def _give_back(self, lease: WorkLease, rests_until_us: int) -> None:

@@ -1,9 +1,9 @@
-"""The request that work is done for: its id and trace travel with it to jobs, also to those of other processes.
+"""The request that a job works for. Its id and its trace reach the job, even in another process.
 
-    request ──> REQUEST_ID, TRACEPARENT ──> Demand ──row in the store──> a job's process ──> its log lines, its spans
+    request ──> REQUEST_ID, TRACEPARENT ──> RequestOrigin ──row in the store──> job process ──> its log lines and spans
 
-The rule: a job that works for a request does so within `RequestOrigin.restored`. Functions therefore need no parameter
-for it.
+The rule: a job that works for a request does so within `RequestOrigin.restored`. So no function needs a parameter for
+the id or the trace.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Return the trace id of a `traceparent` header, "" if it is none; source: https://www.w3.org/TR/trace-context/."""
+    """Return the trace id of a `traceparent` header, or "" if the header is not valid.
+
+    Source: https://www.w3.org/TR/trace-context/.
+    """
     found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOrigin:
-    """The id and the trace of the request that work is done for."""
+    """The id and the trace of the request that a task works for; both are empty if there is none."""
 
     request_id: str = ""
     traceparent: str = ""
@@ -43,7 +46,7 @@ class RequestOrigin:
 
     @classmethod
     def parse(cls, text: str | None) -> RequestOrigin:
-        """Parse the text of an origin; parts that are not valid come out empty."""
+        """Parse the text of an origin; a part that is not valid becomes empty."""
         request_id, _, traceparent = (text or "").partition(" ")
         return cls(
             request_id if _REQUEST_ID.fullmatch(request_id) else "", traceparent if trace_id_of(traceparent) else ""
@@ -51,7 +54,7 @@ class RequestOrigin:
 
     @property
     def text(self) -> str:
-        """Return the text that is stored."""
+        """Return the origin as a text that `parse` reads."""
         return f"{self.request_id} {self.traceparent}".rstrip()
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""Keeps the jobs of this process running: a job that raises is logged and starts again after a bounded pause.
+"""Keeps the jobs of this process running. If a job raises, the error is logged and the job starts again after a pause.
 
-The rule: stopping never hangs. Every job can be cancelled. A job that does not end within the bound is named in the log
-and left alone.
+The rule: stopping never hangs. Every job can be cancelled. A job that does not end within the bound is named in the
+log, and nobody waits for it any longer.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ log = structlog.get_logger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 
-_DOUBLINGS_MAX = 30  # after this many failures a doubled pause is longer than any bound
+_DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerLimits:
-    """The bounds of the runner; each is a setting of the same name."""
+    """The bounds of the runner, from the settings of the same names."""
 
     job_backoff_base_s: float
     job_backoff_s_max: float
@@ -32,7 +32,7 @@ class RunnerLimits:
 
 
 class Runner:
-    """Supervises async jobs."""
+    """Runs async jobs, and restarts those that raise."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Runner:
         self._stopping = False
 
     def start(self, name: str, job: Job) -> None:
-        """Run `job` in a task until it returns or `stop` is called; call it again after it raised."""
+        """Run `job` in a task until it returns or `stop` is called; call it again whenever it raises."""
         if self._stopping:
             raise RuntimeError(f"job {name!r} was started after the stop")
         task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
@@ -83,7 +83,7 @@ class Runner:
             try:
                 await job()
             except (Exception, asyncio.CancelledError) as error:
-                # Something that the job awaits may be cancelled without the job itself: that is an ordinary failure.
+                # Something that the job awaits may be cancelled while the job is not. That is an ordinary failure.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:

@@ -1,9 +1,9 @@
 """Puts the jobs of one process together and starts them.
 
-`start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it
-notices the curves that others store.
+`start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it loads
+the curves that other processes store.
 
-The rule: time, sleep and chance come in here, as arguments, and nowhere below.
+The rule: clocks, sleep functions and random numbers enter here as arguments; jobs get them from nowhere else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class PeerParts:
-    """What the job needs that reads the lease journals of other stores."""
+    """The parts of the job that reads the lease journals of other stores."""
 
     names: Sequence[str]
     exchange: LeaseExchange
@@ -71,20 +71,20 @@ class PeerParts:
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """What the jobs for pools need."""
+    """The parts of the jobs for pools."""
 
     liberate: LiberateLimits
     balance: BalanceLimits
     clock: StoreClock
     observer: BalanceObserver
-    margin_us: int  # how long nobody else gets an expired lease
+    margin_us: int  # how long after its end an expired lease is not given to another holder
     expired_counted_max: int
     peers: PeerParts | None = None  # None: keys lease only in this store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobTools):
-    """What single jobs need beyond `JobTools`."""
+    """The parts of all jobs of a process, in addition to `JobTools`."""
 
     catalog: Catalog
     book: CurveBook
@@ -97,14 +97,14 @@ class JobParts(JobTools):
     closings: CloseObserver
     pools: PoolParts | None = None  # None: no job looks after pools
     auditor: Auditor | None = None  # None: curves are not audited
-    audit_interval_s: float = 0  # 0: only when an operator asks
+    audit_interval_s: float = 0  # 0: curves are audited only when an operator asks
     queue: QueueParts | None = None  # None: other processes apply queued posts
     sampled: Store | None = None  # where curves are sampled from, such as a replica; None: the store
     controls: JobControls | None = None  # lets operators pause jobs; `sleep` must then be `controls.sleep`
 
     @property
     def steady_sleep(self) -> Sleep:
-        """Return a sleep that operators can't pause: leases are renewed whatever job is paused."""
+        """Return a sleep function that operators can't pause, because leases are renewed even while a job is paused."""
         return self.sleep if self.controls is None else self.controls.steady_sleep
 
 
@@ -117,11 +117,11 @@ class Jobs:
 
     @property
     def running(self) -> list[str]:
-        """Names of the jobs that have not ended."""
+        """Return the names of the jobs that have not ended."""
         return self._runner.running
 
     async def stop(self) -> list[str]:
-        """Refuse refresh requests, then end every job within the runner's bound; return the names of those left."""
+        """Refuse refresh requests, then cancel every job; return the names of jobs that did not end in time."""
         self._refresh.close()
         return await self._runner.stop()
 
@@ -268,7 +268,7 @@ def _balance_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> Bal
 
 
 def start_watch(parts: JobParts) -> Runner:
-    """Start what every process needs, even one without jobs: noticing the curves that other processes store."""
+    """Start the watch, which every process needs, even without other jobs. It loads curves of other processes."""
     limits = parts.limits
     watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
     runner = Runner(

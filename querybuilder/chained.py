@@ -1,7 +1,7 @@
 """Several changes in one statement: an update, and inserts that may use the rows that it returned.
 
-Every part sees the tables as they were before the statement. So the inserts see nothing of the update but the rows that
-it returns.
+Every part sees the tables as they were before the statement. So the inserts see nothing of the update except the rows
+that it returns.
 """
 
 from __future__ import annotations

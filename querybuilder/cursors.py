@@ -1,8 +1,8 @@
 """Cursors. A cursor keeps a place in a long result.
 
-One statement of a transaction opens a cursor, and later statements continue from its place. It ends with the
-transaction. A cursor makes it cheap to skip rows in steps: it only counts the rows that it skips. A statement that
-seeks below the previous row tests its condition on each of them.
+One statement of a transaction opens a cursor, and later statements continue from its place. The cursor ends with the
+transaction. It makes skipping in steps cheap, because it only counts the rows that it skips. Without a cursor, each
+statement would seek below the previous row and test its condition on every row that it skips.
 
 The rule: a single function of the database reads from all cursors, and it executes no SQL text. So tables are named
 only by statements of this package.

@@ -2,33 +2,33 @@
 
     QueryError
     ├── BadIdentifierError      a name that cannot be quoted faithfully
-    ├── BadValueError           a value that would not arrive in the database as it is
-    ├── IncompleteQueryError    a builder that was compiled too early, or that contradicts itself
-    ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot carry
-    └── UnboundParameterError   `bind` called with a parameter missing or unknown
+    ├── BadValueError           a value that would not arrive in the database unchanged
+    ├── IncompleteQueryError    a builder with parts that are missing or contradict each other
+    ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot express
+    └── UnboundParameterError   `bind` was called with a missing or unknown parameter
 
 The rule: every error is raised before any SQL reaches a database, and no message shows a bound value.
 """
 
 
 class QueryError(Exception):
-    """Root of everything that this package raises."""
+    """Root of all errors that this package raises."""
 
 
 class BadIdentifierError(QueryError, ValueError):
-    """A name is empty, too long for PostgreSQL, or holds characters that no quoting can carry."""
+    """A name is empty, too long for PostgreSQL, or has characters that cannot be quoted."""
 
 
 class BadValueError(QueryError, ValueError):
-    """A value has a type or size that would not survive the way into the database unchanged."""
+    """A value has a type or size with which it would not arrive in the database unchanged."""
 
 
 class IncompleteQueryError(QueryError):
-    """A builder was compiled before it said enough, or with parts that contradict each other."""
+    """A builder was compiled while parts were missing, or with parts that contradict each other."""
 
 
 class InexpressibleError(QueryError):
-    """The dialect, or this kind of statement, has no faithful form for what was asked."""
+    """The dialect, or this kind of statement, cannot express what the builder describes."""
 
 
 class UnboundParameterError(QueryError, TypeError):

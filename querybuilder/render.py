@@ -1,7 +1,7 @@
 """Turns a builder into a statement: SQL text, and the recipe for its arguments.
 
 A statement is compiled once and bound often. Binding has to be fast, so `Statement.__init__` computes everything that
-is known before, and `bind` only picks values out of a dict.
+is known beforehand, and `bind` only picks values out of a dict.
 
 The rule: a value never becomes SQL text. For every value, `Rendering` returns a placeholder.
 """

@@ -228,7 +228,7 @@ def add_column(
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """Return a statement after which a column of `in_transaction` gets the numbers of the dialect compiled for."""
+    """Return a statement that makes a column of `in_transaction` use the numbers of the dialect compiled for."""
     return Renumber(table, column)
 
 

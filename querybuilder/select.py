@@ -37,7 +37,7 @@ class Lock(Enum):
 
     SHARE = "FOR SHARE"  # others cannot change the rows
     NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # others cannot change the rows or read them with a lock
-    UPDATE = "FOR UPDATE"  # as before, and others cannot refer to the keys of the rows
+    UPDATE = "FOR UPDATE"  # others cannot change the rows, read them with a lock or refer to their keys
 
 
 Output = Term | Aliased

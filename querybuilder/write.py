@@ -238,7 +238,10 @@ def update(table: str) -> Update:
 
 
 def truncate(table: str) -> Truncate:
-    """Return a statement that deletes all rows of a table, but not their number. Writers of the table wait."""
+    """Return a statement that deletes all rows of a table.
+
+    Writers of the table wait meanwhile. The statement does not return the number of rows.
+    """
     return Truncate(table)
 
 

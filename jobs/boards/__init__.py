@@ -1,13 +1,13 @@
-"""Jobs for whole boards: they close boards whose time is over, archive them, and delete what is past its retention.
+"""Jobs for whole boards: they close boards whose time is over, archive them, and delete rows past their retention.
 
     open ── its end passes ──> shut: takes no posts ──> frozen: final curves fitted ──> archived: rows become blocks
                                (many at a time)         (one at a time)                 (in bounded steps)
 
 - `close_periods` drives a board through these stages; `archive` writes the archives for it.
-- `prune` forgets post ids, changes and rejections past their retention, and deletes rows that boards left behind.
+- `prune` deletes post ids, changes and rejections past their retention, and rows that boards left behind.
 
-The rule: requests come first. Work is done in bounded transactions with pauses between them, and closing boards comes
-before archiving them. The stages are stored, so any process can go on where another one stopped.
+The rule: requests come first. Jobs work in bounded transactions with pauses between them, and boards are closed before
+any board is archived. The stages are stored, so any process can continue where another one stopped.
 
 The room may import `jobs.curves`, `storage` and the modules at the root of `jobs`. Begin with `close_periods`.
 """

@@ -1,4 +1,4 @@
-"""Archives one closed board after the other, a bounded step at a time. `CloseJob` decides when a step is done.
+"""Archives closed boards, one after the other, in bounded steps. `CloseJob` decides when to do the next step.
 
     read rows in one transaction ──> encode blocks on a thread ──> write them in another one, if nothing changed
 
@@ -29,7 +29,7 @@ class ArchiveObserver(Protocol):
     """What archiving reports to operators."""
 
     def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """Record a board whose rows, of `owners` owners, were replaced by an archive of `stored_bytes`."""
+        """Record that an archive of `stored_bytes` bytes replaced the rows of a board with `owners` owners."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Written:
 
 
 class Archiver:
-    """Writes archives, for the one process that closes boards."""
+    """Writes archives in the process that has the lease on closing boards."""
 
     def __init__(
         self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: ArchiveLimits, observer: ArchiveObserver
@@ -57,11 +57,11 @@ class Archiver:
 
     @property
     def board(self) -> Board | None:
-        """Return the board whose archive is being written."""
+        """Return the board whose archive is being written; None if there is none."""
         return None if self._under_way is None else self._under_way.board
 
     async def begin(self, held: HeldLease, board: Board) -> None:
-        """Start a board's archive, or go on where this or another process left it."""
+        """Start the archive of a board, or continue one that this or another process began."""
         entries, _ = self._open_boards.open_board(board)
         archiving = ArchiveWriter(self._store.dialect, entries, self._limits)
 
@@ -76,7 +76,7 @@ class Archiver:
         """Archive several boards in one transaction; together they must be small enough for one step.
 
         Raises:
-            LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; nothing was done.
+            LeaseLostError, UnknownBoardError, StoreBusyError: as in `write_part`; nothing was archived.
         """
         opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
         archivings = [ArchiveWriter(self._store.dialect, entries, self._limits) for _, entries in opened]
@@ -110,16 +110,16 @@ class Archiver:
         log.debug("board_archived", board=archived.id, owners=written.owners, stored_bytes=written.stored_bytes)
 
     def pause_archive(self) -> None:
-        """Leave the archive as far as it is written; the next `begin` goes on with it."""
+        """Stop writing the current archive; the next `begin` for its board continues it."""
         self._under_way = None
 
     async def write_part(self, held: HeldLease, now_us: int) -> None:
-        """Write a bounded part of the archive; with the last part the board's rows are deleted.
+        """Write a bounded part of the current archive. The last part also deletes the rows of the board.
 
         Raises:
-            LeaseLostError: another process archives.
+            LeaseLostError: another process archives boards now.
             UnknownBoardError: the board was deleted.
-            StoreBusyError: the store failed; the next `begin` goes on from what was written.
+            StoreBusyError: the store failed; the next `begin` continues after the parts that were written.
         """
         archiving = self._under_way
         assert archiving is not None, "it was begun"
@@ -140,4 +140,4 @@ class Archiver:
         elif stored and not whole:
             archiving.note_progress(place, tied)
             self._under_way = archiving
-        # Otherwise an owner was erased meanwhile: the board is found due again, and its archive starts again.
+        # In the remaining case an owner was erased meanwhile. The board will be due again, and its archive starts anew.

@@ -1,4 +1,4 @@
-"""Closes boards whose time is over, and archives those that kept their rows for long enough.
+"""Closes boards whose time is over, and archives closed boards that have kept their rows for long enough.
 
     claim ──> read what is due ──┬── boards to shut: many at a time ─────────────────┐
                   ^              ├── then the final curves of one shut board ────────┤
@@ -6,8 +6,8 @@
                   └──────────────────────────────────────────────────────────────────┘
 
 The rule: closing comes first. Everything else is done in bounded steps, and after each step the job reads again which
-boards to close. Every step is stored on the condition that the lease is still held. The stages are read from the store,
-so it does not matter when this process, or the one before it, ended.
+boards to close. Every step is stored on the condition that the lease is still held. The stages of boards are read from
+the store, so a process can continue wherever the process before it ended.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RESOURCE = "close"
 
 @dataclass(frozen=True, slots=True)
 class CloseLimits:
-    """The bounds of `CloseJob`; each is a setting of the same name."""
+    """The bounds of `CloseJob`, from the settings of the same names."""
 
     close_interval_s: float
     close_load_ratio: float
@@ -64,20 +64,20 @@ class CloseObserver(ArchiveObserver, Protocol):
     """What closing reports to operators."""
 
     def closed(self, boards: int) -> None:
-        """Record that `boards` boards were closed, and take no more posts."""
+        """Record that `boards` boards were closed; they accept no more posts."""
 
     def closing_lag(self, seconds: float) -> None:
-        """Record how long the next board to close has been waiting."""
+        """Record how long the next board to close has been waiting; 0 if none is waiting."""
 
     def closing_left(self) -> None:
-        """Stop reporting what waits here: another process may close boards from now on and reports it."""
+        """Stop reporting the lag here, because another process may close boards from now on and report it."""
 
     def close_failed(self) -> None:
-        """Count a step that ended in an error; it is tried again."""
+        """Count a step that ended in an error; it will be tried again."""
 
 
 class CloseJob:
-    """Closes while it has the lease; `run_forever` it in every job process."""
+    """Closes and archives boards while it has the lease. Every job process runs `run_forever`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class CloseJob:
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
 
     async def run_forever(self) -> None:
-        """Close boards, or wait while another process does, for ever."""
+        """Close boards, or wait while another process closes them, for ever."""
         while True:
             pause_s = self._limits.close_interval_s
             try:
@@ -115,7 +115,7 @@ class CloseJob:
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTakenError) -> float:
-        """Return when to ask for a lease again: when a dead holder's lease ends, or earlier at the next interval."""
+        """Return how long to wait for a lease: until it ends, but at most one interval."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: HeldLease) -> None:
@@ -153,7 +153,7 @@ class CloseJob:
         return await self._archive(held, [board for _, board in due[ClosingStage.FROZEN]], now_us)
 
     async def _archive(self, held: HeldLease, frozen: Sequence[Board], now_us: int) -> bool:
-        """Do a step of the current archive, or else of the next ones; return whether there was anything to do."""
+        """Do a step of the current archive, or else begin the next ones; return whether there was anything to do."""
         board = self._archiver.board
         if board is None:
             if not self._to_archive and frozen:
@@ -170,7 +170,7 @@ class CloseJob:
         return True
 
     async def _archive_small(self, held: HeldLease, now_us: int) -> bool:
-        """Archive the next boards together, as many as are small enough; return whether that was done."""
+        """Archive the next boards together if at least two are small enough; return whether they were archived."""
         limits, boards = self._archive_limits, list(self._to_archive)[: self._archive_limits.archive_boards_max]
         keys = [board.key for board in boards]
         totals, small, rows = await self._store.read(lambda: find_totals(self._store.dialect, keys)), 0, 0
@@ -185,7 +185,7 @@ class CloseJob:
             await self._archiver.archive_boards(held, boards[:small], now_us)
         except LeaseLostError:
             raise
-        except StorageError as error:  # one of them may have been deleted: archive each by itself
+        except StorageError as error:  # a board may have been deleted; each is then archived by itself
             log.warning("archive_batch_failed", boards=small, detail=error.detail)
             return False
         for _ in range(small):
@@ -195,7 +195,7 @@ class CloseJob:
 
     async def _write_archive(self, held: HeldLease, board: Board) -> None:
         if self._archiver.board is None:
-            await self._fit_columns(board)  # again, if an owner was erased since the board was closed
+            await self._fit_columns(board)  # needed again if an owner was erased after the board was closed
             await self._archiver.begin(held, board)
         await self._archiver.write_part(held, await self._store.read(self._clock))
 
@@ -220,18 +220,18 @@ class CloseJob:
     async def _tried(
         self, held: HeldLease, board: Board, now_us: int, work: Callable[[HeldLease, Board], Awaitable[None]]
     ) -> None:
-        """Do work on one board; after an error postpone the board, so that other boards need not wait for it."""
+        """Do work on one board. After an error, postpone the board, so that other boards need not wait for it."""
         wait_s = self._limits.close_retry_s
         try:
             await work(held, board)
             return
-        except LeaseTakenError as taken:  # the lease on a column: another process refreshes its curve
+        except LeaseTakenError as taken:  # another process has the lease on a column and refreshes its curve
             wait_s = self._until_free_s(taken)
         except (LeaseLostError, UnknownBoardError) as error:
             if isinstance(error, LeaseLostError):
                 raise
             return  # the board was deleted meanwhile
-        except Exception as error:  # whatever is wrong with one board must not keep the others open
+        except Exception as error:  # a fault of one board must not keep the other boards open
             self._observer.close_failed()
             log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.pause_archive()
@@ -256,7 +256,7 @@ class CloseJob:
                 await self._fit(board, index)
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
-        """Return whether the stored curve is certified and describes all that the board holds."""
+        """Return whether the stored curve is certified and counts every change of the board."""
         dialect = self._store.dialect
         mark = (await self._store.read(lambda: find_curve_summaries(dialect, [board.key]))).get((board.key, index))
         if mark is None or mark.changes != changes or mark.epoch != board.epoch:

@@ -1,9 +1,9 @@
-"""Forgets post ids, changes and rejections past their retention, and deletes rows that boards left in shared tables.
+"""Deletes post ids, changes and rejections past their retention, and rows that boards left in shared tables.
 
 The rule: posts come first. A step is one bounded transaction. After each step the job pauses for as long as the step
 took, so that pruning never uses the writer for more than half of the time.
 
-One of the job processes prunes, once an interval: its lease rests until the next run is nearly due.
+One job process prunes in each interval. After its run, nobody gets the lease until the next run is nearly due.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ RESOURCE = "prune"
 
 @dataclass(frozen=True, slots=True)
 class PruneLimits:
-    """The bounds of `PruneJob`; each is a setting of the same name."""
+    """The bounds of `PruneJob`, from the settings of the same names."""
 
     post_id_retention_s: float
     change_log_retention_s: float
     erased_cells_s: float
     prune_interval_s: float
-    prune_rows_max: int  # in one step
-    prune_steps_max: int  # in one run, for each kind of rows
+    prune_rows_max: int  # rows that one step deletes
+    prune_steps_max: int  # steps of one run, for each kind of rows
     rejected_post_retention_s: float
     rejected_posts_max: int
 
@@ -51,13 +51,13 @@ class PruneObserver(Protocol):
         """Record the age of the oldest change in the log before pruning; 0 if there is none."""
 
     def pruned_elsewhere(self) -> None:
-        """Stop reporting the age here: another process prunes and reports it."""
+        """Stop reporting the age here, because another process prunes and reports it."""
 
 
 class PruneJob:
     """Prunes at every interval, in one of the job processes.
 
-    Each public method but `run_forever` prunes one kind of rows.
+    Each public method except `run_forever` prunes one kind of rows.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PruneJob:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
-        unread_from: Callable[[], Program[int | None]] | None = None,  # the first position that was not yet folded
+        unread_from: Callable[[], Program[int | None]] | None = None,  # reads the first position not yet folded
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
         self._changes = change_log(store.dialect)
@@ -104,19 +104,19 @@ class PruneJob:
             log.info("leftover_rows_deleted", rows=swept)
 
     async def prune_post_ids(self) -> int:
-        """Forget post ids past their retention now, in up to `prune_steps_max` steps; return how many rows."""
+        """Delete post ids past their retention, in up to `prune_steps_max` steps; return the number of rows."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        # A step that leaves something behind removes more than `rows_max` rows.
+        # A step that leaves old ids behind deletes more than `rows_max` rows.
         return await self._in_steps(
             lambda: self._post_ids.prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1
         )
 
     async def prune_changes(self) -> int:
-        """Remove changes past their retention now, in up to `prune_steps_max` steps; return how many bundles.
+        """Delete changes past their retention, in up to `prune_steps_max` steps; return the number of bundles.
 
-        Changes that were not yet folded stay for twice as long. If folding fails for good, the log is bounded all the
-        same, and the process that folds again finds that changes are missing.
+        Changes that are not folded yet are kept for twice as long. So the log is bounded even if folding never works
+        again. A process that folds later finds out that changes are missing.
         """
         now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -131,16 +131,16 @@ class PruneJob:
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
-        """Forget rejections of queued posts beyond their retention or their largest number; return how many."""
+        """Delete rejections past their retention or beyond `rejected_posts_max`; return how many."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
         rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
         return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
 
     async def blank_erased(self) -> int:
-        """Blank the logged cells of erased owners, in changes older than `erased_cells_s` that nobody folds any more.
+        """Remove the logged cells of erased owners; return the number of changed bundles.
 
-        Return how many bundles.
+        Only changes are affected that are older than `erased_cells_s` and will not be folded any more.
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -148,7 +148,7 @@ class PruneJob:
         return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def make_blocks(self) -> int:
-        """Index the journal by owner, in blocks, as far as it fills whole ones; return how many blocks."""
+        """Index by owner the part of the journal that fills whole blocks; return the number of new blocks."""
         index, made = owner_blocks(self._store.dialect), 0
         await self._store.write(index.prune)
         while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
@@ -159,12 +159,15 @@ class PruneJob:
         return made
 
     async def sweep_tables(self) -> int:
-        """Delete rows that boards left in shared tables, in up to `prune_steps_max` steps; return how many."""
+        """Delete rows that boards left in shared tables, in up to `prune_steps_max` steps; return their number."""
         rows_max = self._limits.prune_rows_max
         return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
-        """Run steps until one removes fewer than `rows_more` rows, so that nothing is left; return how many rows."""
+        """Run steps until one deletes fewer than `rows_more` rows, and return the number of deleted rows.
+
+        A step that deletes fewer rows leaves nothing behind.
+        """
         gone = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()

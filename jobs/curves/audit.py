@@ -1,8 +1,8 @@
-"""Compares curves with rows at random, so that operators learn of a wrong bracket before a player does.
+"""Compares curves with counts for random entries, so that operators learn of a wrong bracket before players do.
 
-One of the job processes audits a column once an interval. An operator may ask any front end for an audit at any time.
+In each interval, one job process audits one column. An operator may request an audit from any front end at any time.
 
-The rule: an audit is one bounded read, on the connections for counts.
+The rule: an audit is one bounded read, and it uses the connections for counts.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from storage.store import Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
-DRAWS_MAX = 100  # boards drawn to find one that has a curve
-BROKEN_LOGGED_MAX = 10  # for each audit: a wrong curve is wrong in many places
+DRAWS_MAX = 100  # largest number of random boards drawn to find one that has a curve
+BROKEN_LOGGED_MAX = 10  # wrong brackets logged for each audit; a wrong curve has many
 
 
 class AuditObserver(Protocol):
     """What audits report to operators."""
 
     def audited(self, found: Audit) -> None:
-        """Record an audit that ended."""
+        """Record the outcome of an audit."""
 
     def audit_failed(self) -> None:
         """Count an audit that could not read what it needed."""
@@ -60,11 +60,13 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare random entries, up to `owners` or the limit, with the curve that serves in this process.
+        """Compare the curve that this process uses with counts for random entries.
+
+        At most `owners` entries are counted, and never more than `audit_owners_max`. None means `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.
-            UnknownBoardError, BoardChangedError: see `storage.curves.auditing.audit`.
+            UnknownBoardError, BoardChangedError: see `storage.curves.auditing.audit_curve`.
             StoreBusyError: the store did not answer within its bounds.
         """
         served = self._book.find_served(board, column_index)

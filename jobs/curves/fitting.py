@@ -1,13 +1,13 @@
-"""Makes the curve of a column: sampled in milliseconds, or scanned and certified in seconds.
+"""Makes the curve of a column. Sampling takes milliseconds; scanning takes seconds and gives a certificate.
 
-    skip ──> seeks in one snapshot ─────────────> lines; cubics where knots are few and cubics proved closer
-    scan ──> every value in one snapshot ──> fit on a thread of its own ──> lines or cubics, measured: a certificate
-    auto ──> skip, until a sampled curve's bound passes `scan_bound_ratio` on a board that is quiet enough
+    skip ──> seeks in one snapshot ─────────────> lines, or cubics if knots are few and cubics are closer
+    scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
+    auto ──> like skip; then like scan once the bound of a curve exceeds `scan_bound_ratio` on a quiet enough board
 
 The rule: pure computations run neither on the event loop nor on a connection of the store.
 
-A board is quiet enough if it changes by at most `scan_changes_ratio` of its entries while it is scanned. What the scan
-certifies then still nearly holds when the curve is stored.
+A board is quiet enough if at most `scan_changes_ratio` of its entries change while it is scanned. The certificate is
+then still nearly right when the curve is stored.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)
 
-# Sampled curves are shaped by cubics only if a bracket past the exact top is wider than this ratio of its rank. With
-# narrower ones, from many samples, cubics left the worst error as it was; with few samples they cut the mean error.
+# Sampled curves get cubics only if a bracket past the exact top is wider than this ratio of its rank. With many samples
+# brackets are narrower, and cubics did not reduce the worst error. With few samples cubics reduced the mean error.
 ROUGH_BRACKET = 0.02
-AGE_S_MIN = 0.001  # the least age of a curve, because two clocks may show the same time; avoids a division by zero
+AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
 
 
 @dataclass(frozen=True, slots=True)
 class FittingLimits:
-    """The bounds of fits; each is a setting of the same name."""
+    """The bounds of fits, from the settings of the same names."""
 
     scan: ScanLimits
     gap_rows_max: int
@@ -53,19 +53,19 @@ class FittingObserver(Protocol):
     """What fits report to operators."""
 
     def scan_read(self, entries: int, *, left: int) -> None:
-        """Record `entries` more entries that scans have read; `left`: about how many the running scans still read."""
+        """Record that scans have read `entries` more entries, and that about `left` are still to be read."""
 
 
 class FitSnapshot(NamedTuple):
-    """What the snapshot of a fit saw."""
+    """The state of a board in the snapshot of a fit."""
 
     changes: int  # the board's count of changes
-    mark: LogMark | None  # the position in the change log; None: it is unknown, and the curve is not kept live
+    mark: LogMark | None  # the position in the change log; None: unknown, so the curve cannot be kept live
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """What is known of a column before its fit."""
+    """The facts about a column that are read before its fit."""
 
     entries: int
     changes: int
@@ -90,10 +90,10 @@ class Fitting:
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic = now_us, monotonic
         self._rows_per_s = float(limits.scan_rows_per_s)  # the speed of the last scan
-        self._left: dict[tuple[int, int], int] = {}  # entries left to read, by column that is being scanned
+        self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
-        """Return the next curve of a column, by its board's method. `present`: the curve that serves."""
+        """Return a new curve of a column, made by its board's method. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
             look = await self._store.read(lambda: self._look(board, column_index))
@@ -104,7 +104,7 @@ class Fitting:
         return await self._sample(board, column_index)
 
     async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
-        """Return a certified curve of a column, whatever its board's method."""
+        """Return a certified curve of a column, whatever the method of its board."""
         look = await self._store.read(lambda: self._look(board, column_index))
         return await self._scan(board, column_index, look)
 
@@ -121,12 +121,12 @@ class Fitting:
         return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
 
     def _worth(self, board: Board, present: RankCurve) -> bool:
-        # A scanned curve is scanned again: a sampled one would be worse, and would call for a scan at once.
+        # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
         bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _quiet(self, look: ColumnState) -> bool:
-        """Return whether the board would change little during a scan, at its rate of changes since this curve."""
+        """Return whether the board would change little during a scan, at its rate since the present curve."""
         mark = look.mark
         if mark is None or mark.changes is None or look.entries == 0:
             return False
@@ -139,16 +139,15 @@ class Fitting:
         totals = yield from find_totals(dialect, [board.key])
         try:
             mark = yield from change_log(dialect).take_mark()
-        except (
-            ChangesUnorderedError
-        ):  # a transaction has been running for long: the curve is as true, but not kept live
+        except ChangesUnorderedError:
+            # A transaction has been running for too long. The curve is as accurate, but it cannot be kept live.
             mark = None
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 
     async def _sample(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         entries, _ = self._open_boards.open_board(board)
         dialect, gap_rows_max = self._store.dialect, self._limits.gap_rows_max
-        # Read before the snapshot, so that no write acknowledged before `as_of` is missing from the curve.
+        # The time is read before the snapshot, so that the curve counts every write acknowledged before `as_of`.
         now_us = self._now_us()
 
         def sampled() -> Program[tuple[Curve, FitSnapshot]]:
@@ -163,7 +162,7 @@ class Fitting:
 
     async def _scan(self, board: Board, column_index: int, look: ColumnState) -> tuple[Curve, FitSnapshot]:
         entries, _ = self._open_boards.open_board(board)
-        now_us = self._now_us()  # before the snapshot, as above
+        now_us = self._now_us()  # read before the snapshot, as in `_sample`
         slot, loop = (board.key, column_index), asyncio.get_running_loop()
 
         def progress(read: int) -> None:  # runs on a thread of the store
@@ -208,12 +207,12 @@ class Fitting:
 
 
 def _fitted(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    from predictor.fit import fit_curve  # here, because only processes that scan should load numpy and scipy
+    from predictor.fit import fit_curve  # imported here, because it loads numpy and scipy
 
     return fit_curve(tally, knots_max=max(2, samples), gap_rows_max=gap_rows_max, as_of_us=as_of_us)
 
 
 def _shaped(curve: Curve) -> Curve:
-    from predictor.fit import add_cubics  # as above
+    from predictor.fit import add_cubics  # imported here for the same reason
 
     return add_cubics(curve)

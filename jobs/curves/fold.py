@@ -1,9 +1,10 @@
 """Folds the change log into the live counts of the curves, so that front ends see a change within 2 s.
 
-    claim ──> read what is new in one snapshot ──> count ──> documents and mark in one transaction ──> pause ──> read …
+    claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-The rule: one process at a time folds, and what it stores is stored on the condition that its lease is still held. A
-killed process leaves documents and mark of the same moment behind. The next one reads them and goes on from there.
+The rule: one process at a time folds, and it stores counts on the condition that its lease is still held. Counts and
+mark are stored together, so they belong to the same moment even if the process is killed. The next process reads them
+and continues from there.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from .live_counts import Counting
 log = structlog.get_logger(__name__)
 
 RESOURCE = "fold"
-IDLE_US = 10_000_000  # without changes, the mark is renewed when it is this old
+IDLE_US = 10_000_000  # without changes, the mark is stored anew when it is this old
 
 
 class FoldObserver(Protocol):
     """What folding reports to operators."""
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """Record one fold: the changes it counted, and the curves that have no live counts from now on."""
+        """Record one fold: how many changes it counted, and how many curves lost their live counts (`void`)."""
 
 
 class FoldJob:
-    """Folds while it has the lease; `run_forever` it in every job process."""
+    """Folds changes while it has the lease. Every job process runs `run_forever`."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class FoldJob:
                 raise
             except StorageError as error:
                 log.error("fold_failed", detail=error.detail)
-                counting = self.counting()  # it is not known whether the counts were stored
+                counting = self.counting()  # start anew: it is unknown whether the counts were stored
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / self._limits.fold_load_ratio - 1)
             await self._sleep(max(rest_s, self._limits.fold_interval_s - took_s))
@@ -87,17 +88,19 @@ class FoldJob:
         return Counting(curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
-        """Count new changes and store the counts; return how many changes. After an error `counting` must be dropped.
+        """Count new changes and store the counts; return the number of changes.
+
+        After an error the caller must drop `counting`.
 
         Raises:
-            LeaseLostError: another process folds.
+            LeaseLostError: another process folds now.
             StoreBusyError: the store failed.
         """
         started = self._monotonic()
-        now_us = self._now_us()  # read before the snapshot, so that no change acknowledged before it is missing
+        now_us = self._now_us()  # read before the snapshot, so that all changes acknowledged before it are counted
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # Version 0 lists all curves again: some may still go on from the marks of their fits.
+            # With version 0 all curves are listed again. Some may still be counted, from the marks of their fits.
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)
@@ -116,7 +119,7 @@ class FoldJob:
 
     @staticmethod
     def _is_news(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
-        """Return whether the mark has to move. In an idle store it moves once, and then only every `IDLE_US`."""
+        """Return whether the mark has to be stored. In an idle store it is stored once, then only every `IDLE_US`."""
         if found.before is None or counts or found.rows or found.others:
             return True
         return now_us - found.before.as_of_us >= IDLE_US

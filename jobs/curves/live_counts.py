@@ -1,6 +1,6 @@
 """The live counts that the folding process holds in memory, and how it counts a backlog of changes into them.
 
-The rule: they are only a copy of what the table of live counts says. After any error all of it is dropped and read
+The rule: memory holds only a copy of the table of live counts. After any error the whole copy is dropped and read
 again.
 """
 
@@ -21,9 +21,10 @@ log = structlog.get_logger(__name__)
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
-    """Yield how one column changed from the first to the second row of each logged pair, as keys of its curve.
+    """Yield the moves of one column, as (key before, key after), from logged pairs of (row before, row after).
 
-    None stands for no value: before an insertion or after a deletion. Pairs that left the column as it was are skipped.
+    The keys are those of the column's curve. None means no value: before an insertion or after a deletion. Pairs that
+    did not change the column are skipped.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -35,14 +36,14 @@ def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Mov
 
 @dataclass(slots=True)
 class TrackedCurve:
-    """A curve with its fit and the live counts on it."""
+    """A curve, with the record of its fit and its live counts."""
 
     fit: StoredFit
     curve: Curve
     counts: LiveCounts
 
     def encode_counts(self, version: int) -> StoredCounts:
-        """Return the counts as they are stored.
+        """Return the counts in the form in which they are stored.
 
         Raises:
             KnotsInvalidError: the counts cannot belong to the curve.
@@ -53,17 +54,17 @@ class TrackedCurve:
 
 
 class Counting:
-    """The curves whose live counts this process keeps; `count_backlog` takes each backlog."""
+    """The curves whose live counts this process keeps. Call `count_backlog` for each backlog that was read."""
 
     def __init__(self, *, curves_max: int) -> None:
         self._curves_max = curves_max
         self._held: OrderedDict[Slot, TrackedCurve] = OrderedDict()
         self.known = KnownCurves(held=self._held.keys())
-        self.void = 0  # curves that lost their live counts in the last backlog
+        self.void = 0  # how many curves lost their live counts in the last backlog
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Count a backlog; return the changed documents. A curve that loses its live counts gets an empty document."""
+        """Count a backlog; return the counts to store. A curve that loses its live counts gets an empty document."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[StoredFit] = []
@@ -94,7 +95,7 @@ class Counting:
         return written
 
     def _learn(self, found: FoldBacklog) -> set[Slot]:
-        """Remember the new curves of a backlog; return those whose counting begins now."""
+        """Remember the new curves of a backlog; return those for which counting begins now."""
         begun = set()
         for fit in found.fits:
             slot = fit.board_key, fit.column_index
@@ -117,7 +118,7 @@ class Counting:
         fit = self.known.fits[slot[0]][slot[1]]
         board = found.boards.get(slot[0])
         if board is None or board.epoch != fit.epoch:
-            self._forget(slot)  # the board was deleted or emptied: logged rows from before that don't count
+            self._forget(slot)  # the board was deleted or emptied, so rows logged before that do not count
             return None
         held = self._held.get(slot)
         if held is not None:
@@ -125,7 +126,7 @@ class Counting:
             return held
         document, stored = found.curves.get(fit.version), found.counts.get(slot)
         if document is None or (slot not in begun and (stored is None or stored.curve_version != fit.version)):
-            self._forget(slot)  # the curve was replaced meanwhile: the next backlog has the new one
+            self._forget(slot)  # the curve was replaced meanwhile; the next backlog has the new curve
             return None
         try:
             curve = decode_curve(document)

@@ -1,7 +1,8 @@
-"""Decides whether a live curve has drifted so far from its fit that it needs a new one.
+"""Decides whether a live curve has drifted so far from its fit that a new curve is needed.
 
-The rule: what clients rely on decides, not the clock. That is the bound of the error, the width of the brackets, and
-the number of rows that an exact rank counts. Ranks that are always counted (`exact_top`) are left out.
+The rule: the decision depends on what clients rely on, not on the age of the curve. Clients rely on the bound of the
+error, the width of the brackets, and the number of rows that an exact rank counts. Ranks that are always counted
+(`exact_top`) are left out.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from predictor import LiveCurve
 from storage.curves.stored_curves import CurveBook
 from storage.records import Board
 
-GROWTH_MAX = 2  # a bracket or a gap may be this many times as wide as the widest one at the fit
-GAP_ROWS_MIN = 1_000  # gaps of fewer rows are short enough, however much they have grown
+GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many times as large as at the fit
+GAP_ROWS_MIN = 1_000  # the largest gap at the fit counts as having at least this many rows, so short gaps may grow
 
 
 @dataclass(frozen=True, slots=True)
 class DriftLimits:
-    """The bound of drift; a setting of the same name."""
+    """The bound of drift, from the setting of the same name."""
 
     drift_ratio: float  # bound of the relative rank error
 
 
 class DriftRule:
-    """Judges the live curves that serve in this process."""
+    """Judges the live curves that this process uses."""
 
     def __init__(self, book: CurveBook, limits: DriftLimits, *, now_us: Callable[[], int]) -> None:
         self._book, self._limits, self._now_us = book, limits, now_us
 
     def has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:
-        """Return whether the curve of this version has drifted too far; None if it is not live, so the clock decides.
+        """Return whether the curve of this version has drifted too far; None if it is not live, so its age decides.
 
-        A curve whose live counts are older than its refresh interval is not live either, however little it drifted.
+        A curve whose live counts are older than its refresh interval does not count as live, however little it drifted.
         """
         served = self._book.find_served(board, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
@@ -41,7 +42,7 @@ class DriftRule:
         if self._now_us() - served.curve.as_of_us > board.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # more changes than entries: the ranks that are not always counted may be few now
+            return True  # more moves than entries: few ranks may be left that are not always counted
         from_rank = board.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio

@@ -1,14 +1,14 @@
-"""Replaces curves: every changed ranked column when the schedule finds it due, or at once if an operator asks.
+"""Replaces curves of ranked columns: when the schedule finds a changed column due, or when an operator requests it.
 
-    schedule ──> due columns, the neediest first ──┐
-    refresh queue ──> requests, served before them ┴──> refresh_concurrency workers: claim, fit in a snapshot,
-                                                        store and release in one transaction, serve
+    schedule ──> due columns, the neediest first ───┐
+    refresh queue ──> requests, before due columns ─┴──> refresh_concurrency workers: claim, fit in a snapshot,
+                                                         store and release in one transaction, use the new curve
 
-The rule: two refreshes of one column never overlap, in this process or another one. Otherwise the later version could
-hold the earlier snapshot. A refresh begins with a lease on the column, and it is stored on the condition that the lease
-is still held. A refresh that lost its lease is counted and dropped.
+The rule: two refreshes of one column never overlap, in this process or another one. Otherwise a curve with a later
+version could be of an earlier snapshot. A refresh begins with a lease on the column, and the curve is stored on the
+condition that the lease is still held. A refresh that lost its lease is counted and dropped.
 
-The load is capped: after a scheduled refresh a worker rests until it has worked for only `refresh_load_ratio` of the
+The load is limited: after a scheduled refresh a worker rests, so that it works for only `refresh_load_ratio` of the
 time. Requests of operators don't wait for that rest.
 """
 
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RefreshLimits:
-    """The bounds of `RefreshJob`; each is a setting of the same name."""
+    """The bounds of `RefreshJob`, from the settings of the same names."""
 
     schedule: ScheduleLimits
     drift: DriftLimits
@@ -57,10 +57,10 @@ class RefreshLimits:
 
 
 class RefreshObserver(FittingObserver, Protocol):
-    """What the job reports to operators."""
+    """What refreshes report to operators."""
 
     def refreshed(self, seconds: float) -> None:
-        """Record that a curve was refreshed."""
+        """Record that a curve was refreshed in `seconds`."""
 
     def refresh_failed(self) -> None:
         """Count a refresh that ended in an error."""
@@ -74,7 +74,7 @@ class _SupersededError(Exception):
 
 
 class RefreshJob:
-    """Refreshes curves. Start `schedule` once and `work` `refresh_concurrency` times."""
+    """Refreshes curves. Run `schedule` in one task and `work` in `refresh_concurrency` tasks."""
 
     def __init__(
         self,
@@ -112,7 +112,8 @@ class RefreshJob:
             certifies=self._certifies,
         )
         self._busy: set[tuple[int, int]] = set()
-        self._elsewhere: set[tuple[int, int]] = set()  # requested, but leased to another process: tried at each tick
+        # Columns that were requested, but are leased to another process; tried again at each tick.
+        self._elsewhere: set[tuple[int, int]] = set()
         self._wake = asyncio.Event()
 
     def _certifies(self, board: Board, column_index: int, mark: CurveSummary, totals: Mapping[int, int]) -> bool:
@@ -125,15 +126,15 @@ class RefreshJob:
         return self._schedule.waiting
 
     def open(self) -> None:
-        """Accept requests. One that comes before the workers run waits for them."""
+        """Accept requests from now on. A request that comes before the workers run waits for them."""
         self._refresh_queue.accept_requests(self._wake.set)
 
     def close(self) -> None:
-        """Refuse requests from now on, and those that wait."""
+        """Refuse new requests from now on, and refuse those that are waiting."""
         self._refresh_queue.refuse_requests()
 
     async def schedule(self) -> None:
-        """Find due columns, tick after tick, for ever."""
+        """Find due columns at every tick, for ever."""
         while True:
             try:
                 await self.find_due()
@@ -142,7 +143,10 @@ class RefreshJob:
             await self._sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Find due columns. Wake the workers for them and for requested columns that may be free again elsewhere."""
+        """Find due columns and wake the workers for them.
+
+        Also wake them for requested columns that were leased to another process and may be free now.
+        """
         if self._elsewhere:
             self._elsewhere.clear()
             self._wake.set()
@@ -190,7 +194,7 @@ class RefreshJob:
         except (LeaseTakenError, LeaseLostError) as error:
             if isinstance(error, LeaseLostError):
                 self._report(request.board, request.column_index, error)
-            # The other process may have taken its snapshot before this request was made: this one refreshes after it.
+            # The other process may have taken its snapshot before this request was made, so this process refreshes too.
             self._elsewhere.add((request.board.key, request.column_index))
             self._refresh_queue.requeue(request)
         except asyncio.CancelledError:
@@ -212,7 +216,7 @@ class RefreshJob:
 
     def _report(self, board: Board, column_index: int, error: Exception) -> None:
         if isinstance(error, UnknownBoardError):
-            return  # the board was deleted or emptied meanwhile: nothing is left to refresh
+            return  # the board was deleted or emptied meanwhile, so nothing is left to refresh
         if isinstance(error, LeaseLostError):
             self._observer.refresh_fenced()
             log.warning("refresh_fenced", board=board.id, column_index=column_index, detail=error.detail)
@@ -221,7 +225,10 @@ class RefreshJob:
         log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
 
     async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit, store and serve one column's curve; return None if it is empty, has no curve and was not requested."""
+        """Fit, store and serve a curve of one column.
+
+        Return None, and store nothing, if the column is empty and has no curve, and the refresh was not requested.
+        """
         slot = (board.key, column_index)
 
         def still_wanted() -> Program[None]:
@@ -256,7 +263,7 @@ class RefreshJob:
 async def store_and_serve(
     store: Store, book: CurveBook, held: HeldLease, column: tuple[Board, int], curve: Curve, seen: FitSnapshot
 ) -> ServedCurve:
-    """Store a fitted curve, release the lease on its column in the same transaction, and serve it.
+    """Store a fitted curve and release the lease on its column in one transaction; then serve the curve.
 
     Raises:
         LeaseLostError: nothing was stored.

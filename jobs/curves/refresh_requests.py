@@ -1,15 +1,16 @@
-"""Refreshes that operators request: the requests that wait in this process, and those of front ends without jobs.
+"""Refreshes that operators request, in this process or on front ends without jobs.
 
-    RefreshQueue.refresh_now ──> pending (bounded, one a column) ──> RefreshJob takes it ──> all who asked are answered
+    RefreshQueue.refresh_now ──> pending (bounded, one a column) ──> RefreshJob takes it ──> all callers are answered
 
     front end: RemoteRefresher.refresh_now ──row──> job process: RefreshRequestJob ──> its queue ──> row ──> front end
 
-The rule: a request is answered by a refresh that started after the request was made, so its curve counts every write
-acknowledged before. A request therefore leaves `_pending` before its refresh starts. An operator who asks later makes a
-new request.
+The rule: a request is answered by a refresh that started after the request was made, so the new curve counts every
+write acknowledged before the request. A request therefore leaves `_pending` before its refresh starts. An operator who
+asks later makes a new request.
 
-A front end waits within a bound, and answers once the new curve serves there. A job process that stops gives back the
-requests that it has not answered. The requests of a killed one time out, and the operator has to ask again.
+A front end waits for a limited time, and it answers once it uses the new curve itself. A job process that stops gives
+back the requests that it has not answered. If a job process is killed, its requests time out, and the operator has to
+ask again.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from storage.records import Board
 from storage.store import Store
 
 log = structlog.get_logger(__name__)
-LOOK_BASE_S = 0.05  # a front end's first pause before it reads its answer; doubles up to curve_poll_s
+LOOK_BASE_S = 0.05  # a front end's first pause before it looks for its answer; it doubles up to `curve_poll_s`
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """A curve that serves from now on."""
+    """A refreshed curve, which is in use from now on."""
 
     curve: Curve
-    seconds: float  # from the start of the refresh to its curve's commit
+    seconds: float  # from the start of the refresh to the commit of its curve
     version: int  # grows with every stored curve of the store
 
 
@@ -65,26 +66,26 @@ class RefreshRequest:
     origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # of the first caller
 
     def settle(self, outcome: Refreshed | Exception) -> None:
-        """Answer everyone who waits."""
+        """Give this outcome to all callers that wait."""
         if self.done.done():
             return
         if isinstance(outcome, Exception):
             self.done.set_exception(outcome)
-            self.done.exception()  # mark it as retrieved: all callers may have given up, which is no fault to log
+            self.done.exception()  # marks it as retrieved: if all callers have given up, asyncio would log it
         else:
             self.done.set_result(outcome)
 
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
-        """Give everyone who waits the answer of a later request for the same column."""
+        """Give all callers that wait the outcome of a later request for the same column."""
         error = later.exception()
         self.settle(error if isinstance(error, Exception) else later.result())
 
 
 class Refresher(Protocol):
-    """Refreshes a column on request, whichever process carries it out."""
+    """Refreshes a column on request, in this process or through another one."""
 
     async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
-        """See `RefreshQueue.refresh_now`."""
+        """Return a new curve of the column; see `RefreshQueue.refresh_now`."""
 
 
 class RefreshQueue:
@@ -98,11 +99,11 @@ class RefreshQueue:
         self._wake: Callable[[], None] | None = None
 
     async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
-        """Wait for a new curve, which counts every write acknowledged before this call, and return it once it serves.
+        """Return a new curve once it is in use. It counts every write that was acknowledged before this call.
 
         Raises:
             NoJobProcessError: no job runs, or it stopped meanwhile.
-            TooManyRefreshRequestsError: as many columns as allowed are waiting.
+            TooManyRefreshRequestsError: the largest allowed number of columns is waiting.
             TimeoutError: the refresh did not end in time; it goes on.
             UnknownBoardError: the board was deleted or emptied meanwhile.
             StoreBusyError: the store failed; nothing was refreshed.
@@ -118,7 +119,7 @@ class RefreshQueue:
             self._pending[slot] = request
             self._wake()
         async with asyncio.timeout(self._wait_s_max):
-            return await asyncio.shield(request.done)  # one caller who gives up doesn't take the others' answer
+            return await asyncio.shield(request.done)  # if one caller gives up, the others still get the answer
 
     def accept_requests(self, wake: Callable[[], None]) -> None:
         """Accept requests from now on, and call `wake` for each new one."""
@@ -140,7 +141,7 @@ class RefreshQueue:
         return None
 
     def requeue(self, request: RefreshRequest) -> None:
-        """Let a request that could not be met yet wait again, together with a later one for the column, if any."""
+        """Let a request wait again. If a later request for its column waits already, its outcome answers both."""
         if self._wake is None:
             request.settle(NoJobProcessError("the job process stopped"))
             return
@@ -152,7 +153,7 @@ class RefreshQueue:
 
 @dataclass(frozen=True, slots=True)
 class RefreshRequestLimits:
-    """The bounds of refresh requests; each is a setting of the same name."""
+    """The bounds of refresh requests, from the settings of the same names."""
 
     refresh_demands_max: int
     refresh_wait_s_max: float
@@ -167,7 +168,7 @@ class RemoteRefresher:
         self._waiting = 0
 
     async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
-        """Do as `RefreshQueue.refresh_now`, through another process.
+        """Do what `RefreshQueue.refresh_now` does, but let a job process carry out the refresh.
 
         Raises:
             MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
@@ -244,7 +245,7 @@ class RefreshRequestJob:
                 except StorageError as error:
                     log.error("refresh_requests_failed", detail=error.detail)
         finally:
-            # This ends: the refresh queue has refused the requests, so their tasks give them back to the store.
+            # This wait ends: the refresh queue has refused the requests, so the tasks give them back to the store.
             await asyncio.gather(*self._answering)
 
     async def take_requests(self) -> None:
@@ -289,7 +290,7 @@ class RefreshRequestJob:
         return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
 
     async def _board(self, request: StoredRefreshRequest) -> Board:
-        """Return the board that the request names. Read it from the store if this process knows another state of it."""
+        """Return the board of a request. Read it from the store if this process knows another state of it."""
         board = await self._catalog.find_board(request.board_id)
         wanted = request.board_key, request.epoch
         if (board.key, board.epoch) != wanted or request.column_index >= len(board.spec.columns):

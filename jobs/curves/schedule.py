@@ -1,12 +1,13 @@
 """Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
 
-    board's turn ──> one read of the store ──┬── no row changed since its curves, same rules: idle until its next turn
+    board's turn ──> one read of the store ──┬── no row or rule changed since its curves: idle until its next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
-     with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: stays
-                                             └── else due: waits for a worker, the neediest first
+     with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
+                                             └── otherwise due: waits for a worker, the neediest first
 
-The rule: what the store can tell is not remembered here. A process that starts therefore knows at once which boards are
-idle, and sees what other processes write or refresh. The same reads notice boards that others made, changed or deleted.
+The rule: this module does not remember what it can read from the store. So even a process that has just started knows
+which boards are idle, and it sees what other processes wrote or refreshed. The same reads find boards that other
+processes created, changed or deleted.
 """
 
 from __future__ import annotations
@@ -23,26 +24,29 @@ from storage.curves.stored_curves import CurveSummary, describe_rules, find_curv
 from storage.records import Board
 from storage.store import Program, Store
 
-# Tells whether this version of the curve of a board's column has drifted too far from its fit; None: the clock decides.
+# Takes a board, a column index and the version of a curve. Returns whether that curve has drifted too far from its fit;
+# None: its age decides.
 DriftCheck = Callable[[Board, int, int], bool | None]
-# Tells whether a certified curve should replace the curve of a board's column, given its mark and the board's totals.
+# Takes a board, a column index, the summary of its curve, and the board's totals. Returns whether a certified curve
+# should replace that curve.
 CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
 
 
-PASSED_MIN = 200  # boards passed in one tick, if the catalog has that many
-COUNTED_INTERVALS = 5  # between two reads of a board that needs no curve; until one sees its growth, ranks are counted
-PASS_TICKS = 16  # ticks for one pass over a large catalog: passing all of its boards at each tick would waste CPU time
+PASSED_MIN = 200  # least number of boards that one tick checks, if the catalog has that many
+# Refresh intervals between two reads of a board that needs no curve. If it grows, its ranks are counted until the read.
+COUNTED_INTERVALS = 5
+PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all of its boards at each tick would waste CPU time
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLimits:
-    """The bounds of `Schedule`; each is a setting of the same name."""
+    """The bounds of `Schedule`, from the settings of the same names."""
 
-    curve_poll_s: float  # how often the store is asked for boards that other processes made
+    curve_poll_s: float  # how often boards that other processes created are read from the store
     refresh_jitter_ratio: float
-    refresh_tick_boards_max: int  # boards passed, and boards read from the store, in one tick; the next tick goes on
-    refresh_queue_max: int  # due columns that wait for a worker; the least needy ones are found due again later
-    refresh_patience_intervals: float  # a column that waited that many intervals goes before those that changed most
+    refresh_tick_boards_max: int  # boards that one tick checks, and new boards that it reads; the next tick goes on
+    refresh_queue_max: int  # due columns that wait for a worker; the least needy are dropped and found due again later
+    refresh_patience_intervals: float  # a column that waited this many intervals goes before columns that changed more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +55,22 @@ class DueColumn:
 
     board: Board
     column_index: int
-    need: float
-    seen_version: int  # of the curve that was found old; 0: the column had none
+    need: float  # columns with a greater need are refreshed first
+    seen_version: int  # version of the curve that is to be replaced; 0: the column had none
 
 
 @dataclass(slots=True)
 class _Turn:
     board: Board
     due_s: float  # on the monotonic clock
-    # Column index -> the version of its curve, and since when this process knows it: clocks differ between processes.
+    # By column index: the version of its curve, and the monotonic time at which this process first saw that version.
+    # The clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one read of the store found."""
+    """The result of one read of the store."""
 
     boards: dict[int, Board]
     younger: list[Board]
@@ -92,7 +97,7 @@ class Schedule:
         self._drifted, self._certifies = drifted, certifies
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._turns: dict[int, _Turn] = {}
-        self._position = 0  # in the catalog, of the next tick's first board
+        self._position = 0  # the place in the catalog at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # by board key and column index
         self._youngest = max((board.key for board in catalog.list_known()), default=0)
         self._looked_s = monotonic()
@@ -103,10 +108,12 @@ class Schedule:
         return len(self._due)
 
     async def find_due(self) -> bool:
-        """Find due columns; return whether there are new ones. A board whose turn has not come costs one look-up.
+        """Find due columns; return whether there are new ones.
+
+        A board whose turn has not come costs only one look-up in a dictionary.
 
         Raises:
-            StoreBusyError: the store did not answer; boards whose turn it was have it again in the next pass.
+            StoreBusyError: the store did not answer; the boards whose turn it was are read in the next pass.
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
@@ -133,13 +140,13 @@ class Schedule:
         return None if slot is None else self._due.pop(slot)
 
     def reschedule(self, due: DueColumn, *, in_s: float) -> None:
-        """Give the column's board its turn within `in_s`, such as when another process refreshes the column."""
+        """Let the next turn of the column's board come within `in_s`, for example if another process refreshes it."""
         turn = self._turns.get(due.board.key)
         if turn is not None:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Pass over the next boards of the catalog; return those whose turn it is."""
+        """Check the next boards of the catalog; return the turns of those whose turn has come."""
         boards = self._catalog.list_known()
         start = self._position if self._position < len(boards) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(boards) // PASS_TICKS))
@@ -160,7 +167,7 @@ class Schedule:
         """Give a new or emptied board its first turn, or update the turn of a board that changed."""
         refresh_s = board.spec.predictor.refresh_seconds
         if turn is None or turn.board.epoch != board.epoch:
-            # A random phase, so that boards that were loaded together don't come due together.
+            # The first turn is at a random time, so that boards that were loaded together don't become due together.
             turn = self._turns[board.key] = _Turn(board, now_s + refresh_s * self._rng.random())
         else:
             turn.board = board
@@ -176,7 +183,7 @@ class Schedule:
             turn.board = board
         board = turn.board
         now_s, refresh_s = self._monotonic(), board.spec.predictor.refresh_seconds
-        # Jitter only shortens the interval, so a change waits at most refresh_seconds for its turn.
+        # Jitter only shortens the interval, so a change waits at most `refresh_seconds` for the turn of its board.
         shortened_s = refresh_s * (1 - self._limits.refresh_jitter_ratio * self._rng.random())
         turn.due_s = now_s + shortened_s
         due = []
@@ -197,7 +204,7 @@ class Schedule:
                 age_s = self._age_s(turn, index, mark, now_s)
                 same_rules = mark.rules == describe_rules(board)
                 if same_rules and not certified and self._drifted(board, index, mark.version) is False:
-                    continue  # live, and near enough to its fit
+                    continue  # its curve is live and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     due.append(
                         DueColumn(board, index, self._need(mark, totals, age_s / refresh_s, index), mark.version)
@@ -207,7 +214,7 @@ class Schedule:
         return due
 
     def _follow(self, known: Board, found: Board | None) -> None:
-        """Take over another process's change of a board, unless the catalog changed since this turn was planned."""
+        """Copy a change of a board to the catalog, unless the catalog changed since the turn was planned."""
         if self._catalog.find_known(known.id) is known:
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -219,19 +226,22 @@ class Schedule:
         if version != mark.version:
             turn.known[index] = (mark.version, now_s)
             since_s = now_s
-        # The monotonic part: a clock that was set back would otherwise stop refreshes until it has caught up.
+        # The monotonic time is needed because a clock that was set back would stop refreshes until it has caught up.
         return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return the changed share of a column, at most 1, plus what it has waited past its interval, in patiences."""
+        """Return the need of a column: the changed share of its entries, at most 1, plus its waiting time.
+
+        The waiting time begins after the refresh interval. Its unit is `refresh_patience_intervals` intervals.
+        """
         changed = totals.get(CHANGES, 0) - (mark.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to those that wait; beyond `refresh_queue_max` the least needy lose their place.
+        """Add due columns to those that wait. Beyond `refresh_queue_max`, drop the least needy ones.
 
-        A board of a column that lost its place has its turn again at once.
+        The board of a dropped column has its turn again in the next pass.
         """
         self._due.update({(due.board.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
@@ -242,7 +252,10 @@ class Schedule:
 
 
 def _is_counted(board: Board, index: int, look: _Look) -> bool:
-    """Return whether every rank is counted anyway and no curve is needed. Families have thousands of such boards."""
+    """Return whether a column needs no curve because all its ranks are counted.
+
+    Families have thousands of boards with such columns.
+    """
     if board.family_key is None or (board.key, index) in look.marks:
         return False
     return look.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top

@@ -1,7 +1,7 @@
 """Polls for curves that other processes stored, and for the live counts that one of them folded.
 
-The rule: if the store fails, the error is logged and the next interval polls again. Meanwhile the present curves go on
-serving.
+The rule: if the store fails, the error is logged, and the job polls again at the next interval. Meanwhile the process
+goes on using its present curves.
 """
 
 from __future__ import annotations

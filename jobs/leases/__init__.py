@@ -4,13 +4,13 @@
     ExchangeJob: a page of another store's journal ──> applied here
 
 - `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal.
-- `rebalance` moves free resources between the regions of a pool; `rebalance_plan` is its arithmetic.
+- `rebalance` moves free resources between the regions of a pool; `rebalance_plan` computes the moves.
 - `peers` reads the lease journals of other stores.
 - `rounds` visits all pools at every interval, one process at a time.
 
 The rule: requests for leases come first. Each step is one bounded transaction, and the job pauses for as long as the
 step took. A running lease is never touched.
 
-The room may import `storage` and the modules at the root of `jobs`. The statements are in `storage.leases`. Begin with
-`liberate`.
+The room may import `storage` and the modules at the root of `jobs`. The SQL statements are in `storage.leases`. Begin
+with `liberate`.
 """

@@ -1,7 +1,7 @@
-"""Frees resources whose leases expired, deletes the rows of dropped pools, and removes the oldest rows of the journal.
+"""Frees resources whose leases expired, deletes the rows of dropped pools, and deletes old rows of the journal.
 
 The rule: requests come first. A step is one bounded transaction, and after each step the job pauses for as long as the
-step took. Nothing is remembered between steps: a process that takes over finds the rest by reading.
+step took. Nothing is remembered between steps, so another process that takes over reads what is left to do.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ RESOURCE = "liberate"
 
 @dataclass(frozen=True, slots=True)
 class LiberateLimits:
-    """The bounds of `LiberateJob`; each is a setting of the same name."""
+    """The bounds of `LiberateJob`, from the settings of the same names."""
 
     liberate_interval_s: float
-    liberate_rows_max: int  # in one step
+    liberate_rows_max: int  # rows that one step changes
     lease_journal_retention_s: float
 
 
 class LiberateJob:
-    """Liberates at every interval, in one of the job processes."""
+    """Liberates expired leases at every interval, in one of the job processes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LiberateJob:
         self._margin_us, self._monotonic, self._sleep, self._rng = margin_us, monotonic, sleep, rng
 
     async def run_forever(self) -> None:
-        """Liberate at every interval, for ever."""
+        """Liberate expired leases at every interval, for ever."""
         interval_s = self._limits.liberate_interval_s
         await run_rounds(self._ownership, RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep)
 
@@ -77,7 +77,7 @@ class LiberateJob:
         return freed
 
     async def prune_journal(self) -> int:
-        """Remove journal rows past `lease_journal_retention_s`; return how many."""
+        """Delete rows of the journal past `lease_journal_retention_s`; return how many."""
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:

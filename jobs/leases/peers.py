@@ -1,6 +1,6 @@
 """Reads the lease journals of other stores, so that a key with a lease there does not get a second resource here.
 
-    claim ──> a page past the cursor ──> applied ──> the next page: at once if this one was full, else after a pause
+    claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
 The rule: one process at a time reads a peer's journal, and a page is applied on the condition that this process still
 holds the lease for it. If a peer does not answer, the job asks again after the pause. Until then the last known leases
@@ -29,17 +29,17 @@ class PeerUnavailableError(Exception):
     """The service of the other store cannot be reached, or its response is not a page of its journal."""
 
 
-# Reads a page of a peer's journal: the peer's name, the number past which the page begins, its rows.
-# Raises PeerUnavailableError.
+# Takes a peer's name, the number of a row, and a number of rows. Returns a page of the peer's journal: at most that
+# many rows, which come after the given row. Raises PeerUnavailableError.
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeLimits:
-    """The bounds of `ExchangeJob`; each is a setting of the same name."""
+    """The bounds of `ExchangeJob`, from the settings of the same names."""
 
     lease_exchange_interval_s: float
-    lease_exchange_rows_max: int  # in one page
+    lease_exchange_rows_max: int  # rows of one page
 
 
 class ExchangeObserver(Protocol):
@@ -53,7 +53,7 @@ class ExchangeObserver(Protocol):
 
 
 class ExchangeJob:
-    """Follows the journals of the peers, in one of the job processes."""
+    """Reads the journals of the peers; each journal is read by one job process at a time."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ExchangeJob:
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
     async def exchange_page(self, peer: str, held: HeldLease | None = None) -> bool:
-        """Read and apply one page now; return whether there may be more.
+        """Read and apply one page now; return whether there may be more pages.
 
         Raises:
             PeerUnavailableError: the peer can't be reached, or its response is not a page of its journal.

@@ -2,8 +2,9 @@
 
     measure all regions ──> update the load of each ──> store the loads ──> plan ──> moves, in bounded steps
 
-The rule: loads are stored with the lease held, before anything moves, so measuring continues after a restart. Each
-resource moves on condition that it is as it was found. A late plan therefore moves fewer resources, never wrong ones.
+The rule: loads are stored under the lease, and before any resource moves. So a process that takes over continues from
+the last measurement. A resource moves only if it is still in the state in which it was found. An outdated plan
+therefore moves fewer resources, never wrong ones.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class BalanceObserver(Protocol):
     """What balancing reports to operators."""
 
     def resources_moved(self, resources: int) -> None:
-        """Record `resources` resources that changed their region."""
+        """Record that `resources` resources were moved to another region."""
 
 
 class BalanceJob:
-    """Balances at every interval, in one of the job processes."""
+    """Balances all pools at every interval, in one of the job processes."""
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class BalanceJob:
         self._upkeep = lease_upkeep(store.dialect)
 
     async def run_forever(self) -> None:
-        """Balance at every interval, for ever."""
+        """Balance all pools at every interval, for ever."""
         interval_s = self._limits.balance_interval_s
         await run_rounds(self._ownership, RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
 
     async def balance_pools(self, held: HeldLease | None = None) -> int:
-        """Measure every pool now, and balance those that need it; return how many resources moved."""
+        """Measure every pool now, and balance those that need it; return how many resources were moved."""
         moved = 0
         async for page in read_pool_pages(self._store):
             pools = [pool for pool, _ in page]
@@ -141,7 +142,7 @@ class BalanceJob:
 
             done = await self._store.write(program)
             if not done:
-                break  # keys have taken what was available meanwhile
+                break  # keys have meanwhile leased the available resources
             moved += done
             await self._sleep(self._monotonic() - started)
         return moved

@@ -1,13 +1,14 @@
 """Plans how many free resources each region of a pool will need, and which regions give them.
 
-    level    requests for resources per second, refused ones included: an exponentially weighted average
+    level    requests for resources per second, including refused ones, as an exponentially weighted average
     lately   requests per second between the last two measurements; demand is never estimated below this
     trend    change of the level per second, averaged in the same way (Holt's double smoothing)
     need     (requests expected - leases expected to end) within the horizon, never below 0
     target   need + a share of the slack; with too little for all needs, each region gets the same part of its need
 
-The rule: a running lease never moves, and no region gives what it needs itself. Small shortages are left alone, so that
-resources don't move back and forth. This module is pure, so that its properties can be tested.
+The rule: a resource with a running lease never moves, and no region gives resources that it needs itself. Small
+shortages are ignored, so that resources don't move back and forth. This module is pure, so that its properties can be
+tested.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import NamedTuple
 
 import msgspec
 
-FLOOR_RATIO = 0.05  # of the mean demand: the least weight of a region, so that the first request there finds a resource
-MOVED_BELOW_RATIO = 0.7  # of its target: a region that has less than this gets resources
+# The least weight of a region, as a part of the mean demand. So the first request in an idle region finds a resource.
+FLOOR_RATIO = 0.05
+MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceLimits:
-    """The bounds of balancing; each is a setting of the same name."""
+    """The bounds of balancing, from the settings of the same names."""
 
     balance_interval_s: float
     balance_horizon_s: float
@@ -40,17 +42,17 @@ class RegionMeasurement(NamedTuple):
     at_us: int
     total: int
     leased: int  # running leases
-    acquired: int  # ever, like the next one
-    refused: int
+    acquired: int  # leases granted since the pool was created
+    refused: int  # requests refused since the pool was created
 
     @property
     def available(self) -> int:
-        """Return the number of resources that are free, or whose lease expired."""
+        """Return the number of resources that are free or whose lease has expired."""
         return self.total - self.leased
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """The load of a region, as it is stored from one measurement to the next."""
+    """The load of a region, which each measurement updates and stores."""
 
     at_us: int
     leased: int
@@ -58,26 +60,26 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     refused: int
     level: float = 0.0  # requests per second
     trend: float = 0.0  # change of the level per second
-    freed: float = 0.0  # leases that expired or were released, per second
-    # Between the last two measurements:
+    freed: float = 0.0  # leases that expired or were released, per second, as an average
+    # The next two fields describe the time between the last two measurements.
     asked_lately: float = 0.0  # requests per second
     refused_lately: bool = False
 
     @property
     def has_averages(self) -> bool:
-        """Return whether averages exist, which takes two measurements and some activity between them."""
+        """Return whether averages exist: after two measurements with some activity between them."""
         return self.level > 0 or self.freed > 0
 
 
 class RegionState(NamedTuple):
-    """A region as a plan sees it."""
+    """The facts about a region that a plan uses."""
 
-    available: int  # free, or expired and not liberated yet
+    available: int  # resources that are free, or whose lease has expired
     load: Load
 
 
 class Move(NamedTuple):
-    """A number of available resources that should change their region."""
+    """A number of available resources that should move from one region to another."""
 
     source: str
     target: str
@@ -97,7 +99,7 @@ def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Loa
     acquired = max(0, found.acquired - load.acquired)
     refused = max(0, found.refused - load.refused)
     asked_per_s = (acquired + refused) / passed_s
-    # Leased before, plus acquired since, minus leased now: these leases have ended.
+    # Leases that have ended: those running before, plus those granted since, minus those running now.
     freed_per_s = max(0, load.leased + acquired - found.leased) / passed_s
     new = 1 - 0.5 ** (passed_s / half_life_s)
     counted, lately = (found.at_us, found.leased, found.acquired, found.refused), (asked_per_s, refused > 0)
@@ -111,27 +113,30 @@ def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Loa
 
 
 def forecast_demand(load: Load, horizon_s: float) -> float:
-    """Return how many resources will be asked for within the horizon: by the averages, but no fewer than lately."""
+    """Return how many resources will be requested within the horizon.
+
+    This follows from the averages, or from the rate between the last two measurements if that is higher.
+    """
     return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 
 
 def forecast_need(load: Load, horizon_s: float) -> float:
     """Return how many of its available resources a region will use up within the horizon.
 
-    A region that lately refused a request does not get by with the leases that end there. It needs at least all that
-    was asked for lately.
+    Leases that will end reduce the need, because their resources can be leased again. But a region that refused a
+    request lately needs at least as many resources as will be requested at the latest rate.
     """
     used = forecast_demand(load, horizon_s) - load.freed * horizon_s
     return max(0.0, used, load.asked_lately * horizon_s if load.refused_lately else 0.0)
 
 
 def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
-    """Return how many resources a region will have left at the horizon if nothing moves."""
+    """Return how many resources a region will have left at the end of the horizon if none are moved."""
     return max(0, int(available - (forecast_demand(load, horizon_s) - load.freed * horizon_s)))
 
 
 def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, float]:
-    """Return how many resources each region should have available; the sum is what all regions have."""
+    """Return how many resources each region should have available; the sum is the number available in all regions."""
     everything = sum(state.available for state in regions.values())
     needs = {region: forecast_need(state.load, horizon_s) for region, state in regions.items()}
     needed = sum(needs.values())
@@ -147,11 +152,10 @@ def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dic
 
 
 def plan_moves(regions: Mapping[str, RegionState], limits: BalanceLimits) -> list[Move]:
-    """Return the moves that bring regions which will be short to their targets, from regions above their targets."""
-    wanted = compute_targets(
-        regions, limits.balance_horizon_s
-    )  # what the regions have already, if nobody asks anywhere
-    # With too little for all needs, even a small shortage that is left alone ends in a refusal.
+    """Return moves from regions above their targets to regions that will be short, up to the targets of the latter."""
+    # If no region has any demand, the targets are the resources that the regions have already.
+    wanted = compute_targets(regions, limits.balance_horizon_s)
+    # If there is too little for all needs, even a small shortage leads to refused requests, so it is not ignored.
     needed = sum(forecast_need(state.load, limits.balance_horizon_s) for state in regions.values())
     is_scarce = needed >= sum(state.available for state in regions.values())
     below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO

@@ -1,7 +1,7 @@
-"""Lets jobs visit all pools at every interval: one process at a time, in pages.
+"""Lets a job visit all pools at every interval, in one process at a time.
 
-The rule: the lease on the work rests until the next round is due, and each process tries for it at least every
-`LOOK_S_MAX`. A round is therefore not lost when a process dies before a long interval ends.
+The rule: after a round, nobody gets the lease on the work until the next round is due. Every process tries to claim the
+lease at least every `LOOK_S_MAX` seconds. So the next round takes place even if the process that did the last one died.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def run_rounds(
     interval_s: float,
     sleep: Sleep,
 ) -> None:
-    """Do the work at every interval, for ever, unless another process has the lease on `resource`."""
+    """Do the work at every interval, for ever. Skip it while another process has the lease on `resource`."""
     while True:
         await sleep(min(interval_s, LOOK_S_MAX))
         try:

@@ -2,7 +2,7 @@
 
     queued posts, in shards ──> DrainWorker: permit and shard leases ──> rounds: posts applied in few transactions
                                                  ^
-    SizeWorkersJob: what workers did ──> WorkerCount ──> how many may hold a permit (a stored semaphore)
+    SizeWorkersJob: work that was done ──> WorkerCount ──> how many workers may hold a permit (a stored semaphore)
 
 - `drain` is one worker: it leases shards and applies their posts round by round.
 - `workers` starts the workers of one process.

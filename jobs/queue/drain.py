@@ -1,12 +1,12 @@
 """Applies the posts that wait in the ingest queue. Each worker has some shards, and each shard has one worker.
 
-    posts wait ──> tend: keep or claim a permit and shards ──> rounds on its shards ──> tend before the leases end …
+    posts wait ──> tend: renew or claim a permit and shards ──> rounds on its shards ──> tend before the leases end …
 
-A transaction costs nearly the same for few posts as for many. After a round that left no posts, a worker therefore
-waits a moment for more of them.
+A transaction costs nearly the same for few posts as for many. So after a round that left no posts in the queue, a
+worker waits a moment for more posts.
 
-The rule: if nothing waits, nothing is written, and new posts find a worker within a poll. If a worker dies, the others
-take its shards when its leases end. If it was paused for longer than that, the store rejects its writes.
+The rule: if no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
+the others take its shards when its leases end. If it was only suspended until then, the store rejects its writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUIET_POLLS = 5
 
 @dataclass(frozen=True, slots=True)
 class DrainJobLimits:
-    """The bounds of `DrainWorker`; each is a setting of the same name."""
+    """The bounds of `DrainWorker`, from the settings of the same names."""
 
     ingest_lease_s: float
     lease_renewal_ratio: float
@@ -52,17 +52,17 @@ class DrainObserver(Protocol):
         """Record a committed round; `age_s`: how long its oldest post had waited."""
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """Record what waits, by shard."""
+        """Record the posts that wait in each shard."""
 
     def backlog_left(self) -> None:
-        """Stop reporting what waits here: other workers look after the queue and report it."""
+        """Stop reporting the backlog here, because other workers empty the queue and report it."""
 
     def drain_fenced(self) -> None:
         """Count a round whose worker had lost a shard to another one."""
 
 
 class DrainWorker:
-    """One worker, which does one round after the other."""
+    """One worker, which applies queued posts in one round after the other."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DrainWorker:
         monotonic: Callable[[], float],
         sleep: Sleep,
     ) -> None:
-        """`wake`: set when posts are queued in this process."""
+        """Create a worker. `wake` has to be set when posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
         self._observer, self._wake, self._now_us = observer, wake, now_us
         self._queue = ingest_queue(store.dialect)
@@ -86,13 +86,13 @@ class DrainWorker:
         self._tended_s: float | None = None
         self._measured_s: float | None = None
         self._told_empty = False
-        self._reports_backlog = False  # whether this worker last reported a backlog, and has to say when it stops
+        self._reports_backlog = False  # whether it reported a backlog, and has to report when it stops
         self._failures = 0
         self._worked_s = monotonic()  # when posts were last applied here
         self._next_round_s = self._worked_s
 
     async def run_forever(self) -> None:
-        """Work for ever; when cancelled, give permit and shards back so that others can have them at once."""
+        """Work for ever. When cancelled, release the permit and the shards, so that other workers need not wait."""
         try:
             while True:
                 if await self.turn():
@@ -103,9 +103,9 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Tend the leases if that is due, and do a round; return whether to go on without idling.
+        """Renew or claim leases if that is due, and do a round; return whether to go on without idling.
 
-        That is the case after a round that applied posts, and after an error.
+        A worker goes on after a round that applied posts, and after an error.
         """
         try:
             worked = await self._turn()
@@ -161,7 +161,11 @@ class DrainWorker:
         return self._tended_s is None or self._monotonic() - self._tended_s >= self._tending_s
 
     async def _measure(self, *, empty: bool) -> None:
-        """Report what waits: an empty queue at once, a backlog every `ingest_look_s`, since that counts every block."""
+        """Report the posts that wait.
+
+        An empty queue is reported immediately. A backlog is reported only every `ingest_look_s`, because counting it
+        reads every block.
+        """
         now_s = self._monotonic()
         fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
         if fresh and (self._told_empty or not empty):
@@ -172,13 +176,13 @@ class DrainWorker:
         self._observer.backlog_seen(backlog, self._now_us())
 
     async def _gather(self) -> None:
-        """Wait until the next round is worth its transaction."""
+        """Wait until it is time for the next round, so that more posts share its transaction."""
         pause_s = self._next_round_s - self._monotonic()
         if pause_s > 0:
             await self._sleep(pause_s)
 
     async def _idle(self) -> None:
-        """Wait until posts are queued in this process, at most for a poll interval."""
+        """Wait until posts are queued in this process, but at most for a poll interval."""
         quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
         pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
         self._wake.clear()

@@ -1,7 +1,7 @@
-"""Decides how many workers of the ingest queue may work at once, from what the workers of the store did.
+"""Decides how many workers of the ingest queue may work at the same time, from the work of all workers of the store.
 
-The rule: every job process may decide, and nobody needs a lease. The number is one versioned document, so of two
-processes that write it, the later one finds it changed and does nothing. If no posts were applied, nothing is written.
+The rule: every job process may decide, and no lease is needed. The number is stored in one versioned document. If two
+processes write it, the later one finds it changed and does nothing. If no posts were applied, nothing is written.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from storage.store import Program, Store
 
 from .worker_estimate import Window, WorkerCount
 
-WAITING_US = 1_000_000  # no post waits this long while workers keep up, unless a worker died
+WAITING_US = 1_000_000  # while workers keep up, no post waits this long, unless a worker died
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SizingLimits:
-    """The bounds of `SizeWorkersJob`; each is a setting of the same name."""
+    """The bounds of `SizeWorkersJob`, from the settings of the same names."""
 
     ingest_workers_max: int
     ingest_sizing_s: float
@@ -36,7 +36,7 @@ class _Seen:
     counts: dict[int, ShardCount]
     holders: int
     sizing: Sizing
-    oldest_for_us: int | None  # how long the oldest post has waited; None: none waits
+    oldest_for_us: int | None  # how long the oldest post has waited; None: no post waits
 
     @property
     def waits(self) -> bool:
@@ -52,7 +52,7 @@ class _Seen:
 
 
 class SizeWorkersJob:
-    """Measures what the workers do, and resizes the semaphore that limits them."""
+    """Measures the work of the workers, and resizes the semaphore that limits their number."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SizeWorkersJob:
                 log.warning("worker_sizing_failed", detail=error.detail)
 
     async def measure(self) -> None:
-        """Measure what was done since the last measurement, and resize if that is due."""
+        """Measure the work since the last measurement, and resize the semaphore if the estimate has changed."""
         seen, now_s = await self._store.read(self._look), self._monotonic()
         before, self._before = self._before, (now_s, seen)
         if before is None or seen.posts == before[1].posts:

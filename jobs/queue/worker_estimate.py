@@ -2,13 +2,14 @@
 
     capacity 2,100 posts a second, speed 700 posts a second: 3 workers
 
-A worker's speed is what it does while it is busy. The capacity shows only while all workers are busy and posts wait:
+The speed of a worker is the number of posts that it applies in a second of work. The capacity can be measured only
+while all workers are busy and posts wait:
 
-- As long as the workers together do what their speeds add up to, the capacity is not reached, and one more is tried.
-- If they do less, what they do together is the capacity. Fewer workers would do the same and disturb each other less.
+- If the workers together are as fast as their speeds add up to, the capacity is not reached, and one more is tried.
+- If they are slower, their common speed is the capacity. Fewer workers would reach it too, and disturb each other less.
 
-The number changes when `WINDOWS_AGREED` windows in a row agree. Each attempt that did not pay makes the next one wait
-longer.
+The number changes when `WINDOWS_AGREED` windows in a row agree. After each added worker that did not help, the next
+attempt waits longer.
 
 The rule: this module is pure. Measurements go in, and a number from 1 to its bound comes out.
 """
@@ -18,18 +19,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-BUSY_RATIO = 0.8  # of the time: workers that are busy this long are not waiting for posts
-ADDS_UP_RATIO = 0.85  # of the workers' speeds added up: from here on they don't disturb each other
-GAIN_RATIO = 0.5  # of a worker's speed: what one more worker has to add
-CEILING_SLACK = 0.1  # of a worker: a fraction this small is noise and no reason for one more
+BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
+ADDS_UP_RATIO = 0.85  # workers that reach this part of the sum of their speeds do not disturb each other
+GAIN_RATIO = 0.5  # an added worker has to add at least this part of the speed of one worker
+CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is noise
 WINDOWS_AGREED = 2
 REST_WINDOWS_MAX = 16
 SPEED_UP_SHARE = 0.3  # the weight of a faster window in the average speed
-SPEED_DOWN_SHARE = 0.01  # the weight of a slower one: a worker that others slow down is not slower by itself
+SPEED_DOWN_SHARE = 0.01  # the weight of a slower window; it is small because other workers may have slowed this one
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers of a speed use a store's capacity (both in posts a second), from 1 to `most`."""
+    """Return how many workers of this speed reach the capacity, from 1 to `most`. Both are in posts a second."""
     if speed <= 0:
         return 1
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
@@ -37,25 +38,25 @@ def workers_for(capacity: float, speed: float, *, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What all workers did in a span of time."""
+    """The work of all workers in a span of time."""
 
     seconds: float
     posts: int
-    busy_s: float  # of all workers, added up
-    workers: int  # how many there were
-    waiting: bool  # whether posts waited all the time, so that workers and not callers set the pace
+    busy_s: float  # the busy time of all workers, added up
+    workers: int  # the number of workers
+    waiting: bool  # whether posts waited all the time, so that the speed of the workers was the limit
 
 
 class WorkerCount:
-    """The number of workers to run, and the estimates behind it."""
+    """Decides on the number of workers to run, and keeps the estimates for that."""
 
     def __init__(self, *, most: int) -> None:
         self._most = most
         self.speed = 0.0  # posts a second of one worker
-        self.capacity = 0.0  # posts a second that the store takes at most, as last judged; 0: never judged
+        self.capacity = 0.0  # most posts a second that the store can apply, by the last estimate; 0: not estimated
         self._wanted, self._agreed = 0, 0
         self._rest_windows, self._misses = 0, 0
-        self._before_try: float | None = None  # posts a second before the added worker that is on trial
+        self._before_try: float | None = None  # posts a second before the last worker was added; None: no trial
 
     def record_window(self, window: Window, *, size: int) -> int:
         """Return how many workers to allow after this window, in which `size` were allowed."""
@@ -86,7 +87,7 @@ class WorkerCount:
     def _judge(self, window: Window, size: int) -> int:
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size and (adds_up or window.workers == 1):  # more were allowed already, but no more exist
+        if window.workers < size and (adds_up or window.workers == 1):  # fewer workers exist than are allowed
             return size
         self.capacity = done
         if not adds_up or (self._before_try is not None and done < self._before_try + GAIN_RATIO * self.speed):

@@ -1,4 +1,4 @@
-"""Starts the workers of the ingest queue in one process, and the job that decides how many may work in all.
+"""Starts the workers of the ingest queue in one process, and the job that limits the workers of all processes.
 
 The rule: the holder name of a worker differs from that of every other worker, in this process and in all others.
 """
@@ -25,7 +25,7 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """The bounds of the queue's jobs in a process; each is a setting of the same name."""
+    """The bounds of the queue's jobs in a process, from the settings of the same names."""
 
     ingest_workers: int
     ingest_workers_max: int
@@ -46,20 +46,20 @@ class QueueLimits:
     change_log: bool
 
     def limits_for(self, kind: type[L]) -> L:
-        """Return the bounds of one part, as its own class of limits."""
+        """Return the bounds that one class of limits needs; each field gets the bound of the same name."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    """What the workers of the queue need beyond `JobTools`."""
+    """The parts of the workers of the queue, in addition to `JobTools`."""
 
     shards: int
     leases: WorkLeases
     limits: QueueLimits
     observer: DrainObserver
     wake: asyncio.Event  # set when posts are queued in this process
-    semaphore: Semaphore  # limits how many workers of the store work at once
+    semaphore: Semaphore  # limits how many workers of the store work at the same time
 
 
 def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
@@ -84,7 +84,7 @@ def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
 
 
 def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWorker:
-    """Return one worker, not started."""
+    """Return a worker that is not started yet."""
     store, limits = tools.store, parts.limits
     drainer = Drainer(
         store,
