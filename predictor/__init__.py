@@ -4,8 +4,8 @@
     rows of a store ──scan──> Tally ──┴─fit──> Curve (+ LiveCounts of later changes) ──> LiveCurve ──> Bracket of a rank
 
 This package is pure and synchronous: no I/O, no clock, no randomness. The caller reads the rows and passes the time.
-The package imports nothing else of the project. Only `fit` and the modules that it alone imports (`greedy`, `measured`,
-`cubic`) load numpy and scipy, so a process that never fits a curve never loads them.
+The package imports nothing else of the project. Only `fit` and its helpers (`greedy`, `measured`, `cubic`) load numpy
+and scipy, so a process that never fits a curve never loads them.
 
 The most important rule: SMALLER KEYS ARE BETTER everywhere in this package. On a board where high values win, the
 caller negates the values on the way in and out. Keys are Python integers of any size, for example of 40 digits.
