@@ -142,7 +142,7 @@ class Calendar:
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
         self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
-        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`, often used again
+        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`, to use again
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
         """Return the period of a kind that an instant lies in."""
@@ -179,7 +179,7 @@ class Calendar:
         late = (midnight.astimezone(UTC) - _EPOCH) // _US
         if early >= late:  # midnight exists; if it occurs twice, `late` is the first one
             return late
-        # The clocks skip midnight. They jump after `early`, at `late` at the latest, and at a whole second.
+        # The clocks skip midnight. The jump comes after `early`, no later than `late`, and on a whole second.
         low_s, high_s = early // 1_000_000, late // 1_000_000
         while high_s - low_s > 1:
             middle_s = (low_s + high_s) // 2

@@ -125,17 +125,17 @@ class Board:
     spec: BoardSpec
     created_at_us: int
     epoch: int  # grows with every reset: a curve that was fitted in another epoch is void
-    table_key: int | None = None  # the shared table that holds its rows; None: the board has a table of its own
-    rows_key: int = 0  # identifies its rows in a shared table; outside a family, every reset assigns a new key
-    family_key: int | None = None  # the family that it belongs to; None: it belongs to no family
+    table_key: int | None = None  # the shared table with the board's rows; None: the board has a table of its own
+    rows_key: int = 0  # identifies the board's rows in a shared table; outside a family, every reset assigns a new key
+    family_key: int | None = None  # the family that the board belongs to; None: no family
     # The board takes no posts from this time on. If it is outside a family, the store may have a newer time.
     closes_us: int | None = None
-    closed_us: int | None = None  # when it was closed; None: it is not closed
-    archived_us: int | None = None  # when an archive replaced its rows; None: it still has rows
+    closed_us: int | None = None  # when the board was closed; None: it is not closed
+    archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
 
     @property
     def has_movable_rows(self) -> bool:
-        """Return whether the board can leave its shared table while other boards stay. Boards of a family can't."""
+        """Return whether the board can leave its shared table while others stay there. Boards of a family can't."""
         return self.table_key is not None and self.family_key is None
 
     @property
@@ -169,9 +169,9 @@ class FamilySpec:
     board: BoardSpec
     periods: tuple[PeriodKind, ...]
     time_zone: str  # an IANA name that was checked
-    facets: tuple[tuple[str, ...], ...]  # lists of facets; each is sorted, and has boards of its own in each period
+    facets: tuple[tuple[str, ...], ...]  # lists of facets; each list is sorted, and has its own boards in every period
     grace_seconds: int  # how long after a period's end late posts are still taken
-    keep: tuple[tuple[PeriodKind, int], ...]  # by kind, for how many closed periods the boards keep their rows
+    keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
     first_grace_seconds: int | None = None  # the grace when the family was created; None: it was never shortened
 
     def closes_us(self, period: Period) -> int | None:
@@ -235,7 +235,7 @@ class Entry:
     """One owner's row. `cells` holds one stored value per column: padded text, int, text or None."""
 
     owner: str
-    updated_at_us: int  # grows with every write: conditional writes test it as the row's version
+    updated_at_us: int  # the row's version for conditional writes, so it grows with every write
     cells: list[str | int | None]
 
 
@@ -275,7 +275,7 @@ class Post:
     parts: Sequence[BoardPost]
     post_hash: str | None  # a keyed hash of the post id; None: the post has no id
     at_us: int | None  # the time of the post; None: the time of its arrival
-    fingerprint: str  # made from owner, stats and `at`: distinguishes a retry from a conflict
+    fingerprint: str  # a hash of what was posted, to tell a retry from a conflict; empty without an id
     family: Family | None = None  # the family, if the caller posted to one: the post id is stored once for all boards
     post_id: str | None = None  # the post id as received, for the journal
 
@@ -288,4 +288,4 @@ class PartOutcome:
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
-    board_key: int | None = None  # the board's key; needed if outcomes are not in the order of the parts
+    board_key: int | None = None  # the board's key; needed if outcomes are not in the order of the post's parts

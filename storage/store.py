@@ -34,10 +34,10 @@ class StoreSize(NamedTuple):
 
 
 class Store(Protocol):
-    """Runs programs. There is no other way to the data."""
+    """Runs programs. Code outside the engines has no other way to read or write stored data."""
 
     dialect: Dialect
-    sole_writer: bool  # only this process writes, one program at a time: no board is deleted while a program writes
+    sole_writer: bool  # only this process writes, one program at a time, so no board is deleted while a program writes
     damaged: asyncio.Event  # set once stored data is found to be damaged; the store then refuses to write
     writes_at_once: int  # how many write programs may run at the same time; further ones wait
 

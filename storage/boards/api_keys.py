@@ -56,7 +56,7 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
 
     Raises:
         TooManyKeysError: the store already holds `keys_max` keys.
-        OpsKeyNeededError: `keep_ops` is set, and no valid key would have the role ops.
+        OpsKeyNeededError: `keep_ops` is set, and no valid key would then have the role ops.
     """
     created, _ = yield from count_keys(dialect)
     if created >= keys_max:

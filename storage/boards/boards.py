@@ -244,7 +244,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
 
 def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
-    """Remove for good a board's rows, curves, live counts, hidden entries, refresh requests and refresh leases.
+    """Permanently remove a board's rows, curves, live counts, hidden entries, refresh requests and refresh leases.
 
     If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
@@ -301,7 +301,7 @@ def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
         emptied = replace(board, rows_key=(yield from take_number(dialect, "board_key")))
         moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
         yield moved.build(dialect, key=board.key)
-    elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so it has to stay the same
+    elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so the key has to stay the same
         if dialect.row_locks:
             yield hold_table(layout.table).build(dialect)
         yield delete(layout.table).where(*layout.scope()).build(dialect, **scope_of(board))
@@ -333,7 +333,7 @@ def store_state(dialect: Dialect, board: Board) -> Program[Board]:
 
 
 def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Check that a copy of a board is not outdated, by totals that were read after the copy.
+    """Compare a copy of a board with totals that were read later, and check that the copy is not outdated.
 
     Raises:
         BoardChangedError: the copy is outdated.

@@ -1,7 +1,7 @@
-"""A process's copy of the catalog: the boards, and in the attribute `families` the families.
+"""A process's copy of the catalog. It holds the boards, and the attribute `families` holds the families.
 
-The rule: if the copy does not have a board, the process reads the store before it reports that the board is unknown. So
-a copy may be outdated, but a process finds every board that exists.
+If the copy does not have a board, the process reads the store before it reports that the board is unknown. So the copy
+may be outdated, but a process finds every board that exists.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Catalog:
         return known
 
     def _keep_archived(self, board: Board) -> Board:
-        if (before := self._by_id.pop(board.id, None)) is not None:  # archiving removed the curves with the rows
+        if (before := self._by_id.pop(board.id, None)) is not None:  # archiving removed the board's rows and curves
             self._tell_removal(before.key)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board

@@ -3,10 +3,10 @@
     post        locks the row that says whether its board is open (FOR SHARE) ──> writes rows ──> commits
     closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
 
-The rule: a board is closed by the update of a row, and every post to the board reads and locks that row. A clock alone
-never closes a board. So the transaction that closes a board sees every post that was taken before. Boards of a family
-are closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the
-column `closed_at` of its own row.
+A board is closed by the update of a row, and every post to the board reads and locks that row. A clock alone never
+closes a board. So the transaction that closes a board sees every post that was taken before. Boards of a family are
+closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the column
+`closed_at` of its own row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .family_ids import parse_board_id
 
 
 class Closure(NamedTuple):
-    """The times of posts that a board takes. If the row was locked, they stay true until the transaction ends."""
+    """Which posts a board takes, by their times. If the row was locked, this stays true until the transaction ends."""
 
     shut: bool  # the board takes no more posts, whatever their times
     opens_us: int | None = None
@@ -47,7 +47,7 @@ class Closure(NamedTuple):
 
 
 def derive_closure(board: Board, now_us: int) -> Closure:
-    """Return when a board takes posts, according to a copy of the board. The copy may be outdated."""
+    """Return which posts a board takes, according to a copy of the board. The copy may be outdated."""
     shut = board.closed_us is not None or (board.closes_us is not None and board.closes_us <= now_us)
     season = board.spec.season
     return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
@@ -85,7 +85,7 @@ def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
             shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
             if spec is None or spec.first_grace_seconds is None:
                 found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
-            else:  # the grace was shortened, perhaps after the copy of a board was read: use the family's spec
+            else:  # the grace was shortened, perhaps after the boards were read: use the family's spec
                 found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
     if alone:
         for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):

@@ -2,8 +2,8 @@
 
     put_family ──> family, an empty table ── a first post reaches a board: make_boards ──> board ──> delete_family
 
-The rule: a board of a family is created when the first post reaches it, and is deleted only with its family. If the
-boards share a table, no board outside the family uses that table. The table is dropped with the family.
+A board of a family is created when the first post reaches it, and is deleted only with its family. If the boards share
+a table, no board outside the family uses that table. The table is dropped with the family.
 
 `FamilyCatalog` reads a family from the store before it reports that the family, or one of its boards, is unknown. A
 listed board that no post has reached is empty, and the store has no row of it. `FamilyCatalog` makes an object for such
@@ -111,8 +111,8 @@ def _spec_text(spec: FamilySpec) -> str:
 def family_table(family: Family) -> Layout:
     """Return the table that a family's boards share.
 
-    If each board has a table of its own, return a table that is always empty. Boards that no post has reached are read
-    from it.
+    If each board has a table of its own, return a table that is always empty. Reads of boards that no post has
+    reached use this table.
     """
     shared = family.shares_table
     table = shared_table(family.key) if shared else entries_table(family.key)
@@ -178,7 +178,7 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
     if (spec.keep, spec.grace_seconds) != (
         stored.keep,
         stored.grace_seconds,
-    ):  # closed boards may now be archived at other times, so the closing job has to look at all of them again
+    ):  # closed boards may now be archived at other times, so the closing job has to check all of them again
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.build(dialect, key=family.key)
@@ -192,9 +192,9 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
 
 
 def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
-    """Make a family's open boards close that many seconds earlier.
+    """Make a family's open boards close `seconds` earlier.
 
-    If the new time of a board has passed already, the closing job closes the board in its next round.
+    If the new closing time of a board has already passed, the closing job closes the board in its next round.
     """
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
     sooner = -seconds * 1_000_000
@@ -384,7 +384,7 @@ def list_boards_on_shelf(
     after: str,
     limit: int,
 ) -> Program[list[Board]]:
-    """Return boards of one period and one list of facets, ordered by id, that posts have reached.
+    """Return the boards of one period and one list of facets that posts have reached, ordered by id.
 
     The first board returned is the one with the next id after `after`. `names` is the list of facets, sorted. `values`
     holds, by facet name, the values that a board must have. A facet that is not in `values` may have any value.

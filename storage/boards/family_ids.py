@@ -3,7 +3,7 @@
     family:period                            races:2018-W49
     family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo
 
-The rule: a board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
+A board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 
 
 def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
-    """Return the names and values of each list of facets in `listed`. Leave out lists with a missing value."""
+    """Return each list of facets in `listed` as pairs of name and value. Leave out lists with a missing value."""
     return [
         tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
     ]

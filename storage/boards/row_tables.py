@@ -3,8 +3,8 @@
 A board has a table of its own, or its rows are in a table that it shares with other boards. There, the board's rows are
 those with its `rows_key`.
 
-The rule: only this module makes the names of these tables and of their columns and indexes. It makes names from keys,
-and never from text of a request.
+Only this module makes the names of these tables and of their columns and indexes. The names are made from keys, and
+never from text of a request.
 
 In a shared table, `rows_key` comes first in the primary key and in every index, so a board never reads the rows of
 another board. Statements are compiled once per table, no matter how many boards the table holds.
@@ -98,7 +98,7 @@ def shared_table(table_key: int) -> str:
 
 
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
-    """Return the table's columns for the columns of a spec.
+    """Return the columns that a table of rows needs for the columns of a spec.
 
     In a shared table, the name of a column also says what kind of value it holds, because boards with different specs
     may use the same table.
@@ -116,7 +116,7 @@ def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
 
 
 def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
-    """Create the table and its indexes."""
+    """Create a table of rows and its indexes."""
     table = create_table(layout.table)
     if layout.shared:
         table = table.column(ROWS_KEY, INTEGER)
@@ -130,7 +130,7 @@ def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
 
 
 def add_columns(dialect: Dialect, layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
-    """Add columns, and their indexes, to the table."""
+    """Add columns and their indexes to a table of rows."""
     for column in added:
         sortable = column.best is not None
         yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).build(dialect)

@@ -1,7 +1,7 @@
 """The times of a season: when a board outside a family opens, ends and closes, and which of these times may change.
 
-The rule: a time may change only if every earlier decision to take or refuse a post stays right. A board that has opened
-can't open later, a closed board stays closed, and an end moves only to a time in the future.
+A time may change only if every earlier decision to take or refuse a post stays right. A board that has opened can't
+open later, a closed board stays closed, and an end moves only to a time in the future.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
 
 
 def store_times(dialect: Dialect, board: Board) -> Program[None]:
-    """Store a board's times in the catalog, and the time at which the closing job next has to look at the board."""
+    """Store a board's times in the catalog, and the time at which the closing job next has to check the board."""
     times = times_of(board.spec.season)
     yield (
         update(BOARDS)
@@ -67,7 +67,7 @@ def store_times(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def due_us(board: Board) -> int | None:
-    """Return the time at which the closing job has to look at a board outside a family.
+    """Return the time at which the closing job has to check a board outside a family.
 
     For an open board this is its closing time, or None if it never closes. For a closed board it is 0, which means now.
     """

@@ -2,9 +2,9 @@
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
-The rule: a board outside a family leaves a shared table, or is emptied there, in one short transaction. Nothing refers
-to its old `rows_key` afterwards. `sweep_rows` later deletes the rows with that key in bounded steps, and also the post
-ids of deleted boards and families.
+A board outside a family leaves a shared table, or is emptied there, in one short transaction. Nothing refers to its old
+`rows_key` afterwards. `sweep_rows` later deletes the rows with that key in bounded steps, and also the post ids of
+deleted boards and families.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.store import Program
 
 from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 
-_IDS = 0  # stands in `table_key` for the table of post ids; the key of a shared table is never 0
+_IDS = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
 _BETWEEN = ","  # separates names of columns; no name contains it
 
 
@@ -66,9 +66,10 @@ def note_dropped_post_ids(dialect: Dialect, key: int) -> Program[None]:
 
 
 def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
-    """Delete at most `rows_max` of the rows that one board left behind. Return 0 only when no board has rows to delete.
+    """Delete at most `rows_max` of the rows that one board left behind. Return 0 if no board has rows to delete.
 
-    Otherwise return how many rows were deleted, but at least 1. The caller then calls again for the next rows or board.
+    Otherwise return how many rows were deleted, but at least 1, so that the caller calls again for the next rows or
+    the next board.
     """
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
     left = yield first.order_by(asc(col("table_key")), asc(col("rows_key"))).build(dialect)

@@ -1,7 +1,7 @@
 """Spreads each total of a board over several rows, so that concurrent transactions do not wait for one row's lock.
 
-The rule: a total is the sum of its shares. The first share is stored under the index of the total itself. So a store
-that has only one share of each total is read in the same way.
+Each of these rows holds a share of the total, and the total is the sum of its shares. The first share is stored under
+the index of the total itself. So a store that has only one share of each total is read in the same way.
 """
 
 from __future__ import annotations

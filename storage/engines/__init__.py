@@ -9,7 +9,7 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
 - `sqlite`: the store on one file. `file_lock` keeps other processes out, `sqlite_file` checks the file before SQLite
   opens it, and `sqlite_backup` copies a running store.
 - `postgres`: the store on one database. `connection_pool` lends connections, `postgres_connection` opens sessions, and
-  `postgres_retries` decides what is tried again. `replica` sends heavy reads to a read replica.
+  `postgres_retries` decides which attempts run again. `replica` sends heavy reads to a read replica.
 - Both: `store_start` brings the schema up to date, and `store_observer` reports the events of a store to metrics.
 
 The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost. The

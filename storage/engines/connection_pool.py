@@ -1,4 +1,4 @@
-"""A connection pool: it opens a bounded number of connections when they are needed, and lends them.
+"""A connection pool, which opens a bounded number of connections when they are needed and lends them to callers.
 
 A pool lends the most recently used connection first. The most important rules: every wait for a connection is bounded,
 and a pool never keeps a connection that has an open transaction.
@@ -37,14 +37,14 @@ C = TypeVar("C", bound=PooledConnection)
 class ConnectionPoolLimits:
     """The bounds of one connection pool."""
 
-    connections: int  # how many connections are lent at the same time, at most
-    waiting_max: int  # how many callers wait for a connection, at most
-    wait_s_max: float  # how long one caller waits, at most
-    close_s_max: float  # how long it takes to close one connection, at most
+    connections: int  # the most connections that are lent at the same time
+    waiting_max: int  # the most callers that wait for a connection at the same time
+    wait_s_max: float  # the longest time that one caller waits
+    close_s_max: float  # the longest time for closing one connection
 
 
 class ConnectionPool(Generic[C]):
-    """Lends connections that `connect` opens."""
+    """Lends connections to callers. The function `connect` opens each connection."""
 
     def __init__(
         self,
@@ -139,5 +139,5 @@ class ConnectionPool(Generic[C]):
                 await connection.close(timeout=self.limits.close_s_max)
             except (OSError, TimeoutError):
                 connection.terminate()
-        for _ in range(self.limits.connections):  # otherwise a second `close` would wait forever
+        for _ in range(self.limits.connections):  # without the release, a second `close` would wait forever
             self._slots.release()

@@ -25,7 +25,7 @@ class FileLock:
         """Take the lock.
 
         Raises:
-            StoreLockedError: another process holds it.
+            StoreLockedError: another process holds the lock.
             OSError: the lock file can't be opened or locked.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

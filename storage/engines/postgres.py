@@ -107,7 +107,7 @@ class PostgresStore:
             await attempts.run(store._connections.writers, _check_server)
         except BaseException as error:
             await store.close()
-            if isinstance(error, ValueError):  # from the driver's URL parser; its message quotes the URL, so hide it
+            if isinstance(error, ValueError):  # the driver can't parse the URL; hide its message, which quotes the URL
                 raise StoreUnsupportedError("the address of the store cannot be parsed") from None
             refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
@@ -168,8 +168,8 @@ class PostgresStore:
     async def write_query(self, query: Built) -> Rows:
         """Run one statement as a transaction: see `Store.write_query`.
 
-        This saves two round trips (BEGIN and COMMIT). The statement is not run again after a lost race, because the
-        caller first has to read what changed.
+        A single statement saves two round trips (BEGIN and COMMIT). The store does not run the statement again after a
+        lost race, because the caller first has to read what changed.
         """
         rows = await self._attempts.run(
             self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, query)
@@ -219,7 +219,7 @@ class PostgresStore:
         return StoreSize(store_bytes, None)
 
     async def close(self) -> None:
-        """Wait for the attempts that have begun, then close every connection: see `Store.close`."""
+        """Wait until all running attempts have ended, then close every connection: see `Store.close`."""
         await self._attempts.close()
         for connections in (self._connections, *(store._connections for _, store in self._others)):
             for pool in connections:

@@ -39,7 +39,7 @@ class SessionLimits:
 
 @lru_cache(maxsize=4096)
 def _answers_rows(sql: str) -> bool:
-    # The query builder makes every text, so keywords are always in upper case and at these places.
+    # The query builder writes every SQL text, so these keywords are always in upper case and in these places.
     return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
 
 
@@ -54,7 +54,8 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
         For a write without RETURNING, return one row that holds the number of rows written. For a DDL statement, that
         number is -1.
 
-        After `timeout_s` the driver asks the server to cancel the query. None stands for the session's own timeout.
+        After `timeout_s` the driver asks the server to cancel the query. If `timeout_s` is None, the session's own
+        timeout applies.
         """
         if _answers_rows(query.sql):
             rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
@@ -84,7 +85,8 @@ class Connector:
         self._urls = hosts_of(url)
         self._limits = limits
         self._first = 0
-        # Only one of several hosts accepts writes. If the URL contains the attribute, the driver uses the URL's value.
+        # Only one of several hosts accepts writes, and this attribute makes the driver refuse the others. If the URL
+        # contains the attribute, the driver uses the URL's value.
         self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
         if "target_session_attrs=" in url:
             self._attributes = {}
@@ -116,7 +118,8 @@ class Connector:
             url,
             connection_class=PostgresConnection,
             timeout=limits.connect_timeout_s,
-            # This ends the wait for a silent server. A working server ends the statement itself before that.
+            # This timeout ends the wait for a server that does not answer. A working server ends a long statement
+            # earlier, by its own timeout.
             command_timeout=limits.statement_timeout_s + limits.connect_timeout_s,
             statement_cache_size=limits.statement_cache,
             max_cached_statement_lifetime=0,
@@ -132,7 +135,7 @@ class Connector:
 
 
 def _session_settings(limits: SessionLimits) -> str:
-    # Use SET and not start-up parameters: a connection pooler between here and the server refuses unknown parameters.
+    # Use SET and not start-up parameters: a connection pooler in front of the server refuses unknown parameters.
     settings: dict[str, Any] = {
         "application_name": f"'{APPLICATION_NAME}'",
         "statement_timeout": round(limits.statement_timeout_s * 1000),

@@ -44,13 +44,15 @@ _RACED = (
 )
 
 
-# Another transaction, or the load, delays the server. It would also delay the posts that wait together with this one.
+# Another transaction or a high load delays the server. After these errors nothing is tried again, because a second
+# attempt would also delay the posts that wait together with this one.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 
 def is_lost(error: BaseException) -> bool:
     """Return whether the connection is useless after this error."""
-    if isinstance(error, asyncpg.InterfaceError):  # if the driver refuses an argument, the error is also a ValueError
+    # If the driver refuses an argument, the error is also a ValueError, and the connection can still be used.
+    if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
     return isinstance(error, _LOST)
 

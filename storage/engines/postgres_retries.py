@@ -64,10 +64,10 @@ class RetryLimits:
 
 
 class Retrier:
-    """Runs attempts on the connections of one database. All connection pools of the database share it.
+    """Runs attempts on the connections of one database. All connection pools of the database share one `Retrier`.
 
-    It holds the bounds of retrying and the random numbers for the pauses. It also counts the running attempts, so that
-    `close` can wait for them.
+    A `Retrier` holds the bounds of retrying and the random numbers for the pauses. It also counts the running attempts,
+    so that `close` can wait for them.
     """
 
     def __init__(self, limits: RetryLimits, *, rng: random.Random, observer: StoreObserver) -> None:
@@ -82,7 +82,8 @@ class Retrier:
         """Run an attempt on a connection of `pool` and return its result. Run it again if that may help.
 
         Raises:
-            StoreBusyError: the store is closed, `pool` lends no connection in time, or the server refused.
+            StoreBusyError: the store is closed, `pool` lends no connection in time, or the server reports an error
+                that is not listed here.
             StoreAwayError: the server can't be reached or does not answer in time.
             StoreFullError: the server's disk is full.
             UnknownBoardError: the board's table does not exist.
@@ -106,7 +107,7 @@ class Retrier:
                 return await self._once(pool, attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt sees that in the catalog, so two are enough.
+                # If a board was deleted meanwhile, the second attempt sees that in the catalog, so two attempts do.
                 tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
                     raise translate_error(error) from error
@@ -151,7 +152,7 @@ class Retrier:
         """
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
-            # commit. So the driver needs no timeout, and must not end either of them.
+            # commit. So the driver needs no timeout, and a timeout of the driver must end neither of them.
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
             if is_raced(error) or is_failed_check(error):
@@ -172,8 +173,8 @@ class Retrier:
             warnings.append(message)
 
         connection.add_log_listener(warned)
-        # The driver's own timeout would cancel the wait for a standby too. So if no answer comes in time, terminate the
-        # connection instead.
+        # The driver's own timeout would also cancel the server's wait for a standby. So if no answer comes in time,
+        # terminate the connection instead.
         loop = asyncio.get_running_loop()
         expiry = loop.call_later(self._limits.commit_timeout_s, connection.terminate)
         try:

@@ -3,8 +3,8 @@
     heavy read ──> the primary's log position ──> the replica has replayed it in time? ── yes ──> read on the replica
                                                                                         └─ no ──> read on the primary
 
-The most important rule: a replica that lags, can't be reached or is no replica makes reads slower, but never wrong. On
-both servers, a snapshot holds every write that was acknowledged before the read.
+The most important rule: if the replica lags, can't be reached or is no replica, reads become slower, but never wrong.
+On both servers, a snapshot holds every write that was acknowledged before the read.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class SqliteStore:
         try:
             await connection
         except BaseException:
-            # When the thread ends, it reports that to the event loop. Without this wait, the loop may be closed first.
+            # The thread reports its end to the event loop. Without this wait, the loop may be closed before the report.
             await asyncio.to_thread(connection.join)
             raise
         # Append the connection before `prepare` runs, so that `close` also closes a connection that `prepare` rejects.
@@ -254,7 +254,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         except asyncio.CancelledError:
-            idle = False  # the thread still runs the cancelled read, and the next reader would have to wait for it
+            idle = False  # the thread still runs the cancelled read, so do not lend the connection yet
             self._in_background(self._give_back(connection, queue))
             raise
         finally:
@@ -278,7 +278,7 @@ class SqliteStore:
 
     async def _give_back(self, connection: _Connection, queue: asyncio.Queue[_Connection]) -> None:
         try:
-            await connection.run(lambda _: None)  # the thread runs functions in order, so this waits until it is idle
+            await connection.run(lambda _: None)  # waits until the thread is idle, because it runs functions in order
         finally:
             queue.put_nowait(connection)
             self._tell_lent(queue)
@@ -351,7 +351,7 @@ class SqliteStore:
             raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
-        # An automatic checkpoint makes a post wait. Checkpoints between bursts of posts make automatic ones rare.
+        # An automatic checkpoint makes a post wait. A checkpoint after each burst of posts makes automatic ones rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
         if self._closed:
@@ -367,7 +367,7 @@ class SqliteStore:
         try:
             await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         except sqlite3.Error as error:
-            log.warning("checkpoint_failed", detail=str(error))  # nothing is lost: the log only stays long
+            log.warning("checkpoint_failed", detail=str(error))  # no data is lost: only the log stays long
 
     async def size(self) -> StoreSize:
         """Return the size of the file and its log, and the free space on the disk: see `Store.size`."""
@@ -397,6 +397,6 @@ def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
-    if cause is not None and cause != NO_DATABASE:  # for `NO_DATABASE`, a wrong path is more likely
+    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` more likely means a wrong path than damage
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

@@ -4,11 +4,11 @@
     restore:  FILE ──> store.partial ──check, sync──> store; files of an earlier store are renamed to *.replaced
 
 The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
-and then renamed. A copy that was interrupted stays as `.partial`, and the next attempt makes it anew.
+and then renamed. An interrupted copy stays as `.partial`, and the next attempt replaces it.
 
 A backup only reads, so it takes no lock: the service keeps the file, and only the service's writer makes checkpoints. A
-restore takes the store's lock. The log beside a store (`-wal`) is part of the store, and it would damage another file
-that is put in the store's place. So restore with this module, not with `cp`.
+restore takes the store's lock. The log beside a store (`-wal`) is part of the store. If only the store's file were
+replaced, the old log would damage the new file. So restore with this module, not with `cp`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def _sound_copy(source: Path, beside: Path) -> Path:
     partial = Path(f"{beside}{_PARTIAL}")
     for end in (*_BESIDE, "-journal"):
         Path(f"{partial}{end}").unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # private, like the store itself
+    # Like the store itself, the copy may be read by its owner only.
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
     with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
         reading.backup(writing)  # copies all pages in one step, so the copy is one snapshot
@@ -105,7 +106,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
         raise BackupFailedError(f"{source} is damaged: {found}")
     query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(SQLITE)
     rows = []
-    with suppress(sqlite3.OperationalError):  # the file has no such table
+    with suppress(sqlite3.OperationalError):  # the file may lack this table
         rows = copy.execute(query.sql, query.arguments).fetchall()
     if not rows:
         raise BackupFailedError(f"{source} is not a store")
@@ -124,7 +125,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Turn errors of files and of SQLite into BackupFailedError. Its message begins with `what`."""
+    """Turn errors of files and of SQLite into a BackupFailedError whose message begins with `what`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

@@ -45,7 +45,7 @@ def check_file(path: Path, *, create: bool) -> None:
         size_bytes, names = found.st_size, found.st_nlink
     if names > 1 and real.is_file():
         # SQLite would keep a log beside each name, but there must be only one log per file. A lock on the file itself
-        # would not prevent that.
+        # would not prevent several logs.
         raise StoreUnsupportedError(
             f"{real} has {names} names (hard links), and a store may have only one: remove the others"
         )

@@ -1,7 +1,7 @@
 """The events that a store reports to an observer, such as metrics.
 
-The store calls the observer in the middle of its work. So a call may take a microsecond at most. `kind` and `pool` have
-few different values, because the values of `kind` come from the code and those of `pool` from the settings.
+The store calls the observer in the middle of its work, so a call may take at most a microsecond. `kind` and `pool` have
+few different values: the code defines the values of `kind`, and the settings define the values of `pool`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StoreObserver(Protocol):
         """Record that a connection was lent, and how long its borrower waited."""
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """Record, after a change, how many connections are lent, how many callers wait, and how many may be lent."""
+        """Record the new numbers of lent connections and of waiting callers, and the limit of lent connections."""
 
     def statement_ran(self, kind: str, rows: int) -> None:
         """Record that a statement of one of STATEMENT_KINDS returned or changed rows. Any thread may call this."""

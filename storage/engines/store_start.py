@@ -1,15 +1,15 @@
 """Prepares a store when a process starts: it brings the schema up to date and detects a store that was restored.
 
 PostgreSQL numbers transactions separately in each cluster (server). A store that pg_restore has copied to another
-cluster may hold changes, marks and published numbers that are higher than the numbers of the new cluster. They would
-seem to lie in the future. For years the journal would show none of them, and no curve could tell which changes it
-counts.
+cluster may hold changes, marks and published numbers that are higher than the numbers of the new cluster. Such
+numbers would seem to lie in the future. For years the journal would show none of these changes, and no curve could tell
+which changes it counts.
 
 So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
 stored numbers stay as they are.
 
 A snapshot sees only what was written by transactions with numbers below the snapshot's end. So a higher stored number
-comes from another cluster, and shows that the store was restored. A store that never moved holds no such number.
+comes from another cluster, and shows that the store was restored. A store that was never moved holds no such number.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def prepare_store(store: Store) -> str:
 
 
 def _read_offset(dialect: Dialect) -> Program[int]:
-    """Return the constant that the store adds to this cluster's transaction numbers, 0 at first."""
+    """Return the constant that the store adds to this cluster's transaction numbers, or 0 if none is stored."""
     table = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
     yield table.build(dialect)
     return (yield from _stored(dialect))
@@ -85,8 +85,8 @@ def _raise_offset(plain: Dialect) -> Program[int]:
 
     If the store comes from a cluster with higher numbers, first store a higher constant.
     """
-    # Only one process stores the constant. Others that start at the same time wait for this lock, and then find it.
-    # They wait before they read any table, because renumbering a table waits for everyone who reads it.
+    # Only one process stores the constant. Other processes that start at the same time wait for this lock, and then
+    # find the constant. The lock comes before the first read, because renumbering a table waits for all its readers.
     yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)
     before = yield from _stored(plain)
     highest = yield from _find_foreign_number(plain, before)

@@ -7,9 +7,9 @@ changes:
     owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can search for one
     posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
 
-The rule: each of the three columns holds one item per change, in the order in which the changes happened. Commas
-separate the pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the change
-leaves the cells as they are, or if its owner was erased long ago.
+Each of the three columns holds one item per change, in the order in which the changes happened. Commas separate the
+pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the change leaves the
+cells as they are, or if its owner was erased long ago.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from .log_record import RecordFields, encode_records
 
-PLACES = 1 << 20  # most changes that one transaction may log; a request posts to at most a million boards
+PLACES = 1 << 20  # the most changes that one transaction may log; a request posts to at most a million boards
 NAMELESS = "\x1f"  # begins the text that replaces an erased owner; no owner contains a control character
 _OWNER_END = "\n"
 _PIECE_END = ","
@@ -45,7 +45,7 @@ class Bundle(NamedTuple):
     board_key: int
     owners: str
     cells: str
-    changes_count: int  # number of changes
+    changes_count: int  # the number of changes in the row
 
     def changes(self) -> Iterator[LoggedChange]:
         """Yield the changes in the order in which they happened."""

@@ -67,7 +67,7 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that sorts after every cell of a smaller value, but not after a cell of this or a larger one.
+        """Return a text that sorts after every cell of a smaller value, but not after cells of this or a larger value.
 
         It may be shorter than a cell.
         """
@@ -109,22 +109,22 @@ class CellSpan:
     def cells_before_and_after(self, piece: Term) -> tuple[Aliased, Aliased]:
         """Return the terms `previous` and `next`: the column's cells before and after a logged change.
 
-        The change has to fulfil `holds_column`.
+        Use these terms only for changes that fulfil the condition `holds_column`.
         """
         before = part_of(piece, self.start + 1, self.width)
         after = part_of(piece, plus(whole_part(length(piece), 2), self.start + 1), self.width)
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change holds this column; it does not if the column was added later."""
+        """Return the condition that a logged change has cells of this column, which may have been added later."""
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that the term called `name`, `previous` or `next`, is this cell or better."""
+        """Return the condition that a term (`name` is `previous` or `next`) is at least as good as this cell."""
         return col(name).ge(cell) if self.high else col(name).le(cell)
 
     def better(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that the term called `name`, `previous` or `next`, is strictly better than this cell."""
+        """Return the condition that a term (`name` is `previous` or `next`) is strictly better than this cell."""
         return col(name).gt(cell) if self.high else col(name).lt(cell)
 
 

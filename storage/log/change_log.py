@@ -4,10 +4,10 @@ A reader that follows the log keeps a `LogMark`, which covers exactly the change
 
     take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
 
-The rule: a reader counts by marks, and never simply continues after the last number that it saw. A row gets its numbers
-before its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark names
-the oldest transaction that was still running, and the later transactions that had already ended. SQLite has one writer
-at a time, so a mark is just the number of a row.
+A reader counts by marks, and never simply continues after the last number that it saw. A row gets its numbers before
+its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark names the
+oldest transaction that was still running, and the later transactions that had already ended. SQLite has one writer at a
+time, so a mark is just the number of a row.
 
 There are two orders. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one has the
 smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before another
@@ -53,7 +53,7 @@ from storage.store import Program
 from .bundles import Bundle, BundleDraft
 from .log_record import RecordFields
 
-SEEN_MAX = 10_000  # most ended transactions that a mark lists; some hundred transactions start in a second
+SEEN_MAX = 10_000  # the most ended transactions that a mark lists; a few hundred transactions start per second
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class ChangeLog:
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
         """Log changes in the transaction that makes them. The changes of each board keep their order.
 
-        The transaction has to hold the locks of the changed rows already. `place`: how many changes it has already
-        logged.
+        The transaction has to hold the locks of the changed rows already. `place`: how many changes the
+        transaction has already logged.
         """
         drafts: dict[int, BundleDraft] = {}
         for board_key, owner, previous, following, record in changes:

@@ -1,10 +1,12 @@
-"""The journal: the change log as callers read it. After a reader has read a number, no change appears below it.
+"""The journal: the change log as callers read it.
+
+Once a reader has read a number, no change with a smaller number is published later.
 
     logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
 
-The rule: a change is published only when every transaction before its own has ended. Then it has a number, which
-combines the position of its bundle and a place. On PostgreSQL this is the place within the transaction. On SQLite,
-where one transaction commits after the other, it is the place within the bundle. So numbers have gaps.
+A change is published only when every transaction before its own has ended. Then it has a number, which combines the
+position of its bundle and a place. On PostgreSQL this is the place within the transaction. On SQLite, where one
+transaction commits after the other, it is the place within the bundle. So numbers have gaps.
 
 `RowReader` decodes the cells of an entry after a change. An earlier change has no cells for columns that were added
 later.
@@ -49,7 +51,8 @@ from .owner_index import PositionRange, may_hold, owner_blocks
 _LAST_BUNDLES = 100  # the newest bundles of a deleted board, among which its deletion is searched for
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)  # these keep the row's version, so it is not the time of the change
+# These kinds keep the row's version, so the version is not the time of the change.
+_MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 
 
 class JournalRow(NamedTuple):
@@ -93,7 +96,8 @@ class Journal:
         self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
         last = bundles.where(col("board_key").eq(param("board_key")))
         self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
-        # A search for text finds a deletion: it is the only change of its bundle, which has the board's id unescaped.
+        # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the
+        # bundle holds the id unescaped.
         ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
         ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
         self._deleted = ends.packed().compile(dialect)
@@ -119,7 +123,7 @@ class Journal:
     ) -> Program[list[Row]]:
         """Return the bundles that hold the changes of `read_changes`, as stored rows for `changes_past`.
 
-        They may hold more changes than `limit`.
+        The bundles may hold more changes than `limit`.
         """
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
@@ -279,7 +283,7 @@ def journal(dialect: Dialect) -> Journal:
     return Journal(dialect)
 
 
-# Records of these kinds hold every cell, because `next` does not hold the ranked ones.
+# Records of these kinds hold every cell, because `next` does not hold the ranked cells.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 

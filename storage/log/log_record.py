@@ -2,9 +2,9 @@
 
 The ranked cells before and after the change are stored separately, see `bundles`.
 
-The rule: a record is a JSON array that ends after its last field with a value, because each byte makes every post more
-expensive. A column is stored as its index in the board's spec. This index never changes, because new columns are only
-added at the end.
+A record is a JSON array that ends after its last field with a value, because each byte makes every post more expensive.
+A column is stored as its index in the board's spec. This index never changes, because new columns are only added at the
+end.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def record_of_post(
 
 
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
-    """Return the record of a change other than a post. If an entry remains, pass its cells and its version."""
+    """Return the record of a change other than a post. If an entry remains afterwards, pass its cells and version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
 
 

@@ -59,7 +59,7 @@ class Merger:
             if after == before:
                 continue  # an equal value keeps the time when it was first reached
             if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
-                del changed[index]  # a merge and a `set` of one post cancelled out
+                del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
         return changed

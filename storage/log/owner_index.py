@@ -1,9 +1,9 @@
-"""Which parts of the journal may hold an owner's changes: a Bloom filter per block of some 8,000 changes.
+"""Finds the parts of the journal that may hold an owner's changes, by a Bloom filter per block of some 8,000 changes.
 
     changes ── a job, once there are enough ──> block: first and last position, Bloom filter of its owners
 
-The rule: a block covers only whole transactions that have ended, and never changes after it is made. So a filter never
-misses an owner.
+A block covers only whole transactions that have ended, and never changes after it is made. So a filter never misses an
+owner.
 
 The filters replace a database index by owner: every post would write to random pages of such an index. A filter costs
 about 2 us and 2 bytes per change, and a job writes it later, one block after the other.
@@ -114,11 +114,11 @@ class OwnerBlocks:
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin below a position, newest first. It is empty if there are no more."""
+        """Return a page of blocks that begin below a position, newest first. The page is empty if there are no more."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin above a position, oldest first. It is empty if there are no more."""
+        """Return a page of blocks that begin above a position, oldest first. The page is empty if there are no more."""
         return _blocks((yield self._up.bind(at=position)))
 
 

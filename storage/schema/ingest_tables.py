@@ -45,7 +45,7 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
         create_index("rejected_posts_rejected_at", REJECTED_POSTS, asc(col("rejected_at"))),
         create_table(SEMAPHORES)
         .column("name", TEXT)
-        .column("size", INTEGER)  # how many workers may hold it at the same time
+        .column("size", INTEGER)  # how many workers may hold the semaphore at the same time
         .column("capacity", INTEGER)  # how many posts the store applies per second; 0: not measured
         .column("speed", INTEGER)  # how many posts one holder applies per second; 0: not measured
         .column("sized_at", INTEGER)

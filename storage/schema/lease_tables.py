@@ -35,7 +35,7 @@ LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
 
 # How many transactions may still lease resources of a pool after it was dropped, because they read the pool earlier.
-# Each of them makes a version greater by one.
+# Each of these transactions makes a version greater by one.
 VERSIONS_IN_FLIGHT = 1_000
 
 
@@ -60,7 +60,7 @@ def _pools() -> list[Query]:
         .column("created_at", INTEGER)
         .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the journal still names it
         .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
-        .column("floor", INTEGER)  # a version; no resource that was removed had a greater one
+        .column("floor", INTEGER)  # at least the version of every resource that was removed
         .primary_key("pool_key"),
         create_index(
             "lease_pools_id",
@@ -87,9 +87,9 @@ def create_resource_tables() -> list[Query]:
         .column("partition", INTEGER)  # a part of the region: requests for free resources spread over the partitions
         .column("holder", TEXT, null=True)  # the key that has it; if free, the last holder, which may get it again
         .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
-        .column("expires_at", INTEGER)  # by the store's clock; 0: free
-        .column("free_since", INTEGER, null=True)  # null: leased, even if the lease has expired
-        .column("acquired_at", INTEGER)  # when its holder acquired it; 0: free
+        .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
+        .column("free_since", INTEGER, null=True)  # null: the resource is leased, even if the lease has expired
+        .column("acquired_at", INTEGER)  # when its holder acquired it; 0: the resource is free
         .primary_key("pool_key", "resource")
         .clustered(),
         create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
@@ -167,8 +167,8 @@ def _journal(dialect: Dialect) -> list[Query]:
 def build_pool_drop() -> Update:
     """Return the update that marks pools as deleted at `now_us`.
 
-    It makes the floor of a pool greater than every version of the pool's resources. So a later pool with the same id
-    never uses a version again.
+    The update makes the floor of a pool greater than every version of the pool's resources. So a later pool with the
+    same id never uses a version again.
     """
     theirs = col("pool_key", "r").eq(col("pool_key", LEASE_POOLS))
     greatest = coalesce(select(max_(col("version", "r"))).from_(LEASE_RESOURCES, "r").where(theirs).scalar(), 0)

@@ -57,7 +57,7 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 
-# This sequence holds a position of the change log: the lowest one from which nothing was pruned.
+# This sequence holds a position of the change log: all bundles below the position were pruned, and no others.
 CHANGES_PRUNED = "changes_pruned"
 FAMILIES = "families"
 ARCHIVE_BLOCKS = "archive_blocks"
@@ -80,7 +80,7 @@ def _first(_dialect: Dialect) -> list[Query]:
         .column("entries", INTEGER)
         .primary_key("board_key", "column_index")
         .clustered(),
-        # Post ids are stored as keyed hashes: they are short and hold no personal data.
+        # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
         create_table(POST_IDS)
         .column("board_key", INTEGER)
         .column("post_hash", TEXT)
@@ -220,7 +220,7 @@ def _journal(dialect: Dialect) -> list[Query]:
         insert(SEQUENCES).values(name=CHANGES_PRUNED, next=begins).on_conflict("name").overwrite(),
         delete(SEQUENCES).where(
             col("name").eq(lit(CHANGES_PRUNED)), col("next").eq(lit(0))
-        ),  # 0 means that the store has no boards, so it is new
+        ),  # 0 means that the store has no boards and so is new
         table.primary_key(*(("seq",) if ordered else ("board_key", "position", "seq"))),
         (
             create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
@@ -268,7 +268,8 @@ def _families(_dialect: Dialect) -> list[Query]:
         .primary_key("family_key"),
         create_index("families_id", FAMILIES, asc(col("id")), unique=True),
         add_column(BOARDS, "family_key", INTEGER, null=True),
-        add_column(BOARDS, "shelf", TEXT, null=True),  # the period and the facets' names
+        # The period and the names of the facets of a board, as `family_ids.shelf` returns them.
+        add_column(BOARDS, "shelf", TEXT, null=True),
         create_index(
             "boards_shelf",
             BOARDS,
@@ -306,9 +307,9 @@ def _closing(_dialect: Dialect) -> list[Query]:
         add_column(BOARDS, "stage", INTEGER, null=False, default=0),
         # The boards that are due for a job, by time. A job that searches them nearly always finds none.
         create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
-        # The boards that have rows. With this index, archived boards do not make it slower to count them.
+        # The boards that have rows. With this index, counting these boards never reads the archived boards.
         create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
-        # Boards of the family that close by this time are closed.
+        # All boards of the family that close at or before this time are closed.
         add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),
         create_table(ARCHIVE_BLOCKS)
         .column("board_key", INTEGER)
