@@ -2,8 +2,8 @@
 
 They return what the archive holds. A read that needs the removed rows raises `ArchivedError`.
 
-The rule: ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the
-owner's place stays empty, so nobody else's rank changes.
+Ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the owner's
+place stays empty, so nobody else's rank changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .blocks import (
 )
 
 NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
-_AFTER_ALL = "\U0010ffff"  # stands for an unknown owner; sorts after every owner
+_AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts after every owner
 
 
 class _BlockStatements:
@@ -80,7 +80,7 @@ def _block_statements(dialect: Dialect) -> _BlockStatements:
 
 
 def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Return the last block of a section: the entries before it, the entries in it, and its last owner or cell.
+    """Describe the last block of a section as a tuple (entries before it, entries in it, its last owner or cell).
 
     The first two are numbers of entries. Return None if the section has no block.
     """
@@ -112,9 +112,9 @@ class ArchivedRanking(Ranking):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Return how many entries stand before the block of the tally that can hold a cell, and the block.
+        """Return the number of entries before a block of the tally, and this block: the one that can hold a cell.
 
-        It is the last block that begins with this cell or a better one. Return None if there is no such block.
+        The block is the last one that begins with this cell or a better one. Return None if there is no such block.
         """
         statement = self._reads.first_from if self.padding.high else self._reads.first_up_to
         found = yield from self._block(statement, tally_section(self.index), text=text)
@@ -140,7 +140,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._top(2**62))
 
     def read_curve(self) -> Program[Curve | None]:
-        """Return the last curve that was fitted; None if the archive has none."""
+        """Return the column's last fitted curve; None if the archive has no curve."""
         found = yield from self._block(self._reads.at_place, curve_section(self.index), place=0)
         return None if found is None else decode_curve(found[1])
 
@@ -174,7 +174,8 @@ class ArchivedRanking(Ranking):
         """See `Ranking`.
 
         If the earliest of equal values is better, the archive stores each owner's place among the entries with the same
-        cell. Otherwise the place is known only for owners in the archived top; the second number is 0 for all others.
+        cell. Otherwise only the places of owners in the archived top are known, and the second number is 0 for all
+        other owners.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -258,9 +259,9 @@ class ArchivedRanking(Ranking):
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
-        """Return all rows of the archived top, and the index in them of the row with this cell and owner.
+        """Return all rows of the archived top, and the index of the row with this cell and owner among them.
 
-        If there is no such row, the index is that of the first row after this place.
+        If there is no such row, return the index of the first row after this cell and owner.
         """
         top, key = (yield from self._whole_top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
@@ -323,8 +324,9 @@ class ArchivedEntries(Entries):
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
         """Erase an owner from the archive, and return the owner's entry, or None if there was none.
 
-        The ranks of all other owners stay the same, and the change log gets no record. Unless `happened` is `ERASED`,
-        do nothing and return None: a hidden owner stays in the archive, because its readers look up hidden owners.
+        The ranks of all other owners stay the same, and the change log gets no record. If `happened` is not `ERASED`,
+        do nothing and return None. A hidden owner stays in the archive, because readers of an archive look up which
+        owners are hidden.
         """
         if happened is not ChangeKind.ERASED:
             return None

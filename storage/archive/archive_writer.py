@@ -6,10 +6,9 @@
 The parts are written in this order: tally, top and curve of each ranked column, then the owners. `finish` marks the
 board as archived and removes its rows, in one transaction.
 
-The rule: an archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be
-erased. So each step is stored only if the board's count of changes is the same as when the archive was begun. If it is
-not, the archive is begun anew. Another process can continue an archive, because the stored blocks show how far it is
-written.
+An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So each
+step is stored only if the board's count of changes is the same as when the archive was begun. Otherwise the archive is
+begun anew. Another process can continue an archive, because the stored blocks show how much of it is written.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ from .blocks import (
 )
 from .board_closing import ClosingStage
 
-# Cells with ties, per column, whose counts of read rows are remembered. If there are more, all counts are dropped, and
-# each is taken from the board again when it is needed.
+# For at most this many tied cells of a column, the writer remembers how many rows with the cell it has read. If there
+# are more cells, the writer drops these numbers, and counts on the board again when it needs one.
 TIED_MAX = 1_000_000
 
 
@@ -78,7 +77,7 @@ class ArchiveProgress(NamedTuple):
     """How far an archive is written."""
 
     part_index: int = 0  # the part that is being written
-    number: int = 0  # entries of this part that are written
+    number: int = 0  # number of entries of this part that are written
     last: str = ""  # the owner of the last written entry, or its cell if the part is a tally
 
 
@@ -86,7 +85,7 @@ class PartContent(NamedTuple):
     """What one step read for one part, before it is encoded."""
 
     part: _Part
-    number: int  # entries of the part that come before
+    number: int  # number of entries of the part before this content
     content: TallyBlock | Rows | Curve | bytes
     cells: Sequence[str] = ()  # the cells of a tally, one per key
 
@@ -114,7 +113,7 @@ class ArchiveWriter:
     limits: ArchiveLimits
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     changes: int = 0  # the board's count of changes when the archive was begun
-    _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # by column index and cell: rows that were read
+    _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # number of rows read, by column index and cell
 
     @property
     def board(self) -> Board:
@@ -130,7 +129,10 @@ class ArchiveWriter:
         return [*parts, _Part(_SectionKind.OWNERS, 0, OWNERS)]
 
     def begin_or_resume(self) -> Program[None]:
-        """Find from the stored blocks where to continue. If the board has changed in the meantime, begin anew."""
+        """Find out from the stored blocks where to continue.
+
+        If the board has changed since the archive was begun, begin anew.
+        """
         key = self.board.key
         self.changes = yield from self._changes_now()
         head = yield from find_last_block(self.dialect, key, HEAD)
@@ -154,8 +156,8 @@ class ArchiveWriter:
     def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
         """Read the next rows from one snapshot, at most about `archive_step_rows`.
 
-        Return what was read, the progress after it, and the ties counted so far. The writer itself stays as it is: once
-        the blocks are stored, pass the progress and the ties to `note_progress`.
+        Return what was read, the progress after it, and the ties counted so far. This method does not change the
+        writer. Once the blocks are stored, pass the progress and the ties to `note_progress`.
         """
         parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
         tied = self._tied
@@ -216,8 +218,8 @@ class ArchiveWriter:
     ) -> Program[tuple[dict[str, int], list[int]]]:
         """Count, for each of these rows, the rows with the same cell that rank before it.
 
-        `rows_read` says, by cell, how many rows with the cell were read before these. Return these numbers with the
-        given rows added, and a list with the count of each given row.
+        `rows_read` holds, by cell, how many rows with the cell were read earlier. Return these numbers with the given
+        rows added to them, and a list with one count for each given row.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         statement = _counted_cells(self.dialect, self.entries.layout, index)
@@ -238,7 +240,7 @@ class ArchiveWriter:
     def read_whole_board(self) -> Program[tuple[int, list[PartContent]] | None]:
         """Return the board's count of changes and all parts of its archive, read from one snapshot.
 
-        Return None if one step cannot read them all.
+        Return None if the board is too large to be read in one step.
         """
         changes = yield from self._changes_now()
         found, place, _ = yield from self.read_step()
@@ -289,7 +291,7 @@ class ArchiveWriter:
         Raises:
             UnknownBoardError: the board was deleted.
         """
-        # An erasure locks the same row, so none can run before this transaction ends.
+        # An erasure locks the same row of the catalog, so no erasure can run before this transaction ends.
         board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
@@ -307,8 +309,8 @@ class ArchiveWriter:
 def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
     """Return the last curve of a closed board's column.
 
-    This is the stored curve, encoded. If the column has so few entries that every rank is counted, it is an exact curve
-    through all values instead. Return None if the column needs a stored curve and has none.
+    It is the stored curve, encoded as bytes. If the column has so few entries that every rank is counted, build an
+    exact curve through all values instead. Return None if the column needs a stored curve and has none.
     """
     board = entries.board
     totals = yield from find_totals(dialect, [board.key])

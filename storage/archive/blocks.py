@@ -6,7 +6,7 @@
     top of a column    its best rows, in order
     curve of a column  the last curve that was fitted
 
-A block of rows stores its columns one after the other. The rule: blocks are small, because reading one row decodes its
+A block of rows stores its columns one after the other. Blocks must stay small, because reading one row decodes its
 whole block. The first byte of a block names its format.
 """
 
@@ -92,12 +92,12 @@ class TallyBlock(NamedTuple):
         return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
 
     def key_at(self, place: int) -> int:
-        """Return the key of the entry at `place`, which is the number of entries of the block that stand before it."""
+        """Return the key of the entry with the 0-based index `place` in the block, counted from the best entry."""
         counted = list(accumulate(self.ties))
         return self.keys[bisect_left(counted, place + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Return the next better key of the block; None if there is none in it."""
+        """Return the key of the block that is the next better one after `key`; None if the block has no better key."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 

@@ -4,9 +4,9 @@
 
 `archive_writer` takes the last step.
 
-The rule: each step is one short transaction, which first reads what is left to do. Therefore a job may be late, be
-killed at any point, or run twice without harm. `due_at` only says when the job checks a board next; a check at a wrong
-time does no harm.
+Each step is one short transaction, which first reads what is left to do. Therefore a job may be late, be killed at any
+point, or run twice without harm. `due_at` only says when the job checks a board next; a check at a wrong time does no
+harm.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _due(dialect: Dialect) -> Statement:
 
 
 def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut the given boards whose closing time has come, and return them. They take no more posts.
+    """Shut those given boards whose closing time has come, so that they take no more posts, and return them.
 
     Boards with so few entries that every rank is counted need no final curve. They are frozen in this transaction too.
     """
@@ -125,7 +125,10 @@ def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_u
 
 
 def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next. None: not before something else sets a due time."""
+    """Set when the closing job checks a closed board next.
+
+    If `at_us` is None, the job does not check the board until something else sets a time.
+    """
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))
@@ -139,8 +142,8 @@ def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Progra
 def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
-    The time is stored with the family, or with a board outside a family. This function locks that row. So a transaction
-    that changes the time runs after this one, and makes the board due again.
+    The row of the family determines the time, or the row of the board if it has no family. This function locks that
+    row. So a transaction that changes the time runs after this one, and makes the board due again.
     """
     if board.family_key is None:
         season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season
@@ -156,7 +159,8 @@ def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | Non
 def _keeps_until_us(family: Family, board: Board) -> int | None:
     """Return when a family stops keeping a board's rows; None: never.
 
-    The family keeps the rows of a number of closed periods. The time is when that many later periods have closed.
+    A family keeps the rows of a fixed number of closed periods. It stops keeping this board's rows when that many later
+    periods have closed.
     """
     named = parse_board_id(board.id)
     count = dict(family.spec.keep).get(named.period.kind) if named is not None else None

@@ -1,10 +1,10 @@
-"""Everything about curves in the store: making them from rows, storing, following changes, sharing and auditing.
+"""Everything about curves in the store: making, storing, sharing and auditing curves, and keeping them live.
 
 A curve maps the values of one ranked column to ranks, so that a rank can be read without counting.
 
     sampling or scanning ──> stored_curves.store_curve ──> the table of curves ──poll──> CurveBook ──> ranks
     change log ──> folding ──> live_counts ──> the table of live counts ────poll_live──────┘
-    refresh_requests: a front end asks for a new curve, a job process makes it
+    refresh_requests: an operator asks for a new curve through any process, a job process makes it
     auditing: counts random entries and compares them with a curve
 
 The most important rule: only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of
@@ -12,7 +12,7 @@ their contents, so that a process need not read them from the table. A process s
 board's current epoch, or none.
 
 `jobs/curves` decides when a curve is due and when it is fitted anew; the mathematics is in `predictor`. This room reads
-rows through `storage.entries` and changes through `storage.log`. It must not import `archive` beside it, nor the rooms
+rows through `storage.entries` and changes through `storage.log`. It must not import the room `archive`, nor the rooms
 above it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
 
 Begin with `stored_curves`. Read `sampling` to see how a curve is made, and `live_counts` to see how it follows changes.

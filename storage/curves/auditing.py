@@ -3,8 +3,9 @@
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
 
-An audit must not raise false alarms. A count is as of the snapshot, and a bracket is as of the curve's moment. They are
-compared only if every change between the two is known: the board has not changed, or the change log has its changes.
+An audit must not raise false alarms. A count is as of the snapshot, and a bracket is as of the curve's moment. The two
+are compared only if every change between these times is known: either the board has not changed, or the change log
+holds its changes.
 
 The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
 error of that walk, and so confirm it.
@@ -42,8 +43,8 @@ class AuditLimits:
     """The bounds of one audit; each is a setting of the same name."""
 
     audit_owners_max: int
-    audit_rows_max: int  # rows skipped plus rows counted
-    audit_changes_max: int  # changes of the board since the curve's moment
+    audit_rows_max: int  # number of rows skipped plus rows counted
+    audit_changes_max: int  # most changes of the board since the curve's moment
     audit_s_max: float
 
 
@@ -53,7 +54,7 @@ class AuditedCurve:
 
     curve: RankCurve
     mark: LogMark | None  # the changes that the curve counts; None: unknown
-    version: int  # the version of its stored fit
+    version: int  # the version under which the fit is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def audit_curve(
     if not total:
         return Audit("empty", moment.curve)
     ranking = entries.rankings[column_index]
-    # Every row is passed twice: once to reach the cell, and once to count.
+    # The database passes every row twice: once to find the cell, and once to count.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
     compared: list[Compared] = []
@@ -156,7 +157,7 @@ class _Landings:
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
         self._cell: str | None = None
-        self._past = 0  # number of rows up to the last tie of that cell
+        self._past = 0  # number of rows up to the last tie of `_cell`
 
     def at(self, row_number: int) -> Program[str | None]:
         """Return the cell of a row (0-based), or None if the column has no such row."""
@@ -174,14 +175,14 @@ class BetterCounter:
     def __init__(self, ranking: Ranking) -> None:
         self._ranking, self._high = ranking, ranking.padding.high
         self._cell: str | None = None
-        self._better_count = 0  # entries better than that cell
+        self._better_count = 0  # number of entries better than `_cell`
 
     def better_than(self, cell: str) -> Program[int]:
         """Return how many entries are better than a cell. The cell must not be better than the previous one."""
         if cell != self._cell:
             before = self._cell
-            # Count from the previous cell, with its ties, up to this cell, without it.
-            # A cell followed by "0" sorts after the cell itself and before every larger one.
+            # Count the entries from the previous cell, including its ties, up to this cell, without its ties. A cell
+            # followed by "0" sorts after the cell itself and before every larger one.
             if self._high:
                 least, past = cell + "0", ":" if before is None else before + "0"
             else:
@@ -192,7 +193,7 @@ class BetterCounter:
 
 
 class _ChangesSince:
-    """By how much a set of changes has raised or lowered the count of entries better than a key."""
+    """The effect of some changes on how many entries are better than a key."""
 
     def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
         self._came, self._went = sorted(came), sorted(went)
@@ -215,7 +216,7 @@ def _read_changes_since(
     log = change_log(dialect)
     pruned_before = yield from log.find_pruned_position()
     if not pruned_before <= moment.mark.position <= (yield from log.find_horizon()):
-        return None  # the changes were pruned, or another database numbered them: the store was restored
+        return None  # the changes were pruned, or the store was restored and its changes are numbered anew
     rows = yield _changes_after(dialect).bind(
         key=board.key, limit=limits.audit_changes_max + 1, **log.mark_parameters(moment.mark)
     )

@@ -3,7 +3,7 @@
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve catches up from what its snapshot saw
 
-Changes may be pruned, too many, or numbered by another database. Then nothing is guessed: the curves that need these
+Changes may have been pruned, be too many, or have been numbered by another database. Then the curves that need these
 changes are reported (`lost`, `void`), and have no live counts until their next fit.
 """
 
@@ -32,7 +32,8 @@ from .live_counts import (
 from .stored_curves import read_documents
 
 Slot = tuple[int, int]  # board key, column index
-# Boards that a query may name. With more, comparing the keys costs as much as reading the changes of all boards.
+# A query names at most this many boards. With more, comparing the keys costs as much as reading the changes of all
+# boards.
 NAMED_BOARDS_MAX = 200
 
 
@@ -42,19 +43,19 @@ class FoldLimits:
 
     fold_interval_s: float
     fold_load_ratio: float  # the part of the job's time that folding may take
-    fold_rows_max: int  # changes that one statement reads
-    fold_lag_rows_max: int  # changes that one run folds; a curve that lacks more waits for its next fit
-    fold_curves_max: int  # curves that are kept decoded
+    fold_rows_max: int  # most changes that one statement reads
+    fold_lag_rows_max: int  # most changes that one run folds; a curve that needs more waits for its next fit
+    fold_curves_max: int  # most curves that are kept decoded
 
 
 class NetChanges:
-    """The net change of each owner: its row before its first change, and its row after its last change."""
+    """The net change of each owner: the owner's row before the first change, and the row after the last change."""
 
     def __init__(self) -> None:
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
-        """Add changes. Bundles may come in any order: their numbers order the changes of an owner."""
+        """Add changes. Bundles may come in any order, because the changes are numbered."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.board_key, {})
             for _, number, _, owner, previous, following in bundle.changes():
@@ -71,7 +72,7 @@ class NetChanges:
                     owners[owner] = number, previous, number, following
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
-        """Return pairs (row before, row after) by board key, without the rows whose changes cancel out."""
+        """Return pairs (row before, row after) by board key. Owners whose changes cancel out are left out."""
         found: dict[int, list[tuple[str, str]]] = {}
         for board_key, owners in self._boards.items():
             moved = [(before, after) for _, before, _, after in owners.values() if before != after]
@@ -84,31 +85,31 @@ class NetChanges:
 class KnownCurves:
     """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
 
-    version: int = 0  # the version of the newest curve that it knows
+    version: int = 0  # the version of the newest curve that the process knows
     fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key and column index
     held: Collection[Slot] = ()
 
 
 @dataclass(slots=True)
 class FoldBacklog:
-    """The work that one snapshot leaves to fold."""
+    """What is left to fold, as seen in one snapshot."""
 
     before: FoldState | None
     mark: LogMark
     fits: list[StoredFit] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
-    lost: bool = False  # no curve can continue from the mark, and all must be listed anew
+    lost: bool = False  # whether no curve can continue from the mark; then all curves must be listed anew
     rows: int = 0  # number of changes on boards that have a curve
-    others: bool = False  # whether all changes are on boards without a curve, and there are some
+    others: bool = False  # whether there are changes, but only on boards without a curve
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # net changes by board key
-    # Net changes that each new curve needs: those since its own mark.
+    # The net changes that each new curve needs: those since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
     boards: dict[int, Board] = field(default_factory=dict)  # by board key, the boards of the curves to change
-    # Encoded curves by version: those that are to change and that the process does not hold decoded.
+    # Encoded curves by version. These curves are to change, and the process does not hold them decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
-    counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored counts that those curves continue from
+    counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that these curves continue from
 
     def goes_on(self, fit: StoredFit) -> bool:
         """Return whether a newly listed curve already has live counts as of the stored mark."""
@@ -148,7 +149,7 @@ def _read_changes(
     dialect: Dialect, found: FoldBacklog, known: KnownCurves, done: LogMark, limits: FoldLimits
 ) -> Program[None]:
     log, netted, past = change_log(dialect), NetChanges(), (0, 0)
-    # A family has thousands of boards, few of them with a curve. The changes of the others are not read.
+    # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
     boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:

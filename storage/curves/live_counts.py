@@ -1,8 +1,8 @@
-"""The live counts of each stored curve: what has changed since its fit, folded from the change log.
+"""The live counts of each stored curve: the changes since its fit, folded from the change log.
 
 The live counts of a curve are stored as one document. All documents are as of one mark, and one transaction writes them
-together with that mark. So a reader of one snapshot has every counted curve as of the mark. A curve without a newer
-document is as of the mark too, because nothing has changed in it.
+together with that mark. So one snapshot shows every curve with live counts as of the mark. A curve without a newer
+document is as of the mark too, because it had no changes to count.
 
 The first transaction that folds a curve gives it live counts. An empty `document` means that its changes are not known:
 the curve has no live counts until it is fitted anew.
@@ -46,7 +46,7 @@ class StoredCounts:
 
 @dataclass(frozen=True, slots=True)
 class StoredFit:
-    """A stored curve without its contents, and how far the snapshot of its fit saw the change log."""
+    """A stored curve without its contents, and the mark of the changes that the snapshot of its fit saw."""
 
     board_key: int
     column_index: int
@@ -56,7 +56,7 @@ class StoredFit:
 
 
 def format_mark(mark: LogMark) -> str:
-    """Return, as one text, the positions after the mark's own position whose changes the mark counts."""
+    """Return `mark.seen` as one text: the positions above `mark.position` whose changes the mark covers too."""
     return " ".join(map(str, mark.seen))
 
 
@@ -147,7 +147,8 @@ def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts
 def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
     """Return the mark and the documents newer than a version, oldest first.
 
-    If the store was restored from a backup, its versions are lower than the given one. Then return all documents.
+    If the store was restored from a backup, its versions may be lower than the given version. Then return all
+    documents.
     """
     now = yield from find_fold_state(dialect)
     if now is None or now.version == version:

@@ -6,7 +6,7 @@ A call ends within `memcached_timeout_s` and never raises. If a server fails, th
 treated as absent. Resolving a host name has no timeout of its own: a call that hangs there is given up after
 `_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
 
-A key always belongs to the same server. While that server is down, its values are missing. If they were moved to
+A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server meanwhile, they would stay there and become stale.
 
 Each server is behind a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
@@ -38,7 +38,7 @@ from pymemcache.exceptions import MemcacheServerError
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # room for the protocol lines around one value of an answer
-_THREAD_TIMEOUTS_MAX = 4  # timeouts after which a call is given up: resolving a host name has no timeout of its own
+_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts; resolving a host name has no timeout
 RECV_BYTES = 256 * 1024  # pymemcache itself receives 4 KiB at a time, and each piece may wait for the interpreter lock
 
 
@@ -214,7 +214,7 @@ class Budget:
     def fair(self) -> bool:
         """Return whether at least half of the time is left.
 
-        With less, the next server could be blamed for time that the servers before it have used.
+        Otherwise the next server could be blamed for time that the servers before it have used.
         """
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
@@ -226,7 +226,7 @@ class Budget:
         return left_s
 
     def received(self, count: int) -> None:
-        """Count received bytes. Raise OSError if they are more than any correct answer has."""
+        """Count received bytes. Raise OSError if the call has received more than any correct answer has."""
         self._bytes -= count
         if self._bytes < 0:
             raise OSError("the response is too long")
@@ -253,7 +253,7 @@ class BudgetSocket(socket.socket):
 
 
 class BudgetSockets:
-    """Stands in for the module `socket` in pymemcache, but makes sockets with a budget."""
+    """Replaces the module `socket` in pymemcache, and makes sockets with a budget."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -1,9 +1,9 @@
-"""Refreshes that an operator requests at any front end, and that any job process of the store carries out.
+"""Refreshes that an operator requests from any process, and that any job process of the store carries out.
 
     requested ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
 
-Each column has one row, and its requests are numbered. The rule: only a refresh that began after a request may answer
-it. So the answer to a request also answers all requests with lower numbers, and none with a higher number.
+Each column has one row, and its requests are numbered. Only a refresh that began after a request may answer this
+request. So the answer to a request also answers all requests with lower numbers, and none with a higher number.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def return_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> P
 
 
 def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
-    """Store the answer to a request, unless a later one is already answered."""
+    """Store the answer to a request, unless a later request is already answered."""
     yield (
         update(REFRESH_REQUESTS)
         .set(

@@ -3,12 +3,12 @@
 The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
 in one statement, a `Stride`: each step lands on a row and counts the ties there.
 
-A step moves a database cursor forward, which only counts the rows that it skips. Two kinds of column have no cursor:
+A step moves a database cursor forward; the database only counts the skipped rows. Two kinds of column have no cursor:
 
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.
 
-For these, a step searches below the previous cell with an offset, which tests every row that it skips.
+For these columns, a step is a query below the previous cell with an offset; the database tests every skipped row.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ from storage.records import Best, Board
 from storage.store import Program
 
 KNOTS_MIN = 2  # the best and the worst value
-# Samples that one statement on PostgreSQL reads. Between two statements the walk corrects its spacing for ties.
+# One statement on PostgreSQL reads at most this many samples. Between two statements the walk corrects its spacing for
+# ties.
 STRIDE_MAX = 64
 
 

@@ -1,4 +1,4 @@
-"""Scanning: reads every distinct value of a ranked column with its ties, page by page, in one snapshot.
+"""Scanning: reads each distinct value of a ranked column and counts its ties, page by page, in one snapshot.
 
 Pages must stay small: decoding a page holds the interpreter lock, so a large page would delay everything else in the
 process.
@@ -59,7 +59,7 @@ class TallyBuilder:
     def __init__(self, *, memory_values_max: int) -> None:
         self._memory_max = memory_values_max
         self._low, self._better_counts = _Column(memory_values_max), _Column(memory_values_max)
-        self._high: _Column | None = None  # upper parts of the keys; None while the lower parts can hold them
+        self._high: _Column | None = None  # upper parts of the keys; None while every key fits into its lower part
         self._first_key = 0
         self.values = 0
         self.total = 0  # number of entries

@@ -1,4 +1,4 @@
-"""Curves shared through memcached: the process that stores a curve also puts it there, and others look there first.
+"""Curves shared through memcached: a process that stores a curve also puts it there; the others look there first.
 
 Only the table of curves says which curves exist; memcached saves processes from reading their contents from the table.
 A value in memcached may be absent, damaged, forged, or made for another column or version. Then the curve is read from
@@ -67,7 +67,7 @@ class ListedCurve:
     epoch: int
     version: int
     as_of_us: int
-    mark: LogMark | None = None  # how far the fit's snapshot saw the change log; None: unknown
+    mark: LogMark | None = None  # the changes that the snapshot of the fit saw; None: unknown
 
 
 class SharedCurves:
@@ -77,7 +77,7 @@ class SharedCurves:
         self._cache, self._envelopes, self._observer = cache, envelopes, observer
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return those of the wanted curves that the cache holds. After a call with errors, read no further curves."""
+        """Return the wanted curves that the cache holds. If a call has errors, make no further calls."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):
@@ -115,7 +115,7 @@ class SharedCurves:
         """Store a curve in the cache, for other processes. The table must already hold the curve."""
         value = await asyncio.to_thread(self._envelopes.seal, listed, curve)
         if len(value) > self._cache.limits.memcached_value_bytes_max:
-            self._observer.shared_write("too_large")  # other processes read it from the table
+            self._observer.shared_write("too_large")  # other processes read the curve from the table
             return
         answered = await self._cache.store_value(self._envelopes.key(listed), value)
         self._observer.shared_write("stored" if answered.stored else "failed")
@@ -139,7 +139,10 @@ class Envelopes:
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the curve's key in the cache. All versions of a column have one key, so a new one replaces the old."""
+        """Return the curve's key in the cache.
+
+        All versions of a column's curve have the same key, so a new version replaces the old one.
+        """
         return f"rankcurve:{FORMAT}:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
@@ -162,7 +165,7 @@ class Envelopes:
         if version != listed.version:
             return None
         curve = decode_curve(body[_HEADER.size :])
-        # A store restored from a backup gives the same versions again, to curves with another `as_of_us`.
+        # A store that was restored from a backup gives the same versions again, to curves with another `as_of_us`.
         return curve if curve.as_of_us == listed.as_of_us else None
 
     def _sealed(self, body: bytes) -> bytes:

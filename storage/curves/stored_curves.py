@@ -3,8 +3,8 @@
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
-A process serves the newest intact curve of the board's current epoch. It serves a live curve if the live counts are
-known. Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
+A process serves the newest intact curve of the board's current epoch. It serves the curve as a live curve if the live
+counts are known. Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 
 `find_curve_summaries` describes curves without reading their contents, which is enough to find outdated curves.
 `store_curve` writes that description together with the curve. So the description always says which changes the curve
@@ -75,7 +75,7 @@ class CurveBook:
         self._on_corrupt = on_corrupt
         self._served: dict[tuple[int, int], ServedCurve] = {}
         self._version = 0
-        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the curve in `_served`
+        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the curve that `_served` has under the same key
         self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
         # Live counts of curves that this process does not serve yet.
         self._unmatched: dict[tuple[int, int], StoredCounts] = {}
@@ -107,9 +107,10 @@ class CurveBook:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """While this context is open, remember which boards are forgotten, and serve no curve of theirs.
+        """Remember the boards that are forgotten while this context is open, and serve no curves of these boards.
 
-        Keep it open from reading or storing a curve until serving it, since its board may be forgotten in between.
+        Keep the context open from reading or storing a curve until it is served: the curve's board may be forgotten in
+        between.
         """
         self._expecting += 1
         try:
@@ -167,7 +168,7 @@ class CurveBook:
     async def reread(self) -> int:
         """Drop every curve and read all of them anew. Return how many are served then.
 
-        Ranks of a column are counted until its curve is read.
+        Until a column's curve is read, the column's ranks are counted.
         """
         async with self._polling_live, self._polling:
             for kept in (self._served, self._live, self._unmatched):
@@ -197,7 +198,7 @@ class CurveBook:
                 return taken
 
     async def poll_live(self) -> int:
-        """Load the live counts that were folded since the last poll. Return how many curves they changed."""
+        """Load the live counts that were folded since the last poll. Return how many curves have new live counts."""
         async with self._polling_live:
             now, counts = await self._store.read(lambda: counts_after(self._store.dialect, self._live_version))
             if now is None:
@@ -218,9 +219,9 @@ class CurveBook:
     def _take_over(
         self, slot: tuple[int, int], counts: StoredCounts, fit: Curve | None, live: LiveCurve | None
     ) -> None:
-        """Serve a live curve, or its fit if it has no live counts.
+        """Serve the new live curve, or only the fit if there are no live counts.
 
-        If the counts belong to a newer curve, stop the served one: it stays as of its last mark.
+        If the counts belong to a newer curve, stop the served live curve: it stays as of its last mark.
         """
         served = self._served.get(slot)
         self._stop(slot)
@@ -248,7 +249,7 @@ class CurveBook:
         self._live.clear()
 
     async def _contents(self, wanted: Sequence[ListedCurve]) -> Mapping[ListedCurve, Curve]:
-        """Read curves from memcached, and from the table those that memcached does not have."""
+        """Read curves from memcached, or from the table if memcached does not have them."""
         found = {} if self._shared is None else await self._shared.find_curves(wanted)
         missing = [one for one in wanted if one not in found]
         if not missing:
@@ -269,7 +270,7 @@ class CurveBook:
 class _Live:
     curve: LiveCurve
     version: int
-    mark: LogMark | None  # the mark at which the curve was stopped; None: it is as of the present mark
+    mark: LogMark | None  # the mark at which the curve was stopped; None: it is not stopped
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
@@ -392,7 +393,7 @@ class CurveSummary:
     version: int
     as_of_us: int
     changes: int | None  # the board's count of changes in the snapshot of the fit; None: unknown
-    rules: str | None  # `describe_rules` of its board at that time; None: unknown
+    rules: str | None  # the result of `describe_rules` at the time of the fit; None: unknown
 
 
 def describe_rules(board: Board) -> str:
