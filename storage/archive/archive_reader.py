@@ -112,7 +112,7 @@ class ArchivedRanking(Ranking):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Return the number of entries before a block of the tally, and this block: the one that can hold a cell.
+        """Find the tally block that can hold a cell. Return the number of entries before the block, and the block.
 
         The block is the last one that begins with this cell or a better one. Return None if there is no such block.
         """

@@ -97,7 +97,7 @@ class TallyBlock(NamedTuple):
         return self.keys[bisect_left(counted, place + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Return the key of the block that is the next better one after `key`; None if the block has no better key."""
+        """Return the worst key of the block that is better than `key`; None if the block has no better key."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 

@@ -1,8 +1,8 @@
-"""Lock the rows that a transaction with posts needs, and write each only if it is unchanged: many rows per statement.
+"""Lock the rows that posts change, and write each row only if it is unchanged. One statement handles many rows.
 
 In a shared table, a row is identified by its board's key in that table and its owner. In a board's own table, the owner
-identifies it. One statement covers all boards that share a table, so the cost of a transaction does not grow with their
-number.
+identifies it. One statement covers all boards that share a table, so the cost of a transaction does not grow with the
+number of boards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout
 from storage.records import Entry
 from storage.store import Program
 
-UPDATE_STATEMENTS_MAX = 256  # compiled statements kept per table, one for each set of changed columns
+UPDATE_STATEMENTS_MAX = 256  # most compiled statements that a table keeps; each is for one set of changed columns
 _ROW_ALIAS = "v"
 _HELD = "e"
 

@@ -80,7 +80,7 @@ def _shared_statements(dialect: Dialect, layout: Layout) -> _EntryStatements:
 
 
 class Pattern:
-    """The statements and rules that all boards with the same table and spec share. So opening one more is cheap."""
+    """The statements and rules that boards with the same table and spec share. Opening another such board is cheap."""
 
     def __init__(self, dialect: Dialect, board: Board) -> None:
         self.spec, self.dialect = board.spec, dialect
@@ -187,7 +187,7 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
 
     All boards have to be in shared tables. The cost is one statement per table.
     """
-    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # by table and rows key: the board key
+    tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
     for entries in boards:
         tables[entries._sql][entries.board.rows_key] = entries.board.key
     found: dict[int, Entry] = {}
@@ -215,8 +215,8 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Program[None]:
     """Add to the totals of boards. Call this in the transaction that changes the rows.
 
-    `changes`: what to add, by board key and column index. `spread`: any number; it chooses which share of a total is
-    changed. Transactions that choose different shares do not wait for each other.
+    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. `spread`: any
+    number; it chooses the share that is changed. Transactions that choose different shares do not wait for each other.
     """
     share = spread % count_shares(dialect)
     rows = [

@@ -107,11 +107,12 @@ class ErasureStatements:
         rows_max: int,
         past: int = 0,
     ) -> Program[int | None]:
-        """Replace the name by the token, and remove the posts, in the owner's oldest bundles in `stretch`.
+        """Replace the name by the token, and remove the posts, in the owner's oldest bundles in a range.
 
-        Return the `seq` to pass as `past` in the next call; None: no bundle is left. One call rewrites bundles whose
-        `seq` is above `past`, with about `rows_max` changes in all. `until` says by board key the last `seq` that is
-        rewritten; `otherwise` says it for all other boards. Each erasure has a `token` of its own.
+        `stretch` is the range of positions. Return the `seq` to pass as `past` in the next call; None: no bundle is
+        left. One call rewrites bundles whose `seq` is above `past`, with about `rows_max` changes in all. `until` gives
+        the last `seq` to rewrite, by board key; `otherwise` is the last `seq` for all other boards. Each erasure has a
+        `token` of its own.
         """
         last = max(otherwise, *until.values()) if until else otherwise
         sought = {"first": stretch.first, "last": stretch.last, "owner": owner_mark(owner)}

@@ -46,7 +46,7 @@ from storage.store import Program, Rows
 
 _COUNT_ROW = -10  # marks the row with the count; no column has this index
 _PIECE = "m"
-_BETTER_THAN_ANY = {True: ":", False: ""}  # key: whether high values win; ":" sorts after every digit, "" before
+_BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
 
 
 class AnchorCurve(Protocol):
@@ -83,7 +83,7 @@ class GapCount(NamedTuple):
     better_count: int
     ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]
-    from_anchor: bool  # whether the count started at a knot; otherwise at the top
+    from_anchor: bool  # True: the count started at a knot; False: at the top
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ _shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_compiled)
 
 
 def _seen(dialect: Dialect) -> Term:
-    """Return the term that counts how many of the mark's positions `seen` the log holds in this snapshot."""
+    """Return the term that counts how many positions of `mark.seen` the log holds in this snapshot."""
     log = change_log(dialect)
     if not dialect.transaction:
         return lit(0)

@@ -1,6 +1,6 @@
 """Entries of hidden owners. They are in a separate table, the hidden table, so no ranking holds them.
 
-Posts still merge into them.
+Posts are still merged into these entries.
 
     shown ──> changing ── transactions that read "shown" have ended ──> hidden: all rows go to the hidden table
     hidden ──> changing ── transactions that read "hidden" have ended ──> shown: all rows go to the boards' tables
@@ -10,11 +10,11 @@ the board's table first and the hidden table second. If the row is moved between
 or loses the race.
 
 While an owner is changing, no transaction inserts a new row of this owner. Otherwise two posts could insert one row in
-each table. An inserting transaction takes its id before it checks; the process that hides an owner can therefore wait
-for it.
+each table. An inserting transaction takes its id before it checks whether the owner is changing. So the process that
+hides an owner can wait for this transaction.
 
-If a change exceeds its time, the owner's next post undoes it. The process that then tries to end the change gets
-`LostRaceError`.
+If hiding or showing an owner takes too long, the owner's next post undoes this change. The process that then tries to
+end the change gets `LostRaceError`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from storage.store import Program
 
 from .entries import Entries
 
-# Two kinds of rows only mark an owner. No board has their board keys.
+# Two kinds of rows only mark an owner. Their board keys belong to no board.
 HIDDEN_KEY = 0  # the owner is hidden
 CHANGING_KEY = -1  # the owner is being hidden or shown, until `updated_at` at the latest
 _WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in the column `cells` of its CHANGING_KEY row
@@ -78,7 +78,7 @@ class HiddenFound(NamedTuple):
     """What the hidden table holds about some owners."""
 
     hidden_owners: set[str]
-    changing: dict[str, int]  # by owner who is being hidden or shown: the time when this ends at the latest
+    changing: dict[str, int]  # by owner who is being hidden or shown: the latest time at which this ends
     entries: list[HiddenEntry]
 
 
@@ -123,7 +123,7 @@ class HiddenStatements:
         if len(owners) > _ASKED_SINGLY and not (yield self._anybody.bind()):
             return _NOTHING
         rows = yield self._find.bind(keys=[CHANGING_KEY, HIDDEN_KEY, *board_keys], owners=owners)
-        if not rows:  # nearly always
+        if not rows:  # the usual case: none of these owners is hidden
             return _NOTHING
         marked = {row[1] for row in rows if row[0] == HIDDEN_KEY}
         changing = {row[1]: row[2] for row in rows if row[0] == CHANGING_KEY}
@@ -165,8 +165,8 @@ class HiddenStatements:
     def begin_change(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
         """Begin to hide or show an owner. Until the change ends, no transaction inserts new rows of this owner.
 
-        The change may last until `until_us`. Return False, and begin nothing, if the owner is to be hidden and already
-        is.
+        The change may last until `until_us`. If the owner is to be hidden but is hidden already, begin nothing and
+        return False.
         """
         if hide and owner in (yield from self.find_hidden([], [owner])).hidden_owners:
             return False
@@ -194,7 +194,10 @@ class HiddenStatements:
             yield self._take.bind(owner=owner, key=key)
 
     def take_transaction_id(self) -> Program[int]:
-        """Return the id of this transaction. If it had none yet, it gets one, so that `have_earlier_ended` includes it.
+        """Return the id of this transaction.
+
+        If the transaction has no id yet, the database gives it one, so that `have_earlier_ended` includes the
+        transaction.
 
         The process that hides an owner calls this in a transaction after `begin_change`. Before `end_change`, it waits
         until all transactions up to this id have ended.
@@ -203,7 +206,10 @@ class HiddenStatements:
         return int(rows[0][0])
 
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
-        """Return whether all transactions up to this id have ended. Only these may have missed `begin_change`."""
+        """Return whether all transactions up to this id have ended.
+
+        Only such transactions can have missed `begin_change`.
+        """
         if not self._dialect.transaction:
             return True
         return (yield from change_log(self._dialect).find_horizon()) > transaction

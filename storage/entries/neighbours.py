@@ -1,7 +1,6 @@
 """Read the rows on both sides of many places in one or two statements, so that many requests need few statements.
 
-A place is a cell and an owner. There need not be a row with both; if there is one, it is the first of
-`Neighbours.after`.
+A place is a pair of a cell and an owner. If a row with both exists, this row is the first of `Neighbours.after`.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ class Neighbours:
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the rows from the place on
     ties_before: int  # rows with the place's cell that stand before its owner
-    edge_ties: int = 0  # rows before `before[0]` with its cell; counted only if the first two of `before` share it
+    edge_ties: int = 0  # rows with the cell of `before[0]` that stand before it; 0 unless `before[1]` has this cell too
 
 
 class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, in one snapshot with the totals of its board."""
 
     near: Neighbours
-    totals: dict[int, int]  # for the ranked column, for CHANGES, and for STATE if one is stored
+    totals: dict[int, int]  # the totals of the ranked column, of CHANGES, and of STATE if it is stored
 
 
 class _NeighbourStatements:
@@ -73,7 +72,7 @@ class _NeighbourStatements:
 
     @cached_property
     def of_places(self) -> Statement:
-        """Return the statement for the rows around places, and the number of ties before them."""
+        """Return the statement for the rows around places, and for the number of ties before each place."""
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
         return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
@@ -161,7 +160,7 @@ class NeighbourReads:
     def read_around_owners(
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
-        """Read the rows around each owner that has a value in the column, by the owner's index in `owners`."""
+        """Return the rows around each owner that has a value in the column, by the owner's index in `owners`."""
         found = yield self._sql.of_owners.bind(
             owners=list(enumerate(owners)),
             better_rows=better_rows,
@@ -180,9 +179,10 @@ class NeighbourReads:
         return near
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties`. If the edge has the same cell as the place, it follows from `ties_before`.
+        """Fill in `edge_ties`. The edge is the first row of `before`.
 
-        One statement counts the ties of all other edges.
+        If the edge has the cell of the place, `edge_ties` follows from `ties_before`. One statement counts the ties of
+        all other edges.
         """
         index = self._index
         to_count: list[Neighbours] = []

@@ -19,7 +19,7 @@ from storage.store import Program, Rows
 from .exact_ranks import CountStart, GapCount, GapCounts
 from .neighbours import NeighbourReads, Neighbours
 
-ANCHORS_MAX = 8  # most knots that a search for one row tries, each better than the one before
+ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class _RankingStatements:
         self.tallied_below = compiled(tallied.where(worse(cell)))
         rows_of = select(*self._row).from_(self._table).where(*scope)
         self.first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
-        # The rows after a place are read in two parts: the rest of those with its cell, and those with a worse cell. A
-        # comparison of row values would test every row again.
+        # The rows after a place are read in two parts: the later rows with the place's cell, and the rows with a worse
+        # cell. With a comparison of row values, the database would test every row again.
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
         self.rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
@@ -91,8 +91,8 @@ class _RankingStatements:
         self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Each of the two counts reads its own part of the tied rows. A count of all of them and a filtered count would
-        # read them twice.
+        # Each of the two counts reads its own part of the tied rows. One count of all tied rows and one of a part of
+        # them would read this part twice.
         found = "s"
         tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
         tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
@@ -133,28 +133,28 @@ class Ranking:
         return int(rows[0][0])
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
-        """Count the entries whose cell is at least `least` and less than `past` as text, whichever end ranks first."""
+        """Count the entries with `least` <= cell < `past`. Cells are compared as text, whichever end is better."""
         rows = yield self._sql.count_range.bind(least=least, past=past, **self._scope)
         return int(rows[0][0])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
         """Count the entries better than a cell, and those with this cell before `owner`, with one short statement.
 
-        Return None if the log cannot confirm the count of the knot where this starts.
+        The count starts at a knot. Return None if the log cannot confirm the knot's count.
         """
         return self.gaps.count_better(start, cell, owner=owner)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row; None if the ranking has fewer rows.
 
-        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
-        have to run in one snapshot.
+        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All statements of the
+        search have to run in one snapshot.
         """
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot before the row (None: the top), and how many rows to skip below this cell."""
+        """Return the cell of a knot above a row (None: the top), and how many rows to skip below this cell."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -167,7 +167,7 @@ class Ranking:
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
                 return self.padding.cell_of_key(anchor.key), skip_rows
-            sought = max(1, sought + skip_rows)  # entries came since the curve was fitted: the row is before the knot
+            sought = max(1, sought + skip_rows)  # the row is before the knot: entries came since the fit
         return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -197,7 +197,7 @@ class Ranking:
         return _sample(rows)
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
-        """Return pairs (cell, number of entries with it) of `limit` distinct cells, best first.
+        """Return pairs (cell, number of entries with it) for up to `limit` distinct cells, best first.
 
         Begin at the top, or below the cell `below`.
         """
@@ -216,7 +216,7 @@ class Ranking:
         return [decode_entry(row) for row in rows]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the next `limit` rows after a cell and owner, best first. No row need have that cell and owner."""
+        """Return the next `limit` rows after a cell and owner, best first. A row with both need not exist."""
         rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 
@@ -239,7 +239,7 @@ class Ranking:
         return (str(found[0][0]), found[0][1]) if found else None
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Read the rows before the place of a cell and owner, the rows from there on, and the ties that ranks need."""
+        """Read the rows on both sides of a cell and owner, and count the ties that are needed to rank them."""
         return (
             yield from self.neighbours.read_around_place(cell, owner, better_rows=better_rows, worse_rows=worse_rows)
         )

@@ -34,12 +34,12 @@ _UNSEEN = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 @dataclass(slots=True)
 class RebuildCounts:
-    """Counts of what a rebuild did."""
+    """The numbers of rows and entries that a rebuild handled."""
 
     rows: int = 0  # rows of the journal that were read
     replayed: int = 0  # rows of the journal that the board's rows are made from
     rejected: int = 0  # rows of the journal whose result would leave the range of a column
-    duplicates: int = 0  # rows of the journal whose post id was merged before
+    duplicates: int = 0  # rows of the journal with the post id of a post that was merged before
     entries: int = 0  # entries that the board has now
     hidden_entries: int = 0  # entries of hidden owners, which the board does not show
     entries_before: int = 0  # entries that the board had before the rebuild
@@ -78,7 +78,7 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
 def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
     """Empty a board and lock it, so that nobody posts to it before this transaction ends.
 
-    Return the board, a `RebuildCounts` with its earlier number of entries, and its number of changes.
+    Return the board, a `RebuildCounts` with the board's earlier number of entries, and the board's number of changes.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -136,9 +136,9 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
-    """Return an error message: the journal has no post to the board.
+    """Return the error message that the journal has no post to the board.
 
-    If the journal has changes of earlier boards with this id, the message names the number at which they begin.
+    If the journal has changes of earlier boards with this id, the message also gives the number of the first change.
     """
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)

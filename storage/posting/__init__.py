@@ -11,8 +11,8 @@ Inside a transaction: lock and read the rows ──> look up post ids ──> fi
 This room may import `reads`, `entries`, `log`, `boards` and the rooms below them.
 
 The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. The id is
-stored in the transaction that applies the post. So a caller that does not know an outcome sends the same post again and
-gets it.
+stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post
+again and gets its outcome.
 
 A reader begins with `writer.Writer.submit`, then `transaction.PostTransaction.apply_posts`, which applies the posts.
 `waiting_posts` decides which requests share a transaction. `admission` estimates how long a post would wait, so that

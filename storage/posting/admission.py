@@ -10,8 +10,8 @@ many more posts the store could take. Then no post is refused.
              group more if the rate is above UP_RATIO times the earlier rate. Keep one group fewer if it is above
              DOWN_RATIO times the earlier rate.
     rest     After a change that was not kept, leave the limit as it is for some windows. If the speed of the store
-             changes, the rest ends.
-    trouble  If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
+             changes, climb again.
+    halve    If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
              most once per round of groups. Then climb again.
 
 The limit is between 1 and `groups_max`. The class tries to change it only while posts wait in the queue, because
@@ -22,8 +22,9 @@ The algorithm was compared with the best fixed limit in simulations. Groups in p
 others slower. In some simulations, statements took twice as long or cores were half as fast. This algorithm reaches
 0.94 of the best limit's rate on average, and 0.69 at worst. Two other algorithms reach less:
 
-    0.82 and 0.30  additive increase with halving at trouble; a store that becomes slow without failing never stops it
-    0.92 and 0.42  a gradient of transaction times against the best recent one; under steady load, the best recent time
+    0.82 and 0.30  additive increase, with halving as above; a store that becomes slow without failing never stops the
+                   increase
+    0.92 and 0.42  a comparison of transaction times with the best recent one; under steady load, the best recent time
                    becomes the usual time
 """
 
@@ -44,7 +45,7 @@ class DrainRate:
     def __init__(self) -> None:
         self._posts, self._seconds, self._commits = 0.0, 0.0, 0
         self._began_s = 0.0
-        self._counted_to_s: float | None = None  # None: nothing is measured, as the last group left no posts behind
+        self._counted_to_s: float | None = None  # None: no measurement, because the last group left no posts behind
 
     @property
     def known(self) -> bool:
@@ -64,7 +65,7 @@ class DrainRate:
         if self._counted_to_s is None:
             return
         kept, seconds = _decayed(now_s - self._counted_to_s)
-        # Weight the posts like the time that they took. Otherwise slow groups would seem fast.
+        # Give the posts the same weight as the time that they took. Otherwise slow groups would seem fast.
         share = seconds / (now_s - self._counted_to_s) if now_s > self._counted_to_s else 1.0
         self._posts = self._posts * kept + posts * share
         self._seconds = self._seconds * kept + seconds
@@ -75,7 +76,7 @@ class DrainRate:
         """Return the estimated seconds until `posts` posts are answered; 0 if nothing is known."""
         if self._counted_to_s is None:
             return 0.0
-        if self._commits < COMMITS_MIN:  # the only certain time is the one that passed without an answer
+        if self._commits < COMMITS_MIN:  # too few commits for a rate, so use the time since the start
             return now_s - self._began_s
         kept, seconds = _decayed(now_s - self._counted_to_s)
         return posts * (self._seconds * kept + seconds) / max(self._posts * kept, POSTS_MIN)
@@ -94,14 +95,16 @@ WINDOW_ROUNDS = 4
 WINDOW_GROUPS_MIN = 4
 UP_RATIO = 1.10
 DOWN_RATIO = 0.97  # slightly below 1, so that noise leads to fewer groups
-# If the rate changes by more than this share while the limit stays, the store has changed. Earlier results are void.
+# If the rate changes by more than this ratio while the limit stays, the speed of the store has changed. Earlier results
+# are then void.
 SHIFT_RATIO = 0.15
 REST_WINDOWS_MAX = 4
-# A transaction that takes this many times the usual time is trouble. Transactions that block each other could keep a
-# window open for seconds.
+# A transaction that takes this many times the usual time halves the limit, as a failed one does. Without this bound,
+# transactions that block each other could keep a window open for seconds.
 OVERLONG_RATIO = 8.0
 OVERHEAD_POSTS = 50  # the fixed cost of a transaction equals the cost of this many posts
-# Seconds per post. No store is that fast. A usual time of 0 would always stay 0, because a ratio limits its growth.
+# Lower bound of the usual time, in seconds per post. No store is that fast. A usual time of 0 would always stay 0,
+# because a ratio limits its growth.
 USUAL_S_MIN = 1e-5
 USUAL_SHARE = 0.05  # weight of the newest transaction in the usual time
 
@@ -156,13 +159,13 @@ class WriteLimit:
         took_s = seconds / (posts + OVERHEAD_POSTS)
         usual_s = max(USUAL_S_MIN, took_s if self._usual_s is None else self._usual_s)
         longest_s = usual_s * OVERLONG_RATIO
-        # If a store stays slower, the usual time grows until its transactions are no longer trouble. Then the limit
-        # climbs again.
+        # If a store stays slower, the usual time grows until the store's transactions no longer count as overlong. Then
+        # the limit rises again.
         self._usual_s = usual_s + (min(took_s, longest_s) - usual_s) * USUAL_SHARE
         return took_s > longest_s
 
     def _begin_window(self, *, in_flight: int) -> None:
-        # These groups began before the window. The window begins when the last of them ends.
+        # The groups that are in flight began before the window. The window begins when the last of them ends.
         self._skipped = in_flight
         self._began_s, self._groups, self._posts = 0.0, 0, 0
         self._saturated = True

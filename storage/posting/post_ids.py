@@ -50,7 +50,7 @@ class RememberedPost:
 class RememberedFamilyPost:
     """A post id that a family has seen, with the outcomes on all boards that the post reached.
 
-    A retry may reach other boards.
+    A retry of the post may reach other boards.
     """
 
     fingerprint: str
@@ -154,9 +154,9 @@ class PostIds:
         )
 
     def prune_ids(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Delete ids older than `before_us`, about `rows_max` at a time; return how many it deleted."""
+        """Delete at most about `rows_max` ids older than `before_us`; return how many were deleted."""
         horizon = yield self._horizon.bind(before_us=before_us, rows_max=rows_max)
-        # All ids of a transaction have the same time. The step deletes all ids of the last time that it reaches.
+        # All ids of a transaction have the same time. A step deletes either all ids with the same time or none of them.
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])

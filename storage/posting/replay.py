@@ -1,4 +1,4 @@
-"""Rebuild a board from the posts in the journal since a number, including posts to deleted boards with the same id.
+"""Rebuild a board from the posts in the journal from a number on, including posts to deleted boards with its id.
 
     empty the board ──> find the deleted boards with its id ──> merge their posts and its own, in order ──> store rows
 
@@ -9,7 +9,8 @@ The most important rule: each post counts once. The board begins a new epoch, wh
 remembers the ids of the merged posts. Of two posts with the same id, the second is left out, and a retry is a
 duplicate.
 
-Resets and deletions after the number are ignored: a caller who gives a number before them wants the posts before them.
+Resets and deletions after the number are ignored: a caller who gives an earlier number also wants the posts before the
+reset or deletion.
 """
 
 from __future__ import annotations

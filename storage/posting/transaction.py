@@ -1,8 +1,8 @@
 """Apply one group of posts in one transaction: read the rows, merge in memory in order, write if no row has changed.
 
-A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part. If
-a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`, the
-transaction is rolled back, and the writer runs the whole group again.
+A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
+the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,
+the transaction is rolled back, and the writer runs the whole group again.
 
 `PostTransaction` runs the program. `BoardState` and `TransactionRow` only hold state: what the group knows about a
 board, and the rows as the group will leave them. `TableChanges` writes all changed rows of one table.
@@ -71,10 +71,12 @@ class PostTransaction:
         self._logged = logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._hides = False  # whether any owner or row of the group is hidden
-        # Earlier posts, by board key and post hash; then those of this group, with fingerprint and outcome.
+        # `_seen`: earlier posts; `_fresh`: posts of this group, as pairs of fingerprint and outcome. Both are by board
+        # key and post hash.
         self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)
-        # Posts to families, by family key and post hash; then the rows to store for those of this group.
+        # `_in_families`: posts to families, by family key and post hash. `_fresh_in_families`: the rows to store for
+        # the posts of this group.
         self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
@@ -360,8 +362,8 @@ class TransactionRow:
     expected: int | None  # the version that was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     first_values: tuple[int, ...] = ()  # ranked columns that had no value before
-    ranked: str | None = None  # its ranked cells in the form of the log, see `RankedCells`; None: not computed yet
-    is_hidden: bool = False  # its owner is hidden, so no ranking holds it
+    ranked: str | None = None  # the ranked cells in the form of the log, see `RankedCells`; None: not computed yet
+    is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
 
 @dataclass(slots=True)

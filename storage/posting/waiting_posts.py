@@ -8,8 +8,8 @@ same owner. So the posts of one owner are applied in order, and the groups of on
 rows or lose races to each other.
 
 `RequestIntake` is the task. Before its `close` returns, it applies all accepted posts. `WaitTimer` is one timer for all
-requests. All may wait equally long, so the oldest expires first, and only the head of the queue has to be checked. A
-timer for each request would take 2 % of the time of a small request.
+requests. All requests may wait equally long, so the oldest expires first, and only the head of the queue has to be
+checked. A timer for each request would take 2 % of the time of a small request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class RequestQueue:
     """The waiting requests in order of arrival, and the groups in flight."""
 
     def __init__(self, *, group_posts_max: int, grouping: bool, enough: int | None = None) -> None:
-        """`enough`: a group with this many posts takes no further request. The others are left for other groups."""
+        """Make an empty queue.
+
+        `enough`: a group with this many posts takes no further request. Later requests are left for other groups.
+        """
         self._group_posts_max, self._grouping = group_posts_max, grouping
         self._enough = group_posts_max if enough is None else enough
         self._requests: deque[WaitingRequest] = deque()
@@ -118,7 +121,7 @@ class RequestQueue:
         owners = _owners(waiting)
         if owners.isdisjoint(busy):
             return True
-        busy |= owners  # later requests with one of these owners must stay behind
+        busy |= owners  # later requests with one of these owners must stay behind this one
         return False
 
 
@@ -157,7 +160,10 @@ class RequestIntake(ABC, Generic[W]):
 
     @abstractmethod
     async def _run(self) -> None:
-        """Take requests until `_closing` is set and no request waits. `_wake` is set when either may have changed."""
+        """Take requests until `_closing` is set and no request waits.
+
+        `_wake` is set when one of these conditions may have changed.
+        """
 
     @abstractmethod
     def _expire(self, waiting: W) -> None:
@@ -177,7 +183,7 @@ class WaitTimer(Generic[W]):
 
     def add_waiting(self, waiting: W, done: asyncio.Future[Any]) -> None:
         """Add an item. Its wait begins now."""
-        self._drop_done()  # so the queue stays short: it begins with the oldest item that still waits
+        self._drop_done()  # keeps the queue short: afterwards, its first item still waits
         loop = done.get_loop()
         self._items.append((loop.time() + self._wait_s, done, waiting))
         if self._timer is None:

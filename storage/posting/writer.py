@@ -1,6 +1,6 @@
 """Take posts in and return durable outcomes.
 
-Posts are grouped without a timer: those that wait when a commit ends form the next transaction.
+Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction.
 
     submit ──> bounded queue ──> groups, a few at once ──> a transaction each ──> outcomes
                │                          ^                             │
@@ -12,8 +12,8 @@ even if callers send more than the store can take. `WriteLimit` decides how many
 store runs one write at a time.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
-applied. Otherwise sending the same post ids again settles their outcome. If a group fails for another reason, its
-requests are run again one by one, so that one bad request does not fail its neighbours.
+applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
+for another reason, its requests are run again one by one, so that one bad request does not make the others fail.
 
 `Writers` keeps one writer for each connection pool, so that a blocked pool delays only the posts to its own boards. The
 posts of one request go through one writer. This is the writer of their boards' connection pool, or the common writer if
@@ -70,12 +70,12 @@ class WriterLimits:
     change_log: bool  # False: posts are not logged
 
 
-# With this many posts, each counted once per board, the fixed cost of a transaction is small beside the cost of the
-# posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next. Large
-# groups also often have an owner in common, and such groups cannot be in flight together.
+# With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
+# the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
+# Large groups also often have an owner in common, and such groups cannot be in flight together.
 BATCH_POSTS = 500
 # Answering a batch takes the event loop milliseconds. If another batch waits, it goes to the store before the answers
-# go out. The answers wait at most this long until the store begins with it.
+# go out. The answers wait at most this long for the store to begin with the other batch.
 ANSWER_DELAY_S_MAX = 0.002
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then even
 # a store that becomes half as fast answers in time. Under overload with a share of 1, nearly every post would be
@@ -93,10 +93,10 @@ class WriterObserver(Protocol):
         """Report that a conditional write found another version."""
 
     def queue_depth(self, posts: int) -> None:
-        """Report how many posts wait, each counted once per board, after a change."""
+        """Report how many posts wait, each counted once per board. Called after every change of this number."""
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Report how many groups are in flight and how many may be, after a change."""
+        """Report how many groups are in flight, and how many may be. Called after every change of these numbers."""
 
     def posts_refused(self, reason: str, posts: int) -> None:
         """Report posts that are not applied, each counted once per board.
@@ -154,7 +154,7 @@ class Writer(RequestIntake[WaitingRequest]):
         self._queue.append_request(waiting)
         self._observer.queue_depth(self._queue.parts)
         self._wake.set()
-        # A bare future, because asyncio's timeout and shield together cost a single post a tenth of its time.
+        # This is a bare future: asyncio's timeout and shield together would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting, waiting.done)
         try:
             return await waiting.done
@@ -207,7 +207,7 @@ class Writer(RequestIntake[WaitingRequest]):
                         groups.create_task(self._write(group))
                         taken = True
                         continue
-                # No request waits, or those that do must wait for a group to end or for an owner's earlier posts.
+                # Either no request waits, or every waiting request must wait until a group in flight ends.
                 if not taken:
                     self._let_answer()
                 taken = False
@@ -235,7 +235,7 @@ class Writer(RequestIntake[WaitingRequest]):
             _answer(group, result)
 
     async def _next_begins(self) -> None:
-        # Wait until the next group begins, until no further group can begin, or for the longest delay of an answer.
+        # Wait until the next group begins or no further group can begin, but at most ANSWER_DELAY_S_MAX.
         if self._begun is None:
             self._begun = asyncio.Event()
         with contextlib.suppress(TimeoutError):
@@ -251,8 +251,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
-        # Return the result if callers still wait for it; None if all have an answer or an error. `unknown`: an earlier
-        # run may have applied the posts.
+        # Return the result if callers still wait for it; None if every caller has got an answer or an error. `unknown`:
+        # an earlier run may have applied the posts.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
@@ -295,7 +295,7 @@ class Writer(RequestIntake[WaitingRequest]):
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run the requests whose posts all have ids once more. The stored ids keep a post from being applied twice.
+        """Run again the requests in which every post has an id. The stored ids keep a post from being applied twice.
 
         The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
         """
@@ -333,12 +333,13 @@ class Writer(RequestIntake[WaitingRequest]):
             except UnknownBoardError:
                 if check_boards:
                     raise
-                # With the check, only the posts to that board are rejected.
+                # With the check, only the posts to the missing board are rejected.
                 return await self._apply(posts, check_boards=True)
         raise RacesLostError(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
     def _open_boards(self, posts: list[Post]) -> list[tuple[Entries, Merger]]:
-        # A group may hold posts that were parsed before and after a column was added. The wider board serves both.
+        # A group may hold posts that were parsed before and after a column was added. The version of the board with
+        # more columns fits both.
         boards: dict[int, Board] = {}
         for post in posts:
             for part in post.parts:

@@ -4,7 +4,7 @@
        │ one transaction: the posts are durable, and the sender gets the answer "accepted"
        v
     waiting: in a block of posts of one shard (ingest_queue, post_blocks)
-       │ a worker with a permit and the shard's lease (workers)
+       │ a worker with the shard's lease and one of a limited number of permits (workers)
        v
     one transaction (queue_application): keep the leases, take the blocks, apply the posts, remember what was rejected
        ├──> applied

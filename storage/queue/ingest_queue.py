@@ -2,9 +2,8 @@
 
     append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
 
-The rule: a block is removed only by the transaction that applies its posts. So after a crash, no post is lost and none
-is applied twice. If two workers take the same block, the second one finds it removed, and its transaction is rolled
-back.
+A block is removed only by the transaction that applies its posts. So after a crash, no post is lost and none is applied
+twice. If two workers take the same block, the second one finds it removed, and its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -180,8 +179,8 @@ class IngestQueue:
         return sorted((BlockHead(*row) for row in rows), key=_number)
 
     def _compile_heads(self, shards: int) -> Statement:
-        # One part of the union for each shard: it reads from the shard's oldest block up to the limit.
-        # So a long shard does not slow down the others.
+        # Each shard has its own part of the union, which reads from the shard's oldest block up to the limit. So a
+        # shard with many blocks does not slow down the others.
         heads = select(*_HEAD).from_(INGEST_BLOCKS)
         ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
         arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
@@ -205,9 +204,9 @@ class IngestQueue:
             raise LostRaceError("a block was deleted or replaced meanwhile")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
-        """Replace the text of a block, which then holds `posts` posts, unless the block has changed since it was read.
+        """Replace the text of a block, unless the block has changed since it was read.
 
-        Return whether it was replaced.
+        `posts` is the number of posts in the new text. Return whether the text was replaced.
         """
         rows = yield self._rewrite.bind(
             posts=posts, block=block, shard=head.shard, number=head.number, edition=head.edition
@@ -224,7 +223,7 @@ class IngestQueue:
         return not (yield self._any.bind())
 
     def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
-        """Return up to `blocks_max` blocks whose text contains another text, oldest first."""
+        """Return up to `blocks_max` blocks of all shards whose text contains `text`, oldest first."""
         rows = yield self._mentioning.bind(text=text, limit=blocks_max)
         return [_waiting(row) for row in rows]
 

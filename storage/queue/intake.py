@@ -1,15 +1,15 @@
-"""Takes posts into the ingest queue, many requests in one transaction. When a request is answered, it is durable.
+"""Takes posts into the ingest queue, many requests in one transaction. A request is answered once it is durable.
 
     submit ──> waiting ──> one transaction at a time ──> accepted
        └──> refused, without waiting, if the queue is too deep or too old
 
-The rule: a process runs one such transaction at a time. It takes the requests that wait when it begins, the oldest
+A process runs one such transaction at a time. Each transaction takes the requests that wait when it begins, the oldest
 first. So the requests of one process are queued in the order of their arrival. If a caller sends a request after it got
 an answer, the request is queued behind the answered one.
 
 `QueueBacklog` refuses posts, so that the queue cannot grow without end. It reads the depth and age of the queue from
-the store when its last read is `ingest_look_s` old. Between two reads, it adds the posts that this process queues.
-Posts that other processes queue are counted at the next read.
+the store when its last read is at least `ingest_look_s` old. Between two reads, it adds the posts that this process
+queues. Posts that other processes queue are counted at the next read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .post_blocks import encode_posts, shard_of
 class EnqueueLimits:
     """The bounds of `Enqueuer`; each is a setting of the same name."""
 
-    queue_posts_max: int  # posts that may wait for their transaction
+    queue_posts_max: int  # most posts that may wait for their transaction
     ingest_group_posts_max: int
     ingest_block_posts_max: int
     post_wait_s_max: float
@@ -85,7 +85,7 @@ class Enqueuer(RequestIntake[_Request]):
     ) -> None:
         """Make an enqueuer.
 
-        It calls `appended` after each transaction, so that workers in this process need not poll.
+        The enqueuer calls `appended` after each transaction, so that workers in this process need not poll.
         """
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
@@ -223,7 +223,7 @@ class _Targets:
     families: set[int]
 
     def check(self, dialect: Dialect) -> Program[None]:
-        """Raise `_TargetsChangedError` if one of them was deleted or emptied."""
+        """Raise `_TargetsChangedError` if a board was deleted or emptied, or if a family was deleted."""
         boards: set[int] = set()
         families: set[int] = set()
         if self.epochs:
@@ -270,7 +270,7 @@ class QueueBacklog:
     ) -> None:
         self._store, self._limits, self._now_us, self._monotonic = store, limits, now_us, monotonic
         self._looked_s: float | None = None
-        self._posts, self._oldest_us = 0, 0  # as last read from the store
+        self._posts, self._oldest_us = 0, 0  # number of posts and time of the oldest, as last read from the store
         self._since = 0  # posts that this process has queued since that read
         self._rate: float | None = None  # posts applied per second, between the last two reads
         self._looking: asyncio.Task[None] | None = None
@@ -290,7 +290,7 @@ class QueueBacklog:
         self._since += posts
 
     async def admit_posts(self, posts: int) -> None:
-        """Return normally if `posts` more posts may wait.
+        """Check that `posts` more posts may wait.
 
         Raises:
             QueueFullError: too many posts wait.
@@ -306,7 +306,7 @@ class QueueBacklog:
             raise OverloadedError(detail, retry_after_s=self._takes_s(self.posts // 2))
 
     async def read_queue(self) -> None:
-        """Read the backlog from the store. Calls during a read share that read."""
+        """Read the backlog from the store. Calls that come during a read wait for the same read."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(self._looked)
@@ -315,7 +315,7 @@ class QueueBacklog:
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
         if not done.cancelled():
-            done.exception()  # marks it as retrieved: all callers that would retrieve it may have been cancelled
+            done.exception()  # marks the exception as retrieved: all callers may have been cancelled
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since

@@ -1,7 +1,7 @@
 """What became of a queued post: `find_post_fate` finds it applied, rejected, or still in the queue.
 
-The rule: the queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the
-queue to a board meanwhile is always found in one of the three.
+The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
+board meanwhile is always found in one of the three.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number.
@@ -28,7 +28,7 @@ from storage.store import Program, Store
 from .ingest_queue import ingest_queue
 from .post_blocks import decode_block, encode_text
 
-BLOCKS_MAX = 1_000  # the most blocks that are read; these contain the post id somewhere in their text
+BLOCKS_MAX = 1_000  # most blocks that are read, of those whose text contains the post id
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Return the shard in which all posts of an owner wait, so that they stay in their order."""
+    """Return the shard in which all posts of an owner wait, so that the posts keep their order."""
     return zlib.crc32(owner.encode()) % shards
 
 

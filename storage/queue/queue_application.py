@@ -2,18 +2,20 @@
 
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
-The rule: a transaction takes posts and applies them, or does neither. It begins by renewing the leases of the shards.
-If a worker was paused and another one has taken over its shards, the transaction of the first one is rolled back.
+A transaction takes posts and applies them, or does neither. The transaction begins by renewing the leases of the
+shards. If a worker was paused and another one has taken over its shards, the transaction of the first one is rolled
+back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
 to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
 boards are still open.
 
-If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. The posts behind
-it need not wait longer.
+If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
+behind it can be applied.
 
 A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker assumes
-that this one died and claims its shards. It then waits for the rows of the leases, which this round has locked.
+that the worker of the round died, and claims its shards. The other worker then waits for the rows of the leases, which
+the round has locked.
 """
 
 from __future__ import annotations
@@ -226,7 +228,7 @@ class _RoundTransaction:
         self._opened = [drainer._boards.open_board(board) for board in boards_of(batch.resolved.posts)]
 
     def program(self) -> Program[tuple[list[list[PartOutcome]], int]]:
-        """Keep the leases, take the posts, apply them and remember the rejected ones.
+        """Renew the leases, take the posts, apply them, and store which posts were rejected.
 
         Return the outcomes of the posts and the number of rows written.
         """
@@ -307,7 +309,7 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class Resolved:
-    """Posts that can be applied, in their order, and the refusals of those that cannot."""
+    """The posts that can be applied, in their order, and the refusals of the other posts."""
 
     posts: list[Post] = field(default_factory=list)
     queued: list[QueuedPost] = field(default_factory=list)  # the queued form of each of `posts`
@@ -387,7 +389,7 @@ def epochs_unchanged(epochs: Mapping[int, int], found: Mapping[int, int]) -> boo
 def boards_of(posts: Iterable[Post]) -> list[Board]:
     """Return the boards of all posts, each board once.
 
-    One call of `resolve_posts` must have resolved the posts, so that each board is one object.
+    All posts must come from one call of `resolve_posts`, so that each board is one object.
     """
     return list({part.board.key: part.board for post in posts for part in post.parts}.values())
 

@@ -1,9 +1,9 @@
 """Removes an erased owner from the ingest queue: posts that wait there would bring the owner back.
 
-The rule: an erasure removes the owner from the queue first, and from the boards afterwards. If a worker has taken a
-block with the owner's posts, the erasure waits for the worker's transaction. So what the worker applied is on the
-boards when the erasure searches them. If a worker has only read a block, it finds the block changed when it takes it,
-and its transaction is rolled back.
+An erasure removes the owner from the queue first, and from the boards afterwards. If a worker has taken a block with
+the owner's posts, the erasure waits for the worker's transaction. So what the worker applied is on the boards when the
+erasure searches them. If a worker has read a block but not taken it yet, the worker later finds the block changed, and
+its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOCKS_A_PAGE = 100
 
 
 async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
-    """Drop the owner's queued posts, or their parts for one board. Return how many posts that changed.
+    """Drop the owner's queued posts, or their parts for one board. Return how many posts were dropped or changed.
 
     Each block has a transaction of its own. A transaction that held one block while it waited for another could
     deadlock with a worker.

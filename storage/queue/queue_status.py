@@ -17,12 +17,12 @@ from .workers import SHARD_POOL, Semaphore, Sizing
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The state of the queue; the dictionaries are by shard."""
+    """The state of the queue. The keys of all dictionaries are numbers of shards."""
 
     backlog: dict[int, ShardBacklog]
     counts: dict[int, ShardCount]
     workers: dict[int, str]  # the worker that leases the shard
-    holders: int  # number of workers that have a permit
+    holders: int  # number of workers that have a permit of the semaphore
     sizing: Sizing
 
 

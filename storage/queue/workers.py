@@ -5,8 +5,8 @@ A worker's share is the number of shards divided by the number of permit holders
 leases in the order of their names.
 
 A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
-has one permit. The size is stored in the database. If the size becomes smaller, a holder whose permit has a number
-above it releases the permit when it would next renew it.
+has one permit. The size is stored in the database. If the size becomes smaller, holders of permits with higher numbers
+release these permits instead of renewing them.
 
 While no posts wait, workers write nothing and their leases expire.
 """
@@ -45,9 +45,9 @@ class ShardLeases:
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     def keep_share(self, share: Share) -> Program[Share]:
-        """Renew the permit and as many shards as are the worker's share; release the other shards. Return what is held.
+        """Renew the permit, and the leases of as many shards as the worker's share allows. Release the other shards.
 
-        Without a permit, no shards are held.
+        Return what the worker then holds. Without a permit, it holds no shards.
         """
         permit, workers = yield from self._semaphore.keep_permit(
             share.permit, holder=self._holder, lease_us=self._lease_us
@@ -115,7 +115,7 @@ class Semaphore:
     """The programs of one semaphore."""
 
     def __init__(self, dialect: Dialect, leases: WorkLeases, name: str, *, size: int) -> None:
-        """Compile the statements. `size` is the size while none is stored."""
+        """Compile the statements. `size` is used as long as the database stores no size."""
         self._leases, self._name, self._size = leases, name, size
         self._pool = f"semaphore {name}"
         named = col("name").eq(param("name"))
@@ -139,15 +139,16 @@ class Semaphore:
         )
 
     def sizing(self) -> Program[Sizing]:
-        """Return the current size, and the measurements behind it."""
+        """Return the current size, and the measurements that it was computed from."""
         rows = yield self._find.bind(name=self._name)
         return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
 
     def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
         """Change the size, unless it has changed since `found` was read. Return whether this call changed it.
 
-        Any process that measures may call this. If two call it after the same read, only the first one changes the
-        size. Holders of permits above the size release them when they would next renew them.
+        Any process that measures may call this. If two processes call this after they read the same size, only the
+        first call changes it. Holders of permits with numbers above the new size release these permits instead of
+        renewing them.
         """
         rows = yield self._store.bind(
             name=self._name,
@@ -169,7 +170,7 @@ class Semaphore:
     ) -> Program[tuple[WorkLease | None, int]]:
         """Renew a permit for `lease_us` from now, or claim another one.
 
-        Return the permit, or None if all permits are held, and the number of holders.
+        Return a pair: the permit (None if others hold all permits), and the number of holders.
         """
         sizing = yield from self.sizing()
         held, _ = yield from self._leases.find_held(self._pool)

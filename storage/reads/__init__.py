@@ -1,7 +1,7 @@
 """The point reads that nearly every request makes: one owner's entry, and the rows around an owner.
 
 Many requests read the same board at the same time, so their reads are coalesced: one statement answers all requests for
-the same board. One owner on many boards also takes few statements: one for each table that the boards share.
+the same board. Reading one owner on many boards also takes few statements: one for each table that the boards share.
 
 `point_reads` holds both kinds of reads. `open_boards` keeps the compiled statements and the merge rules of the boards
 in use; posting, refreshing and every other reader of rows take them from there.

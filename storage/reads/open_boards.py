@@ -22,7 +22,7 @@ class OpenBoards:
         self._dialect = dialect
         self._open_boards_max = open_boards_max
         self._open: OrderedDict[int, tuple[Entries, Merger]] = OrderedDict()
-        self._patterns: OrderedDict[tuple[int, int], Pattern] = OrderedDict()  # by table and spec object
+        self._patterns: OrderedDict[tuple[int, int], Pattern] = OrderedDict()  # by table key and id of the spec object
 
     def open_board(self, board: Board) -> tuple[Entries, Merger]:
         """Return the statements and merge rules for this version of a board."""

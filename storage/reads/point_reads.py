@@ -96,8 +96,8 @@ class PointReads:
         """Check that the board still exists and is the version that the caller passed.
 
         If a board outside a family has its rows in a shared table and has no totals, it may have been deleted or
-        emptied. Only the stored catalog shows this, so it is read too. If a board with a table of its own was deleted,
-        the earlier read has already failed.
+        emptied. Only the stored catalog shows this, so the catalog is read too. If a board with a table of its own was
+        deleted, the earlier read has already failed.
 
         Raises:
             UnknownBoardError: the board was deleted.
