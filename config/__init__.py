@@ -6,8 +6,8 @@
 Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
 those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.
 
-The rule: nothing else in the project reads a configuration file, or an environment variable that is a setting
-(`RANKCURVE_…`). A value is passed through `config.masking.masked` before it is shown to anybody.
+Nothing else in the project reads a configuration file, or an environment variable that is a setting (`RANKCURVE_…`). A
+value is passed through `config.masking.masked` before it is shown to anybody.
 
 This package imports no other package of the project. Begin with `settings`.
 """

@@ -2,7 +2,7 @@
 
 `rankcurve config`, docs/settings.md, the README and default.toml show the rows that are made here.
 
-The rule: every row comes from the declaration of its setting, so each fact about a setting is written only once.
+Every row comes from the declaration of its setting, so each fact about a setting is written only once.
 """
 
 import json

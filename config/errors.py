@@ -1,6 +1,6 @@
 """The only error of this package. It lists everything that is wrong with a configuration.
 
-The rule: a message never holds a secret; the code that raises the error masks values first.
+A message never holds a secret; the code that raises the error masks values first.
 """
 
 

@@ -16,8 +16,8 @@ from config.pools import parse_connection_pools
 def _store_url(url: str) -> str:
     """Return the address of a store; raise ValueError if it is not valid.
 
-    It is `sqlite:///PATH` or a `postgresql://` connection string. With three slashes PATH is relative to the working
-    directory; with four it is absolute.
+    The address is `sqlite:///PATH` or a `postgresql://` connection string. With three slashes PATH is relative to the
+    working directory; with four it is absolute.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
         return _readable(url)
@@ -32,7 +32,7 @@ def _store_url(url: str) -> str:
 def _readable(url: str) -> str:
     """Return a `postgresql://` address if a driver cannot misread it.
 
-    Otherwise raise ValueError. Its message quotes no part of the address, which may hold a password.
+    Otherwise raise ValueError. The message of the error quotes no part of the address, which may hold a password.
     """
     found = _ADDRESS.fullmatch(url)
     if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
@@ -53,7 +53,7 @@ def _listed(value: object) -> object:
 def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the servers if each is `host:port` and none is repeated; else raise ValueError.
 
-    An IPv6 address stands in brackets.
+    An IPv6 address must stand in brackets.
     """
     for server in servers:
         found = _SERVER.fullmatch(server)

@@ -1,7 +1,7 @@
 """Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-The rule: a single error reports all unknown names and bad values, each with its source. So nothing that an operator
-sets is silently ignored.
+A single error reports all unknown names and bad values, each with its source. So nothing that an operator sets is
+silently ignored.
 """
 
 import difflib
@@ -26,9 +26,9 @@ CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
     """Return the settings, merged from all sources.
 
-    A later source overrides an earlier one: defaults, TOML file, environment, `overrides`. The file is `toml_path`,
-    else the one that RANKCURVE_CONFIG names, else none. `overrides` holds values by setting name; a None value means
-    that the setting is not given.
+    A later source overrides an earlier one: defaults, TOML file, environment, `overrides`. The TOML file is
+    `toml_path`, else the file that RANKCURVE_CONFIG names; without either, no file is read. `overrides` holds values by
+    setting name; a value of None means that the setting is not given there.
 
     Raises ConfigError with all problems.
     """

@@ -1,8 +1,8 @@
 """Reads the setting `lease_peers`, which names other stores.
 
-`settings` checks its text with this module, and the service gets its peers from it.
+`config.settings` checks the text of the setting with this module, and the service reads its peers with it.
 
-The rule: every store uses the same name for a peer.
+All stores must use the same name for the same peer.
 """
 
 import re
@@ -13,7 +13,7 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return the URLs by name, from `NAME=URL` with commas between; an empty text gives none.
+    """Return the URLs of the peers by name. The text is a list of `NAME=URL` with commas between; it may be empty.
 
     Raises ValueError for anything else.
     """

@@ -1,8 +1,10 @@
 """Reads the setting `pools`, which gives sets of boards connection pools of their own.
 
-`settings` checks its text with this module, and the PostgreSQL engine opens the connections that it describes.
+`config.settings` checks the text of the setting with this module, and the PostgreSQL engine opens the connections that
+the text describes.
 
-The rule: a board belongs to the first connection pool whose pattern its id matches, else to the common one.
+A board belongs to the first connection pool whose pattern matches its id. If no pattern matches, it belongs to the
+common connection pool.
 """
 
 import re
@@ -27,7 +29,7 @@ class BoardConnectionPool(NamedTuple):
 
 
 def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
-    """Return the pools, from `NAME=PATTERN:CONNECTIONS` with commas between; an empty text gives none.
+    """Return the connection pools in a list of `NAME=PATTERN:CONNECTIONS` with commas between, which may be empty.
 
     Raises ValueError for anything else.
     """

@@ -1,6 +1,6 @@
 """The declarations of all settings: every limit, wait and size of the service, each declared once.
 
-The rule: every number has a lower bound, an upper bound and a unit. Its name says the unit unless it is a plain count.
+Every number has a lower bound, an upper bound and a unit. Its name says the unit unless it is a plain count.
 
 The text under a setting is its description. Operators read it in docs/settings.md, in default.toml and in the output of
 `rankcurve config`.

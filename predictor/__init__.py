@@ -7,11 +7,10 @@ This package is pure and synchronous: no I/O, no clock, no randomness. The calle
 The package imports nothing else of the project. Only `fit` and its helpers (`greedy`, `measured`, `cubic`) load numpy
 and scipy, so a process that never fits a curve never loads them.
 
-The most important rule: SMALLER KEYS ARE BETTER everywhere in this package. On a board where high values win, the
-caller negates the values on the way in and out. Keys are Python integers of any size, for example of 40 digits.
+SMALLER KEYS ARE BETTER everywhere in this package. On a board where high values win, the caller negates the values on
+the way in and out. Keys are Python integers of any size, for example of 40 digits.
 
-The second rule: a rank always comes with a bracket that contains the true rank. A rank is called exact only where the
-knots prove it.
+A rank always comes with a bracket that contains the true rank. A rank is called exact only where the knots prove it.
 
 Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves, `live`
 keeps a curve up to date while its board changes, `codec` encodes a curve, and `quality` measures errors in tests.

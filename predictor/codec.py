@@ -1,7 +1,7 @@
 """Encode a curve as bytes, for a table or a cache that processes of different versions share.
 
-The most important rule: decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. A CRC32 over
-all bytes detects damage, the format version detects other formats, and the result still has to be a valid curve.
+Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. A CRC32 over all bytes detects damage,
+the format version detects other formats, and the result still has to be a valid curve.
 
 The fields, one after the other, little-endian:
 
@@ -23,9 +23,9 @@ The fields, one after the other, little-endian:
     control values   2 columns for each gap between two knots, the first and the second inner control value
     checksum         uint32    the CRC32 of all fields before
 
-An integer has any size: first its width in bytes (uint16), then its bytes. A column begins with the width of its
-numbers in bytes (uint16), the smallest that fits all of them. 1,000 knots take 6 to 19 KB. A column of at most 64 bits
-a number is decoded in one call.
+An integer may have any size. Its width in bytes (uint16) comes first, then its bytes. A column begins with the width of
+its numbers in bytes (uint16), the smallest that fits all of them. 1,000 knots take 6 to 19 KB. If the numbers of a
+column have at most 64 bits, a single call decodes the whole column.
 """
 
 from __future__ import annotations

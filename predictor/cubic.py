@@ -1,7 +1,7 @@
 """Fit cubics over the gaps of a curve. They are monotone and pass through the same knots as the lines.
 
-The most important rule: cubics replace the lines only if both were measured and the cubics are closer. The values of a
-board rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if both were measured and the cubics are closer to the true ranks. The values of a board
+rise in irregular steps, which a smooth curve misses.
 
 The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
@@ -17,7 +17,7 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-# A sampled curve uses cubics only if their mean held-out error is at most this part of the error of lines.
+# A sampled curve uses cubics only if their mean held-out error is at most this fraction of the error of lines.
 GAIN = 0.8
 
 
@@ -39,7 +39,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # too steep at both ends: both get the value half-way, which stays monotone
+    crossed = first > second  # too steep at both ends; with both values at their middle, the cubic stays monotone
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),
@@ -50,10 +50,11 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve, with cubics if they are clearly closer than its lines.
+    """Return a sampled curve, with cubics if they are clearly closer to the true ranks than lines.
 
-    No rank was measured between the knots of a sampled curve. So every second knot is held out: curves through the
-    other knots, with lines and with cubics, are compared with the ranks of the held-out knots.
+    No rank was measured between the knots of a sampled curve. So every second knot is held out, and two curves are
+    drawn through the other knots, one with lines and one with cubics. The ranks that these curves give for the held-out
+    knots are compared with their true ranks.
     """
     shapes = fit_cubics(curve)
     if shapes is None:

@@ -1,7 +1,7 @@
 """The curve from value to rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
 
-The most important rule: inconsistent numbers never become a curve. The constructor checks every number, also when a
-curve is decoded, so `locate` need not check them again.
+Inconsistent numbers never become a curve. The constructor checks every number, also when a curve is decoded, so
+`locate` need not check them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ FitMethod = Literal["skip", "scan"]
 
 
 class Knot(NamedTuple):
-    """A value that some entry has, with exact counts at the snapshot. Decoding a curve makes about a thousand knots."""
+    """A value that some entry has, with exact counts at the snapshot.
+
+    It is a named tuple, which is cheap to make: decoding a curve makes about a thousand knots.
+    """
 
     key: int  # smaller is better
     better_count: int  # entries with a strictly smaller key; the rank of `key` is one more
@@ -47,7 +50,7 @@ class Curve(KnotRanks):
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
     # The next two fields have one item for each pair of neighbouring knots, and are kept as tuples.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
-    shapes: Sequence[tuple[int, int]] | None = None  # a cubic's inner control values in SHAPE_UNIT; None: lines
+    shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
     def __post_init__(self) -> None:
         if self.step < 1:

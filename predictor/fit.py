@@ -1,7 +1,7 @@
 """Fit a curve to every value of a column, with a certificate: the worst relative error of the curve.
 
-The most important rule: only this module and its helpers `greedy`, `measured` and `cubic` load numpy and scipy. Import
-it only where a curve is fitted, so that other processes do not load them.
+Only this module and its helpers `greedy`, `measured` and `cubic` load numpy and scipy. Import it only where a curve is
+fitted, so that other processes do not load them.
 """
 
 from __future__ import annotations

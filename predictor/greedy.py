@@ -3,8 +3,8 @@
 For a given tolerance, a pass chooses as few knots as possible whose lines stay within the tolerance. A search finds the
 least tolerance that the allowed number of knots can keep.
 
-The most important rule: nothing is stored for each value except the given columns, and all work is done in windows of
-them. So a column may be a memory-mapped file.
+Nothing is stored for each value except the given columns, and each step works on a window of these columns. So a column
+may be a memory-mapped file.
 
 The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
 while every rank in between stays within the tolerance. Differences of keys are computed as integers and only then
@@ -26,10 +26,10 @@ from .tally import LIMB_BITS
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-GUARD = 0.05  # width of the widest bracket, relative to its better end; raised if the knots do not suffice
+GUARD = 0.05  # gap guard: largest width of a bracket, relative to its better end; raised if the knots are too few
 # On a board that changes, the n entries of a gap shift by about the square root of n. From rank CALM_FROM on, a gap
 # therefore holds at most (CALM * rank)^2 entries. So a live curve is as accurate there as at deeper ranks. Ranks better
-# than CALM_FROM are counted. This limit is dropped if the guard had to be raised because there are too few knots.
+# than CALM_FROM are counted. This limit is dropped if the gap guard had to be raised because there are too few knots.
 CALM, CALM_FROM = 0.0036, 900
 SHARE_OF_TOTAL = 0.0005  # largest error of an estimate in ranks, as a share of all entries; it limits only deep ranks
 SHARE_TOTAL_MIN = 20_000  # boards with fewer entries do not have the limit of SHARE_OF_TOTAL
@@ -56,7 +56,7 @@ class DistinctKeys:
     high: Integers | None
     better_counts: Integers
     total: int  # entries in all
-    # Called at intervals while the columns are read, so that their owner may give mapped pages back.
+    # Call this at intervals while reading the columns, so that their owner may give mapped pages back to the system.
     release_pages: Callable[[], None]
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))
-    with np.errstate(divide="ignore", invalid="ignore"):  # the first value may stand where a line starts: at distance 0
+    with np.errstate(divide="ignore", invalid="ignore"):  # the first distance from the start of a line may be 0
         pass_over = _Pass(distinct, step, _guard(distinct, knots_max // 2), gap_rows_max, knots_max)
         epsilon, found = _find_least_tolerance(pass_over, GUESS / knots_max**2, inf)
         if distinct.total >= SHARE_TOTAL_MIN:
@@ -193,7 +193,7 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
     """Return the index of the last value that one bracket may reach from knot `at`; at least the next value.
 
-    The bracket is limited by the guard, relative to the first rank past the knot.
+    The gap guard limits the width of the bracket, relative to the first rank past the knot.
     """
     rank = distinct.counted(at) + 1
     width = rank * guard
@@ -203,7 +203,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the least guard, but at least GUARD, with which `knots_max` knots suffice for all brackets."""
+    """Return the smallest gap guard, but at least GUARD, with which `knots_max` knots suffice for all brackets."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -217,7 +217,7 @@ def _guard(distinct: DistinctKeys, knots_max: int) -> float:
 
 
 def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
-    """Return whether `knots_max` knots suffice if they stand as far apart as the guard allows."""
+    """Return whether `knots_max` knots suffice if they are as far apart as the gap guard allows."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -252,7 +252,7 @@ def _find_least_tolerance(
         else:
             tried_next = epsilon * _stride(before, (epsilon, tried.spent), pass_over.knots_max)
         before, epsilon = (epsilon, tried.spent), max(tried_next, least)
-    if found is None:  # no tolerance fits: take the knots that the guard and the limit on rows require
+    if found is None:  # no tolerance fits: take the knots that the gap guard and the row limit require
         return inf, pass_over.run_pass(Tolerance(inf, inf))
     return high, found
 

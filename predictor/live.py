@@ -1,16 +1,16 @@
 """A curve that stays correct while its board changes.
 
-For each knot and each gap of a fit, it counts the entries that left and came.
+`LiveCounts` counts, for each knot and each gap of a fit, the entries that came or left since the fit.
 
     Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which returns ranks as of the last move counted
 
-The most important rule: brackets come from exact counts, so they hold at any moment. The possible error of an estimate
-grows by one with every move into, out of or within its gap, because all entries of a gap can move to one end of it:
+Brackets come from exact counts, so they hold at any moment. The possible error of an estimate grows by one with every
+move into, out of or within its gap, because all entries of a gap can move to one end of it:
 
     |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
 Several moves of an owner may be counted as one move, from the first key to the last. The bound still holds, because it
-only compares two states.
+compares only the state before the moves with the state after them.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class LiveCounts:
         self._keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
         self.runs = [0] * len(self._keys)  # for each knot, the change of its number of entries since the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, including the two open ends
+        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, also for the two open gaps
         self.moves = [0] * (len(self._keys) + 1)  # moves into, out of and within each gap
-        self.off_lattice = False  # whether a key off the fit's lattice came; then keys must not be rounded to it
-        self.best: int | None = None  # the best key that ever came to the better open end
-        self.worst: int | None = None  # the worst key that ever came to the worse open end
+        self.off_lattice = False  # whether a key came that is off the fit's lattice; if so, keys must not be rounded
+        self.best: int | None = None  # the best key that ever came to the open gap at the better end
+        self.worst: int | None = None  # the worst key that ever came to the open gap at the worse end
 
     def count_move(self, before: int | None, after: int | None) -> None:
         """Count one move: the key of an owner changed, was added or was removed."""
         self.count_moves(((before, after),))
 
     def _note(self, j: int, key: int) -> None:
-        """Record a key that came to gap j if it lies off the lattice or extends an open end."""
+        """Record a key that came to gap j, if the key is off the lattice or extends an open gap."""
         keys = self._keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
@@ -180,11 +180,12 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # For each of gap, knot, gap, …, gap in this order: how many entries stand before its end.
+        # Gaps and knots take turns here, and a gap comes first. Each item is the number of entries before the end of
+        # that gap or knot.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # Whether every rank is still that of the fit, because no entry moved in a gap and every count is the same.
+        # Whether every rank is still as at the fit: no entry moved into, out of or within a gap, and no count changed.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -226,7 +227,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is currently possible; None if the fit measured none."""
+        """Return the worst relative rank error that is currently possible; None if the fit measured no errors."""
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.estimate_drift(1).bound

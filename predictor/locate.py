@@ -1,12 +1,12 @@
 """Read ranks off knots, in the same way for a fitted curve and for a live curve.
 
-The most important rule: ranks are monotone in the key and whole numbers, and they are called exact only where the knots
-prove it. So all arithmetic is on integers of any size: a key that holds a value and the time when it was reached may
-have 40 digits. Rounding is floor(x + 1/2) of the exact quotient, not of a float near it.
+Ranks are monotone in the key and whole numbers, and they are called exact only where the knots prove it. So all
+arithmetic is on integers of any size: a key that holds a value and the time when it was reached may have 40 digits.
+Rounding is floor(x + 1/2) of the exact quotient, not of a float near it.
 
 K knots leave K + 1 gaps. Gap j lies before knot j; the first and the last gap are open. The `low` of a gap is the rank
-of the first key past the knot before the gap. The `high` of a gap is the rank of the knot after it. If both are equal,
-the gap has no entry.
+of the first key past the knot before the gap. The `high` of a gap is the rank of the knot after it. If `low` and `high`
+of a gap are equal, the gap has no entry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure how far a fitted curve is from the ranks that it was fitted to, at every value and just past every value.
 
-The most important rule: the measured error is exactly the error of what `locate` returns. Floats do most of the work.
-If a float that may be inexact is close to a rounding edge, `locate` computes the rank instead.
+The measured error is exactly the error of what `locate` returns. Floats do most of the work. If a float that may be
+inexact is close to a rounding edge, `locate` computes the rank instead.
 
 The errors at these points bound the error at every other key: from the first key past a value to the next value, the
 true rank stays the same and the estimate does not fall.

@@ -1,7 +1,7 @@
 """Measure how far ranks are from the true ranks, over every entry. This is for tests and benchmarks, not for requests.
 
-The most important rule: report the worst error, over every value and the first lattice point past every value. A line
-over a gap is furthest off at these points. The mean hides large errors: it was 0.7 % where the worst error was 25 %.
+Report the worst error, over every value and the first lattice point past every value. A line over a gap is furthest off
+at these points. The mean hides large errors: it was 0.7 % where the worst error was 25 %.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class RankSource(Protocol):
 class Quality:
     """Errors relative to the true rank: 0.01 is 1 %.
 
-    Unless a field says otherwise, they cover the entries and the first lattice points past them.
+    Unless a comment says otherwise, a field covers all entries and the first lattice point past each of them.
     """
 
     worst_error: float
     worst_key: int | None  # the key with the worst error; None: no error anywhere
-    worst_entry_error: float  # over entries only
-    mean_error: float  # over entries only
+    worst_entry_error: float  # the worst error at an entry
+    mean_error: float  # the mean error over all entries
     widest_bracket: float  # (high - low) / low
     broken_brackets: int  # points whose true rank lies outside the bracket; 0 if the curve was fitted to these entries
 

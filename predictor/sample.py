@@ -1,18 +1,18 @@
 """Plan which rows to read so that few knots leave no wide bracket. This module asks for rows; the caller reads them.
 
-The most important rule: the number of knots is bounded, whatever the caller sends back. A walk is a generator that
-yields questions and is sent the answers, so one plan works for every store.
+The number of knots is bounded, whatever the caller sends back. A walk is a generator that yields questions and is sent
+the answers, so one plan works for every store.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, ranks near the top are off by 1,000 % and more.)
 - Without ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d for the
   knots and entries that are left. Knots that are left over at the end split the widest brackets.
-- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots for this
-  limit are added to `knots_max`.
+- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots
+  that this limit needs are added to `knots_max`.
 
-The widest bracket was compared with that of the best constant d, which can be chosen only by reading every row. The
-bracket was 1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times as wide on two boards made of long
-runs of ties.
+The widest bracket of such a walk was compared with the widest bracket of a walk with the best constant d. That d can be
+found only by reading every row. The bracket was 1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times
+as wide on two boards made of long runs of ties.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from .curve import Knot
 from .errors import WalkInconsistentError
 
-# A `Stride.ratio_ppm` of this means 1. The ratio is an integer, so that every store skips the same rows.
+# A `Stride.ratio_ppm` of RATIO_UNIT is the ratio 1. The ratio is an integer, so that every store skips the same rows.
 RATIO_UNIT = 1_000_000
 Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None", "list[Knot]"]
 
@@ -105,7 +105,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
         spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # the limit on rows needs all knots that are left
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # the row limit needs all knots that are left
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max
@@ -125,7 +125,8 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
             knots.append(_knot(landing, key, next_rank, rows))
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
-        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots, so the last d is close.
+        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots,
+        # so the previous d is a close start.
         ratio = (
             ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
         )
@@ -135,7 +136,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
 
 
 def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
-    """Return how many of the `left` knots the limit on rows does not need after a knot `rows` rows further on."""
+    """Return how many of the `left` knots the row limit does not need, if the next knot is `rows` rows further on."""
     return left - 2 - (entries - rows) // (gap_rows_max + 1)
 
 

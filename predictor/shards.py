@@ -1,7 +1,7 @@
 """Compute the rank of a key among the entries of several boards, from its ranks on the single boards.
 
-In disjoint sets of entries, the numbers of better entries add up, and so do the bounds of these numbers. Ranks do not
-add up. So the common rank is one plus the sum of the numbers of better entries, wherever each number came from. It is
+For disjoint sets of entries, the numbers of better entries can be added, and so can the bounds of these numbers. Ranks
+cannot. So the common rank is one plus the sum of the numbers of better entries, however each number was found. It is
 exact if every part is exact.
 """
 

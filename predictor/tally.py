@@ -19,4 +19,4 @@ class Tally:
     high: Buffer | None  # (key - first_key) divided by 2**LIMB_BITS; None if all quotients are 0
     better_counts: Buffer  # for each key, the number of better entries
     total: int  # entries
-    release_pages: Callable[[], None]  # to be called at intervals, so that the owner may give mapped pages back
+    release_pages: Callable[[], None]  # call this at intervals while reading; the owner may then give mapped pages back

@@ -8,8 +8,8 @@
 Compile once, bind often. Compiling renders the text for one dialect, SQLite or PostgreSQL; binding only picks the
 arguments. The package executes nothing, and it imports nothing of the project.
 
-The rule: nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are quoted by
-one function, and every word of SQL stands in this package.
+Nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are quoted by one
+function, and every word of SQL stands in this package.
 
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement. To work on
 the package itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select,

@@ -1,14 +1,14 @@
 """Turns values into arguments of statements: constants, lists and rows.
 
-The rule: what arrives in the database equals what was given, or BadValueError is raised. JSON would turn a 65-bit
-integer into a float and, before SQLite 3.45, end a text at its first NUL.
+A value arrives in the database unchanged, or BadValueError is raised. JSON would turn a 65-bit integer into a float
+and, before SQLite 3.45, end a text at its first NUL.
 
 SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
-the interpreter lock. While the event loop is busy, 100 to 1,000 rows a second are written one by one, and 10,000 to
-20,000 rows a second in one text (docs/decisions.md, "Packed statements").
+the interpreter lock. While the event loop is busy, 100 to 1,000 rows a second are written if each row has its own step,
+and 10,000 to 20,000 rows a second if they are in one text (docs/decisions.md, "Packed statements").
 
-PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer of an
-array, and 0.03 us on one within a text. Parsing the text costs the server 0.03 us more for each cell
+PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer that is an
+item of an array, and 0.03 us on an integer within a text. Parsing the text costs the server 0.03 us more for each cell
 (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
 PostgreSQL does not know the length of a bound array when it plans a statement, so it assumes a few rows. It then looks
@@ -92,7 +92,8 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
     """Return a struct type with the list as its only field; lists are converted to this type.
 
-    msgspec caches what it computes for a struct type. For a bare list type it repeats that work on every call.
+    msgspec caches what it computes for a struct type. For a bare list type, msgspec would repeat that work on every
+    call.
     """
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
     items = list.__class_getitem__(cell)
@@ -125,7 +126,7 @@ def _array_text(cells: list[Any]) -> str:
     if "\\" in text:
         if "\\\\" not in text:
             text = text.replace("\\n", "\n")
-        # In both notations a backslash escapes a backslash or a quotation mark. PostgreSQL drops one before a letter.
+        # In both notations a backslash escapes a backslash or a quotation mark. Before a letter, PostgreSQL drops it.
         if "\\" in text.replace("\\\\", "").replace('\\"', ""):
             return f"{{{','.join(map(_array_cell, cells))}}}"
     return f"{{{text[1:-1]}}}"

@@ -4,8 +4,8 @@ One statement of a transaction opens a cursor, and later statements continue fro
 transaction. It makes skipping in steps cheap, because it only counts the rows that it skips. Without a cursor, each
 statement would seek below the previous row and test its condition on every row that it skips.
 
-The rule: a single function of the database reads from all cursors, and it executes no SQL text. So tables are named
-only by statements of this package.
+A single function of the database reads from all cursors, and this function executes no SQL text. So only statements of
+this package name tables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The differences between SQLite and PostgreSQL, as data, and the one function that quotes an identifier.
 
-The rule: a name enters SQL text only through `quote`, which makes it exactly one token.
+A name enters SQL text only through `quote`, which makes it exactly one token.
 """
 
 from collections.abc import Mapping
@@ -115,7 +115,8 @@ POSTGRES = Dialect(
 def numbered_from(dialect: Dialect, before: int) -> Dialect:
     """Return the dialect with `before` added to every number of a transaction.
 
-    Use it for a server whose data came from another server, so that its numbers continue after those of the other one.
+    Use it for a server whose data came from another server, so that the numbers of the new server are greater than
+    those of the old one.
     """
     return replace(
         dialect,

@@ -7,7 +7,7 @@
     ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot express
     └── UnboundParameterError   `bind` was called with a missing or unknown parameter
 
-The rule: every error is raised before any SQL reaches a database, and no message shows a bound value.
+Every error is raised before any SQL reaches a database, and no message shows a bound value.
 """
 
 
@@ -20,11 +20,11 @@ class BadIdentifierError(QueryError, ValueError):
 
 
 class BadValueError(QueryError, ValueError):
-    """A value has a type or size with which it would not arrive in the database unchanged."""
+    """A value has such a type or size that it would not arrive in the database unchanged."""
 
 
 class IncompleteQueryError(QueryError):
-    """A builder was compiled while parts were missing, or with parts that contradict each other."""
+    """A builder was compiled while some of its parts were missing or contradicted each other."""
 
 
 class InexpressibleError(QueryError):

@@ -1,9 +1,9 @@
 """Turns a builder into a statement: SQL text, and the recipe for its arguments.
 
 A statement is compiled once and bound often. Binding has to be fast, so `Statement.__init__` computes everything that
-is known beforehand, and `bind` only picks values out of a dict.
+does not depend on the values, and `bind` only picks values out of a dict.
 
-The rule: a value never becomes SQL text. For every value, `Rendering` returns a placeholder.
+A value never becomes SQL text. For every value, `Rendering` returns a placeholder.
 """
 
 from abc import ABC, abstractmethod
@@ -108,7 +108,7 @@ class Rendering:
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        # For error messages: the kind of statement, if it takes no arguments.
+        # The kind of statement, if it takes no arguments; error messages name it.
         self._without_arguments = without_arguments
         self._slots: list[Slot] = []
         self._constants: list[object] = []
@@ -129,7 +129,7 @@ class Rendering:
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """Return a placeholder for a constant. On PostgreSQL it has a cast, because the server would guess text."""
+        """Return a placeholder for a constant. On PostgreSQL it has a cast, or the server would infer the type text."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
 
@@ -158,7 +158,7 @@ class Rendering:
         return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
-        """Return the statement. Call this once its whole text has been rendered."""
+        """Return the statement. Call this after its whole text has been rendered."""
         return Statement(
             dialect=self.dialect,
             sql=sql,

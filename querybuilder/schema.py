@@ -1,7 +1,8 @@
 """Definitions of tables, columns and indexes.
 
-Each call gives one statement, because Citus requires it. A definition cannot bind values. Its only constants are
-defaults: they may use only a few characters, and one function writes them.
+Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values. The
+only constants in a definition are defaults. They may contain only a few kinds of characters, and one function writes
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import ASC, Column, Condition, Ordering
 
-# Quotes and backslashes are excluded, so the text means the same in every dialect and with all its settings.
+# Quotes and backslashes are excluded, so the text means the same in every dialect, whatever its settings.
 _DEFAULT_TEXT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
 
 Default = int | str | None
@@ -89,7 +90,8 @@ class CreateTable(Query):
     ) -> CreateTable:
         """Add a column.
 
-        If it is `sortable`, text is ordered by code point on both databases. Other kinds ignore the flag.
+        If the column is `sortable`, its text is ordered by code point on both databases. Columns of other kinds ignore
+        `sortable`.
         """
         definition = _define(name, kind, null=null, default=default, sortable=sortable)
         return replace(self, columns=(*self.columns, definition))
@@ -203,7 +205,7 @@ def _unless_there(guarded: bool) -> str:
 
 
 def create_table(name: str) -> CreateTable:
-    """Return the definition of a new table without columns; add them to it."""
+    """Return the definition of a new table without columns; add columns with its methods."""
     return CreateTable(name)
 
 
@@ -220,7 +222,7 @@ def add_column(
 ) -> AddColumn:
     """Return a new column for an existing table.
 
-    Raises IncompleteQueryError if existing rows would have no value in it.
+    Raises IncompleteQueryError if existing rows would have no value in the new column.
     """
     if not null and default is None:
         raise IncompleteQueryError("a column added to an existing table should be nullable or have a default")
@@ -228,7 +230,10 @@ def add_column(
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """Return a statement that makes a column of `in_transaction` use the numbers of the dialect compiled for."""
+    """Return a statement that changes how a column made by `CreateTable.in_transaction` is filled.
+
+    New rows get their transaction number from the dialect for which the statement is compiled.
+    """
     return Renumber(table, column)
 
 

@@ -4,7 +4,7 @@ Packing exists because SQLite fetches rows in another thread, and each row may w
 into one JSON row, 10,000 to 20,000 entries a second are read while the event loop is busy (docs/decisions.md, "Packed
 statements").
 
-The rule: parts are rendered in the order in which they stand in the SQL text, because `?` is positional.
+Parts are rendered in the order in which they stand in the SQL text, because the placeholder `?` is positional.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Select(RowSource, Query):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def packed(self) -> Select:
-        """Return the whole result as one JSON row if the dialect supports it; `Built.packed` tells whether."""
+        """Return the whole result as one JSON row if the dialect supports it. In this case `Built.packed` is True."""
         return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
@@ -234,12 +234,12 @@ class Union(RowSource, Query):
     def limit(self, limit_rows: Bound) -> Union:
         """Set the largest number of rows of all arms together; it requires an order.
 
-        If an index has this order, no arm reads more rows than that.
+        If an index has this order, no arm reads more rows than this limit.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
-        """Return the whole result as one JSON row if the dialect supports it; `Built.packed` tells whether."""
+        """Return the whole result as one JSON row if the dialect supports it. In this case `Built.packed` is True."""
         return replace(self, is_packed=True)
 
     def scalar(self) -> Scalar:

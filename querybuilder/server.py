@@ -1,4 +1,4 @@
-"""Terms for what only the server knows: its clock, and which transactions have ended.
+"""Terms for values that only the server knows: the time of its clock, and which transactions have ended.
 
 Use them in selects only. If a write needs a time, read the time first and bind it, because Citus accepts no volatile
 function in `do_update`. A reader must not use `this_transaction`: replicas cannot number transactions, and writers wait
@@ -21,7 +21,7 @@ class Known(Term):
     """A value that the server computes, with SQL that the dialect gives."""
 
     name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # the field of `Dialect`
-    otherwise: str = ""  # the SQL for dialects whose field is empty
+    otherwise: str = ""  # the SQL to use if the field of the dialect is empty
 
     @property
     def value_kind(self) -> SqlType | None:
@@ -37,7 +37,8 @@ class Known(Term):
 def clock_us() -> Term:
     """Return the time in microseconds since 1970, by the clock of the machine on which the store runs.
 
-    It is the time when the statement runs, not when the transaction began. On SQLite it has whole milliseconds.
+    It is the time at which the statement runs, not the time at which the transaction began. On SQLite the time is in
+    whole milliseconds.
     """
     return Known("clock_us")
 
@@ -45,7 +46,7 @@ def clock_us() -> Term:
 def oldest_transaction() -> Term:
     """Return a number below which every transaction had ended when the snapshot was taken.
 
-    It works on a standby too.
+    The server can compute this number on a standby too.
     """
     return Known("oldest_transaction")
 

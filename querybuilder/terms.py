@@ -288,7 +288,7 @@ class Ordering(Node):
 def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> Column:
     """Return a column. Give its table or alias if several sources have a column of this name.
 
-    If a packed query has a column with `kind=BLOB`, it cannot be compiled.
+    A packed query that has a column with `kind=BLOB` cannot be compiled.
     """
     return Column(name, table, kind)
 
@@ -299,7 +299,7 @@ def excluded(name: str) -> Excluded:
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
-    """Return a value that `bind` gets. The kind is needed only where PostgreSQL cannot infer it."""
+    """Return a parameter; `bind` gets its value. The kind is needed only where PostgreSQL cannot infer it."""
     return Param(name, kind)
 
 
@@ -328,7 +328,7 @@ def max_(operand: Term) -> Term:
 
 
 def sum_(operand: Term) -> Term:
-    """Return the sum as a 64-bit integer, or null if there are no rows. Both databases fail if it does not fit."""
+    """Return the sum as a 64-bit integer, or null if there are no rows. The statement fails if the sum is too large."""
     return Sum(operand)
 
 
@@ -384,8 +384,9 @@ def desc(operand: Term) -> Ordering:
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
     """Return a condition for rows strictly after these values. The keys must be in the query's sort order.
 
-    It has the form `c1 <= v AND (c1 < v OR owner > o)`. The first test gives a range, so an index can start there. A
-    plain OR gives no such range. A row value gives none on SQLite, which would test the tuple on every row.
+    It has the form `c1 <= v AND (c1 < v OR owner > o)`. The first test limits `c1` to a range, so the database can
+    begin at the start of this range in an index. A plain OR gives no such range. A row value gives no range on SQLite,
+    which would test the row value on every row.
     """
     if not keys:
         raise IncompleteQueryError("seek needs at least one key")

@@ -1,6 +1,6 @@
 """Terms that tell a database what it cannot infer: the kind of a null, the order of a text, the width of a number.
 
-SQLite does not need every hint; an unneeded hint does not change the meaning of the SQL.
+SQLite does not need every one of these hints. A hint that is not needed does not change the meaning of the SQL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Null(Term):
         return self.kind
 
     def render(self, out: Rendering) -> str:
-        # The cast is needed because PostgreSQL takes a bare null in an arm of a union for text.
+        # Without the cast, PostgreSQL would infer the type text for a null in an arm of a union.
         return f"CAST(NULL AS {out.dialect.type_names[self.kind]})"
 
 
@@ -84,5 +84,5 @@ def length(text: Operand) -> Term:
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
-    """Return whether a text contains a piece, character for character."""
+    """Return the condition that a text contains a piece, compared character for character."""
     return Holds(term(text), term(piece))

@@ -1,8 +1,9 @@
 """Insert, conditional upsert, update and delete, of one row or of a batch.
 
-A batch is one statement. It has one argument, or on PostgreSQL one array for each column; `arguments` says why.
+A batch is one statement. It has one argument, or on PostgreSQL one array for each column. The module `arguments` gives
+the reasons.
 
-The rule: an update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
+An update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Conflict:
         return replace(self.insert, conflict=OnConflict(self.keys))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the existing row if the condition holds. Write its columns with their table: col("n", table)."""
+        """Change the existing row if the condition holds. The columns of that row need their table: col("n", table)."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
@@ -85,11 +86,11 @@ class Insert(Query):
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Insert only those rows of a batch for which all conditions hold. A cell is col(name, BULK_ALIAS)."""
+        """Insert only those rows of a batch for which all conditions hold. Write a cell as col(name, BULK_ALIAS)."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:
-        """Begin an upsert: the result chooses what happens if a row with the same key columns exists.
+        """Begin an upsert. The methods of the result choose what happens if a row with the same key columns exists.
 
         Without columns, a conflict on any unique key counts, and only `do_nothing` is possible.
         """
@@ -107,7 +108,7 @@ class Insert(Query):
         into = f"INSERT INTO {out.name(self.table)}"
         if self.bulk is not None:
             names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
-            # Without WHERE TRUE, SQLite would read ON CONFLICT as the ON of a join.
+            # Without WHERE TRUE, SQLite would parse the ON of ON CONFLICT as the ON of a join.
             sql = f"{into} ({names}) SELECT * FROM {self.bulk.render(out)}"
             sql += render_where(out, self.conditions) or " WHERE TRUE"
         elif self.single:

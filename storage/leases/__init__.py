@@ -18,9 +18,10 @@ The margin (`lease_margin_s`) allows for a jump of the store's clock. The path o
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
                                                     └── a new resource: from free_queue, else an expired lease
 
-The rule: a row is written only if it is still as it was read. If another transaction changed the row meanwhile, nothing
-is written and the request is decided again. Only the store's clock decides; the clocks of holders are never used.
+A transaction writes a row only if the row is still as the transaction read it. If another transaction changed the row
+meanwhile, nothing is written and the request is decided again. Only the store's clock says whether a lease has expired;
+the clocks of holders are never used.
 
-This room may import `schema` and the modules at the root of `storage`, no other room. Begin with `lease_records` (the
-words), then `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.
+This room may import `schema` and the modules at the root of `storage`, no other room. Begin with `lease_records`, then
+read `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.
 """

@@ -4,7 +4,7 @@
                        └── else ──> waiting ──> a group, in one transaction ──> each request answered
     a key gives back ──────────────────┘
 
-The rule: a key is never in two transactions of this process at the same time, and its requests are served in order.
+A key is never in two transactions of this process at the same time, and its requests are served in order.
 
 Requests that arrive during a transaction share the next one. A second transaction starts beside a running one only when
 many requests wait. Two small transactions cost more than one, and all requests wait for both. If the read has found
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 CROWD = 32
 CROWD_TIMES = 8
 GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as in `Coalescer`
-FRESH_S = 0.25  # older findings are read again, because a lease starts at the time of its read
+FRESH_S = 0.25  # older findings are not used, because a lease starts at the time of its read
 RequestKey = tuple[str, str, str]  # client, pool and key
 
 
@@ -96,7 +96,7 @@ class LeaseBatcher:
         self._in_flight = 0
         self._under_way = 0  # number of requests in transactions
         self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
-        self._forgotten_s = 0.0  # for a key that is not in `_ended_s`: its last transaction ended by this time
+        self._forgotten_s = 0.0  # the last transaction of every other key ended at this time or earlier
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading_ahead = False
         self._closing = False
@@ -180,7 +180,7 @@ class LeaseBatcher:
             self._start(self._write_groups(), "lease group")
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        # An empty context: the task serves many requests, so its log lines must not carry the first one's ids.
+        # The context is empty: the task serves many requests, so its log lines must not carry the ids of the first one.
         task = asyncio.create_task(work, name=name, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -214,7 +214,8 @@ class LeaseBatcher:
     def _found(self, group: list[_Waiting]) -> Findings | None:
         """Return what reads found for a whole group.
 
-        Return None if any of the findings is missing or too old, or if its key was in a transaction since the read.
+        Return None if the findings for any request are missing or too old, or if the key of a request was in a
+        transaction after its read.
         """
         oldest_s = self._loop.time() - FRESH_S
         found = [
@@ -268,7 +269,7 @@ class LeaseBatcher:
         if single is not None:
             try:
                 await write_single(self._store, single.write)
-            except (LostRaceError, OutcomeUnknownError):  # a transaction reads again and serves them
+            except (LostRaceError, OutcomeUnknownError):  # the transaction below reads again and serves them
                 self._groups.note_lost_race(single)
                 found = None
             else:
@@ -277,7 +278,7 @@ class LeaseBatcher:
 
         def program() -> Program[list[Outcome]]:
             nonlocal found
-            before, found = found, None  # if the store runs this again, the findings are out of date
+            before, found = found, None  # if the store runs this program again, the findings are out of date
             return self._groups.serve_requests(requests, before)
 
         return await self._store.write(program)

@@ -6,9 +6,9 @@
 
 A row says who holds it and until when. This module calls such a row a document.
 
-The rule: a writer names the version and the expiry that it found, and nothing is written if the row has changed since.
-So by the store's clock, no two holders have a document at the same time. The later holder has the greater version, and
-what the lease protects refuses smaller versions. The clocks of holders are never used.
+A writer names the version and the expiry that it found. If the row has changed since then, nothing is written. So, by
+the store's clock, a document never has two holders at the same time. The later holder has the greater version, and
+whatever the lease protects refuses smaller versions. The clocks of holders are never used.
 
 The store's time is read before the write that uses it, so it is slightly old. A lease therefore ends slightly early for
 its holder and becomes free slightly late for the next one.

@@ -13,9 +13,9 @@ A process remembers two things for each partition:
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For
 `ALONE_US` after that, this process remembers no rows of the region. It reads and locks rows for each request.
 
-The rule: a remembered start is where a read found the first free row. At that time, no free row was before it. Later, a
-row may appear before it, when a resource is moved or a long transaction commits. Such a row is found after the start is
-forgotten. This happens after `KNOWN_US`, and always before a partition is treated as empty.
+A remembered start is where a read found the first free row. At that time, no free row was before it. Later, a row may
+appear before it, when a resource is moved or a long transaction commits. Such a row is found after the start is
+forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as empty.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FreeQueues:
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources of a partition.
 
-        Another process may have taken some of them meanwhile; then the conditional write does not change these.
+        Another process may have taken some of them meanwhile. The conditional write leaves those unchanged.
         """
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
@@ -92,7 +92,7 @@ class FreeQueues:
     def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
         """Take the `limit` longest-free remembered rows. No other request of this process gets them.
 
-        Call it only if `has_remembered` returns True for the same arguments.
+        Call this method only if `has_remembered` returns True for the same arguments.
         """
         place = (region, partition)
         _, known_us = self._begin(place, now_us)
@@ -149,7 +149,10 @@ class FreeQueues:
         return rows
 
     def _begin(self, place: PartitionKey, now_us: int) -> tuple[int, int]:
-        """Return the start of the queue, and when it was read. If it is too old, forget it and the remembered rows."""
+        """Return the start of the queue, and when it was read.
+
+        If the start is too old, forget it and the remembered rows.
+        """
         since_us, known_us = self._known.get(place, (0, now_us))
         if 0 <= now_us - known_us < KNOWN_US:
             return since_us, known_us

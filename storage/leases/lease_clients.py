@@ -1,6 +1,6 @@
 """Clients, the owners of pools.
 
-The rule: creating a pool creates its client; dropping a client drops all its pools.
+Creating a pool creates its client; dropping a client drops all its pools.
 """
 
 from __future__ import annotations

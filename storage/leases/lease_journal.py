@@ -1,7 +1,7 @@
 """The journal of leases: the events of all resources. The transaction that causes an event also writes it here.
 
-The rule: an event is published when all earlier transactions have ended. So after a reader has seen a number, no event
-with a smaller number appears.
+An event is published only after all earlier transactions have ended. So after a reader has seen an event, no event with
+a smaller number appears.
 
 On PostgreSQL a number combines the transaction's number and the event's place within that transaction. So there are
 gaps between the numbers.
@@ -131,7 +131,8 @@ class LeaseJournal:
         young, last, first, found = rows[0]
         if not found:
             return 0
-        # A transaction may have more rows than one call deletes. Its rows go together, unless it is the last one.
+        # A transaction may have more rows than one call deletes. All of its rows
+        # are deleted together, unless it is the last transaction.
         boundary = last if last > first or found <= rows_max else last + 1
         boundary = boundary if young is None else min(boundary, young)
         if boundary <= first:

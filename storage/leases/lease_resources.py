@@ -3,12 +3,12 @@
 `LeaseResources` finds rows and writes them; each kind of search uses a small index of its own. `LeaseWrites` writes
 resources, journal and counts in one statement, on databases that can do this.
 
-The rule: a row is changed only if it is still as it was found (`Claims.write_changes`). If any row has changed
-meanwhile, the statement of `LeaseWrites` writes neither journal nor counts. The transaction writes them after it has
-decided the remaining requests again.
+A row is changed only if it is still as it was found (`Claims.write_changes`). If any row has changed meanwhile, the
+statement of `LeaseWrites` writes neither journal nor counts. The transaction writes them after it has decided the
+remaining requests again.
 
 On databases with row locks, `find_free` can lock the free resources that it finds. Then the next transaction that looks
-for free resources waits for the commit. Without the locks, it would lose a race.
+for free resources waits for the commit. Without the locks, this second transaction would lose a race.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def select_resources() -> Select:
 
 
 def select_named_resources(column: str) -> Select:
-    """Return the query for resources by pool key and by the name in `column`; `keys` is the parameter of such pairs."""
+    """Return the query that finds resources by pool key and by `column`, a column of names.
+
+    The parameter `keys` of the query holds the pairs of pool key and name.
+    """
     same = (
         col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
         col(column, RESOURCES_ALIAS).eq(col("name", "v")),
@@ -194,8 +197,8 @@ class LeaseWrites:
     ) -> Program[set[ResourceKey]]:
         """Change the resources that are still as they were found. Return the pool keys and names of those changed.
 
-        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So these two
-        must hold everything that this transaction has to write there.
+        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So
+        `happened` and `counts` must hold everything that this transaction has to add to the journal and the counts.
         """
         changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
         return {(row[0], row[1]) for row in changed}

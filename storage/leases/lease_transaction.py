@@ -6,12 +6,12 @@
                 └── it has none ──> a free one of a random partition, else of the next partitions,
                                     else one whose lease expired, else refused
 
-The rule: a decision is based on rows that were read, and is written only if they are still the same. If another
+A decision is based on rows that were read. It is written only if these rows have not changed since. If another
 transaction has changed a resource meanwhile, it is read again and its request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
-behind it. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes everything or
-fails.
+for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
+everything or fails.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ class LeaseTransactions:
     ) -> None:
         """Make the programs.
 
-        If `clock` is None, they use the store's own clock, which needs no statement of its own.
+        If `clock` is None, the programs use the store's own clock, which needs no statement of its own.
 
-        Nobody else gets an expired lease before `margin_us` have passed since its expiry. This is for a store whose
-        clock may be set or may fail over.
+        No other key gets an expired lease before `margin_us` have passed since its expiry. This margin is for a store
+        whose clock may jump, because somebody sets it or because another server takes over.
 
         `peers` says whether keys may also lease in other stores, whose journals this store reads.
         """
@@ -137,9 +137,9 @@ class LeaseTransactions:
     def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
         """Decide and write requests of different keys; return an outcome for each, in their order.
 
-        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had nothing then
-        and has since got a resource from another process, the transaction fails as a lost race. It must then run again
-        without `found`.
+        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had nothing at
+        that read and has since got a resource from another process, the transaction fails as a lost race. The caller
+        must then run it again without `found`.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -261,7 +261,7 @@ class LeaseTransactions:
         settled: _Settled,
         roaming: RemoteRequests,
     ) -> _Attempt:
-        """Decide or settle the requests that need no free resource, and list the others in `_Attempt.wanted`."""
+        """Decide the requests that need no free resource, and list the others in `_Attempt.wanted`."""
         now_us, trying = found.now_us, _Attempt()
         for index in left:
             request, key = requests[index], found.key(requests[index])
@@ -326,7 +326,7 @@ class LeaseTransactions:
         if waiting:
             known = yield from self._counts.read_counts([pool.key])
             for index in waiting:
-                if region not in known:  # a region that does not exist must not get counts
+                if region not in known:  # requests may name a region that does not exist; it must not get counts
                     settled.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
                 settled.outcomes[index] = NoResourceError(f"the region {region[1]!r} has no resource left")
@@ -426,7 +426,10 @@ class _Attempt:
         return len(self.wanted[region]) + self._count_reserved(region, partition)
 
     def _count_reserved(self, region: Region, partition: int | None) -> int:
-        """Count the free resources of a partition that decisions change; for None, the leased ones of the region."""
+        """Count the free resources of a partition that decisions change.
+
+        If `partition` is None, count the leased resources of the region that decisions change.
+        """
         rows = [decided.change.before for decided in self.decided]
         here = [row for row in rows if (row.pool_key, row.region) == region]
         return sum(row.partition == partition if row.is_free else partition is None for row in here)

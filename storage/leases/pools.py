@@ -1,7 +1,7 @@
 """Pools and what operators do with them: make, list, fill, empty and drop.
 
-The rule: nobody takes a running lease away, not even an operator. A leased resource stays in its pool until its lease
-ends. Dropping a whole pool is the exception: its leases end with it. Callers do not see a dropped pool any more, and
+Nobody takes a running lease away, not even an operator. A leased resource stays in its pool until its lease ends.
+Dropping a whole pool is the exception: its leases end with it. Callers do not see a dropped pool any more, and
 `LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
 """
 
@@ -121,7 +121,8 @@ class LeasePools:
             .compile(dialect)
         )
         by_key = col("pool_key").eq(param("pool_key"))
-        # Only free resources: one that another transaction is taking is no longer free when this statement sees it.
+        # Select only free resources. A resource that another transaction is taking is no longer free when this
+        # statement sees it.
         free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
         removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
         self._remove = removed.compile(dialect)
@@ -178,7 +179,7 @@ class LeasePools:
         """Make a pool, or replace the spec of the existing one. Return the pool and whether it is new.
 
         Raises:
-            TooManyPoolsError: the store holds `pools_max` already.
+            TooManyPoolsError: the pool is new, and the store already has `pools_max` pools.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         text = msgspec.json.encode(spec).decode()
@@ -218,7 +219,7 @@ class LeasePools:
         if deleted < rows_max:
             yield from self._counts.delete_counts(pool_key)
             yield self._swept.bind(pool_key=pool_key)
-        return max(1, int(deleted))  # 0 would end the sweep, but another dropped pool may still have rows
+        return max(1, int(deleted))  # after 0 the caller stops, but another dropped pool may still have rows
 
     def add_resources(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random

@@ -1,6 +1,6 @@
 """Stored counts of each region of a pool: its resources, how many are leased, and how many were acquired or refused.
 
-The rule: a transaction that changes a resource also changes the counts, so no reader ever counts rows.
+A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
 Each count is the sum of several shares. Each share is a row, so concurrent transactions seldom wait for the same row. A
 transaction writes its counts last, so that it locks the row only while it commits.

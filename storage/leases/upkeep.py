@@ -1,6 +1,6 @@
 """The steps of jobs on resources: they liberate expired leases, and move free resources between regions.
 
-The rule: a step is one short transaction over a bounded number of rows, and each row is written only if it is still as
+A step is one short transaction over a bounded number of rows, and each row is written only if it has not changed since
 it was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
 """
 
@@ -47,7 +47,8 @@ class LeaseUpkeep:
     ) -> Program[int]:
         """Free up to `rows_max` leases of a region that expired by `before_us`; return how many were freed.
 
-        The rows keep their holders. If a key asks again before another key gets its resource, it gets the same one.
+        The rows keep their holders. If a key asks again before another key gets its resource, the key gets the same
+        resource again.
         """
         rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=rows_max)
         changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]

@@ -2,9 +2,9 @@
 
 `WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
 
-The rule: a holder renews or releases its lease in the same transaction that stores its work. A holder may have been
-paused for longer than its lease, so that another process took over. Then that call raises `LeaseLostError`, and the
-whole transaction is undone.
+A holder renews or releases its lease in the same transaction that stores its work. If a holder was paused for longer
+than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and the whole
+transaction is undone.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WorkLeases:
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """Compile the statements.
 
-        Nobody takes an expired lease before `margin_us` have passed since its expiry. This is for stores whose clock
-        may be set or may fail over.
+        Nobody takes an expired lease before `margin_us` have passed since its expiry. This margin is for a store whose
+        clock may jump, because somebody sets it or because another server takes over.
         """
         self.clock = self._clock = clock
         self._margin_us = margin_us
@@ -65,9 +65,10 @@ class WorkLeases:
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Keep leases of one pool for `lease_us` from now, even expired ones. Return those that no other holder took.
+        """Keep leases of one pool for `lease_us` from now, even expired ones.
 
-        The rows stay locked, so nobody can take these leases before this transaction ends, however long that is.
+        Return only the leases that no other holder took. Their rows stay locked, so nobody can take these leases before
+        this transaction ends, however long that is.
         """
         if not leases:
             return []
@@ -77,7 +78,7 @@ class WorkLeases:
         kept = [lease for lease in leases if versions.get(lease.resource) == lease.version]
         if not kept:
             return []
-        expires_at_us = (yield from self._clock()) + lease_us  # read it last: locking may have taken long
+        expires_at_us = (yield from self._clock()) + lease_us  # read the clock last: locking may have taken long
         yield self._extend.bind(pool=pool, resources=[lease.resource for lease in kept], expires_at=expires_at_us)
         return [replace(lease, expires_at_us=expires_at_us) for lease in kept]
 

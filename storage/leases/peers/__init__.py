@@ -11,8 +11,9 @@ journals of the others:
 `elsewhere` holds the rows, `exchange` applies a page of events, `roaming` serves the requests of one transaction.
 `jobs.leases.peers` fetches the pages.
 
-The rule: a page of events and the cursor after it are stored in one transaction, so every event is applied once. No
-store promises anything on behalf of another one: the answer to a key is what the other store's journal said last.
+A page of events and the cursor after it are stored in one transaction, so every event is applied once. No store
+promises anything on behalf of another store: a key is answered with the last lease that the journal of the other store
+reported for it.
 
 This room may import `storage.leases` and what that room may import; in turn, `lease_transaction` uses `elsewhere` and
 `roaming`. Begin with `exchange`.

@@ -2,8 +2,8 @@
 
     other store's journal ──> a page after the cursor ──> rows about its leases ──> checked before a key gets one here
 
-The rule: a page and the cursor after it are stored in one transaction, so every event is applied once. `exchange`
-decides what a page changes in this store's own resources.
+A page and the cursor after it are stored in one transaction, so every event is applied once. `exchange` decides what a
+page changes in this store's own resources.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Applies a page of another store's journal here.
 
     acquired, extended, released, liberated   update what this store knows about that store's leases
-    acquired, and the key has one here too    a duplicate: the lease that was acquired first stays
+    acquired, if the key has a lease here     a duplicate: only the lease that was acquired first stays
     wanted, returned                          a key with a lease here asked that store: extend the lease, or free it
 
-The rule: a page is applied once, in one transaction with the cursor after it. Nothing is written to the other store.
+A page is applied once, in one transaction with the cursor after it. Nothing is written to the other store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class AppliedPage:
 
 @dataclass(slots=True)
 class _Attempt:
-    """The decisions of one attempt, by pool and name of a resource. One takes effect only if its change is written."""
+    """The decisions of one attempt, by pool and name of a resource.
+
+    A decision takes effect only if its change is written.
+    """
 
     changes: dict[ResourceKey, ResourceChange] = field(default_factory=dict)
     events: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)

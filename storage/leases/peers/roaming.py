@@ -1,8 +1,8 @@
 """Answers keys whose lease is in another store, and passes their requests on to that store.
 
-The rule: this store promises nothing on behalf of another store. It answers with what that store's journal said last,
-and writes the key's request into its own journal, which that store reads. If a key has leases in several stores, the
-lease that was acquired first counts.
+This store promises nothing on behalf of another store. It answers with the last lease that the journal of that store
+reported for the key, and writes the key's request into its own journal, which that store reads. If a key has leases in
+several stores, the lease that was acquired first counts.
 """
 
 from __future__ import annotations
