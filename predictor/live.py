@@ -108,7 +108,7 @@ class LiveCounts:
     __hash__ = None  # type: ignore[assignment] # mutable
 
     def encode(self) -> bytes:
-        """Return the counts as bytes. The bytes do not name their curve; the caller has to store which one it is."""
+        """Return the counts as bytes. The bytes do not name their curve; the caller has to store which curve it is."""
         ends = [end for end in (self.best, self.worst) if end is not None]
         flags = _OFF_LATTICE * self.off_lattice
         flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)

@@ -7,8 +7,8 @@ the answers, so one plan works for every store.
   previous knot. (With uniform spacing, ranks near the top are off by 1,000 % and more.)
 - Without ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d for the
   knots and entries that are left. Knots that are left over at the end split the widest brackets.
-- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots
-  that this limit needs are added to `knots_max`.
+- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots that this
+  limit needs are added to `knots_max`.
 
 The widest bracket of such a walk was compared with the widest bracket of a walk with the best constant d. That d can be
 found only by reading every row. The bracket was 1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times
@@ -64,7 +64,7 @@ class Landing(NamedTuple):
     """The entry that a skip ends at."""
 
     key: int
-    ties_before: int  # entries with this key that stand before the row, in whatever order ties stand
+    ties_before: int  # entries with this key that stand before the row; ties may stand in any order
     ties: int  # all entries with this key
 
 
@@ -155,7 +155,7 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
 
 
 def _worst(total: int, before: Knot) -> Reads:
-    """Return the knot of the worst entry, or no knot if that is the knot `before`."""
+    """Return the knot of the worst entry, or no knot if `before` is that knot already."""
     landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistentError("the worst entry is better than one read before")
@@ -167,7 +167,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Make the second pass: split the brackets that are widest for their rank with the knots that ties saved."""
+    """Make the second pass: use the knots that ties saved to split the brackets that are widest for their rank."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:

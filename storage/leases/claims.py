@@ -92,7 +92,7 @@ class Claims:
         self._write = self.writing.compile(dialect)
 
     def find_document(self, **keys: object) -> Program[tuple[str, int, int] | None]:
-        """Return holder, version and expiry of a document, even if it expired; None if there never was one."""
+        """Return holder, version and expiry of a document, even if it expired; None if the document never existed."""
         rows = yield self._find.bind(**keys)
         if not rows:
             return None

@@ -35,7 +35,8 @@ from .region_counts import Region
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # how long a start is remembered
-# For this long, a partition that had too few rows is tried last, and one whose last row was read is not read ahead.
+# For this long, a partition that had too few rows is tried last. A partition whose last row was read ahead is not read
+# ahead again for this long.
 LATELY_US = 1_000_000
 ALONE_US = 10_000_000  # after this long without a lost race, a process assumes that no other one takes from the region
 AHEAD = 64  # rows that a read remembers, beyond the rows that are needed now

@@ -58,7 +58,7 @@ ResourceKey = tuple[int, str]  # pool key, and a holder's key or a resource's na
 
 
 class ResourceChange(NamedTuple):
-    """A resource as it was found, and as it should become."""
+    """A resource as it was found, and the same resource as it should be after the change."""
 
     before: Resource
     after: Resource

@@ -25,7 +25,7 @@ class WorkLease:
     """One holder's right to one resource."""
 
     pool: str  # the kind of work
-    resource: str  # which one of that kind
+    resource: str  # the name of this work within its kind
     holder: str
     version: int  # the fencing number
     expires_at_us: int  # by the store's clock

@@ -1,8 +1,8 @@
 """Applies a page of another store's journal here.
 
-    acquired, extended, released, liberated   update what this store knows about that store's leases
-    acquired, if the key has a lease here     a duplicate: only the lease that was acquired first stays
-    wanted, returned                          a key with a lease here asked that store: extend the lease, or free it
+    acquired, extended, released, liberated   update what this store knows about that store's leases acquired, if the
+    key has a lease here     a duplicate: the lease that was acquired first stays wanted, returned
+    a key with a lease here asked that store: extend the lease, or free it
 
 A page is applied once, in one transaction with the cursor after it. Nothing is written to the other store.
 """
