@@ -4,11 +4,10 @@
         lease = await agent.get_lease("acme", "numbers", "call-8812", datetime.now(UTC) + timedelta(minutes=5))
         dial_from(lease.resource)  # lease.version is its fencing number
 
-The agent remembers leases and hands them out again until shortly before their end. It asks the service only for a new
-lease, or for more time.
+The agent remembers each lease and returns it again until shortly before its end. The agent asks the service only for a
+new lease, or for more time.
 
-The rule: this package imports nothing of the service. A program may therefore copy or install it without the service.
-It needs aiohttp.
+This package imports nothing of the service, so a program may copy or install it without the service. It needs aiohttp.
 
 Begin with `agent`. `leases` has the lease that the agent returns and the errors that it raises.
 """

@@ -1,7 +1,7 @@
 """The agent asks the service for leases, and remembers them until shortly before their end.
 
-The rule: the agent never assumes that a lease lasts longer than it does. It counts the lease's time on the monotonic
-clock, from a moment before the request was sent. The wall clock only decides whether to ask for more time.
+The agent never assumes that a lease lasts longer than it does. For this, it measures the time of a lease on the
+monotonic clock, starting before the request is sent. The wall clock only decides whether to ask for more time.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class LeaseAgent:
     ) -> None:
         """`region`: the region that new resources come from.
 
-        The agent hands out a remembered lease until `renew_before_s` before its end, if the time that is left is
-        at least `enough_ratio` of the time that the caller asks for. It remembers the `leases_max` leases that were
-        used last.
+        The agent returns a remembered lease without a request if the lease lasts for more than `renew_before_s`, and
+        for at least the fraction `enough_ratio` of the time that the caller asks for. The agent remembers the
+        `leases_max` leases that were used most recently.
         """
         self._url, self._region = url.rstrip("/"), region
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -76,7 +76,7 @@ class LeaseAgent:
         await self._session.close()
 
     async def get_lease(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Lease:
-        """Return the lease of a key that lasts until about `lease_expires`.
+        """Return a lease for a key; the lease lasts until about `lease_expires`.
 
         The lease is for the resource that the key already has, or else for a new resource.
 
@@ -96,7 +96,7 @@ class LeaseAgent:
                 self._asking[name] = asking
                 asking.add_done_callback(lambda done: self._asked(name, done))
                 return await asyncio.shield(asking)
-            lease = await asyncio.shield(asking)  # another task's request; it may have asked for less time
+            lease = await asyncio.shield(asking)  # another task sent this request, perhaps for less time
             if self._is_enough(lease, lease_expires):
                 return lease
 
@@ -123,7 +123,7 @@ class LeaseAgent:
     def _asked(self, name: Name, done: asyncio.Task[Lease]) -> None:
         del self._asking[name]
         if not done.cancelled():
-            done.exception()  # mark an error as retrieved: all tasks that waited for it may have been cancelled
+            done.exception()  # mark an error as retrieved, because every waiting task may have been cancelled
 
     def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
         lease = self._known.get(name)
@@ -176,7 +176,7 @@ class LeaseAgent:
     async def _call(
         self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
-        """Send a request until an answer is final, and return its status and body.
+        """Send a request again and again until an answer is final. Return the status and the body of that answer.
 
         `before_attempt` is called before each attempt.
 
@@ -187,7 +187,7 @@ class LeaseAgent:
         failure: object = None
         for attempt in range(self._attempts_max):
             if attempt:
-                # A random part of the longest wait, so that agents do not ask all together ("full jitter").
+                # Wait for a random part of the longest wait, so that agents do not all retry together ("full jitter").
                 await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))
             before_attempt()
             try:

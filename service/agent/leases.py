@@ -41,6 +41,7 @@ class Lease:
     region: str
     version: int  # the fencing number
     lease_expires: datetime  # the end of the lease by the store's clock
-    # The end by this process's monotonic clock. It counts from before the request, so this time is never too late.
+    # The end of the lease by this process's monotonic clock. The clock was read before the request was sent, so this
+    # time is never later than the true end.
     good_until_s: float
-    acquired: bool  # whether the key got the resource by this request, and did not have it before
+    acquired: bool  # true: this request gave the key its resource; false: the key already had it

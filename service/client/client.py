@@ -3,7 +3,7 @@
     async with ServiceClient("http://127.0.0.1:8080", key) as client:
         board = await client.get_board("game")
 
-The rule: every failure is raised as one ClientError. Its text is a single line that is safe to print on a terminal.
+Every failure is raised as one ClientError. Its text is a single line that is safe to print on a terminal.
 Every attempt, wait and walk over pages has a bound.
 
     ClientError
@@ -48,7 +48,8 @@ from service.client.client_answers import (
 
 CONNECT_TIMEOUT_S = 10.0
 PAGE_ENTRIES_MAX = 1000
-# Retried only with a Retry-After header. A 503 `no_job_process` has none, because waiting would not help.
+# Answers with these statuses are retried only if they have a Retry-After header. A 503 `no_job_process` has no such
+# header, because waiting would not help.
 RETRIED_STATUSES = frozenset({429, 503})
 PROXY_STATUSES = frozenset({502, 504})
 
@@ -87,8 +88,8 @@ class Patience:
     """How long a client keeps trying.
 
     `reconnects`: try again also after a lost connection, a 502 or a 504. Set it only where repeating a request is safe.
-    `awaits`: with `reconnects`, try again even if the service has never answered. Without `awaits`, the client gives up
-    on a service that has never answered.
+    `awaits`: keep trying even if the service has never answered; this needs `reconnects`, too. Without `awaits`, the
+    client gives up on a service that has never answered.
     """
 
     attempts_max: int = 3
@@ -224,21 +225,24 @@ class ServiceClient:
         return refusal, reconnect_s if status in PROXY_STATUSES else None
 
     def _backoff_s(self, attempt: int) -> float:
-        """Return a wait between half of a limit and the limit, at random. The limit doubles with each attempt.
+        """Return a random wait in seconds, from half of a limit to the limit. The limit doubles with each attempt.
 
-        After an outage, the random part spreads the requests of many clients.
+        After an outage, random waits keep many clients from sending their requests at the same time.
         """
         ceiling_s = min(self._patience.wait_s_max, self._patience.wait_base_s * 2.0 ** min(attempt, 30))
         return ceiling_s * (0.5 + self._rng.random() / 2)
 
     def _asked_wait_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds that `Retry-After` asks for, plus up to half as many. For a date, use `_backoff_s`."""
+        """Return the seconds that `Retry-After` asks for, plus up to half as many.
+
+        If the header has a date instead of a number, return the wait of `_backoff_s`.
+        """
         if not retry_after.strip().isdecimal() or len(retry_after) > 9:
             return self._backoff_s(attempt)
         return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
 
     async def check_ready(self) -> None:
-        """Return if `/readyz` answers 200. Raises ClientError otherwise."""
+        """Raise ClientError unless the service is ready, which means that `/readyz` answers 200."""
         await self.send_request("GET", "/readyz")
 
     async def get_board_document(self, board: str) -> dict[str, Any]:
@@ -275,7 +279,7 @@ class ServiceClient:
         return answer.results
 
     async def queue_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
-        """Queue a batch of posts; return one result `accepted` for each. With one wrong post, all are refused."""
+        """Queue a batch of posts; return one result `accepted` for each. If one post is wrong, all are refused."""
         path = f"{board_path(board)}/posts"
         answer = await self.request_answer("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
         if answer.accepted != len(posts):
@@ -297,7 +301,10 @@ class ServiceClient:
         )
 
     async def walk_pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
-        """Yield every page of a ranking. Raises NotTheContractError if a cursor does not move on."""
+        """Yield every page of a ranking.
+
+        Raises NotTheContractError if a page leads to itself, or if a page is empty and yet not the last one.
+        """
         cursor: str | None = None
         while True:
             page = await self.get_page(board, column, limit=limit, cursor=cursor)
@@ -364,12 +371,12 @@ class ServiceClient:
         )
 
     async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return the next lines of the journal after a number, at most `limit`."""
+        """Return at most `limit` lines of the journal, those that follow the sequence number `after`."""
         return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod
     def parse_seq(line: bytes) -> int:
-        """Return the number of a line of the journal."""
+        """Return the sequence number of a line of the journal."""
         return int(decode_answer(line, dict[str, Any])["seq"])
 
     async def refresh_curve(self, board: str, column: str) -> RefreshDone:
@@ -393,7 +400,10 @@ def decode_answer(content: bytes, answer: type[T]) -> T:
 
 
 def refusal_of(status: int, content: bytes) -> RefusedError:
-    """Return the error for a response other than 2xx. Without a problem document, its code names the status."""
+    """Return the error for a response other than 2xx.
+
+    If the response has no problem document, the code of the error names the HTTP status.
+    """
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

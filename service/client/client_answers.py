@@ -1,7 +1,8 @@
 """The responses of a service as the command line reads them. They are less strict than `service.contract.responses`.
 
-The rule: a type names only what a command uses, and decoding ignores the rest. Therefore an older command line keeps
-working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every digit.
+A type names only the members that a command uses, and decoding ignores all others. Therefore an older command line
+keeps working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every
+digit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 def one_line(text: str) -> str:
     """Return `text` with `?` in place of each character that is not printable.
 
-    Owners and details come from strangers, and a terminal would act upon control characters in them.
+    Owners and details come from strangers, and a terminal would obey control characters in them.
     """
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
@@ -45,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True):
         return one_line(text)
 
     def _added_detail(self, detail: str) -> str:
-        """Return the detail of a pointer, or an empty text if the problem's own detail ends with it."""
+        """Return the detail of a fault, or an empty text if the detail of the whole problem already ends with it."""
         return "" if self.detail.endswith(detail) else detail
 
 
@@ -68,7 +69,7 @@ class CurveState(msgspec.Struct, frozen=True):
 
 
 class Predictor(msgspec.Struct, frozen=True):
-    """Ranks up to `exact_top` are counted."""
+    """The settings by which a board estimates ranks. It counts ranks up to `exact_top` instead."""
 
     exact_top: int = 0
 

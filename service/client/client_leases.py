@@ -47,7 +47,7 @@ async def list_records(
 
 
 async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
-    """Return the next events of resources after a number, at most `limit`."""
+    """Return at most `limit` events of resources, those that follow the sequence number `after`."""
     query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
     lines = (await client.send_request("GET", "/v1/leases/journal", query=query)).splitlines()
     return [decode_answer(line, Record) for line in lines]

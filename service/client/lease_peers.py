@@ -1,6 +1,6 @@
 """Read the lease journals of other stores over HTTP.
 
-The rule: any answer other than a page of the journal is raised as one `PeerUnavailableError`. Its text never contains
+Any answer other than a page of the journal is raised as one `PeerUnavailableError`. Its text never contains
 the API key.
 """
 

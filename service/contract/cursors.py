@@ -30,7 +30,7 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     cell: str
     owner: str
     row_number: int  # 1-based position of the row in the order
-    changes: int  # the board's count of changes when `row_number` was known
+    changes: int  # the board's count of changes when `row_number` was determined
 
 
 class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
@@ -55,7 +55,7 @@ class ResourceCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ClientCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last client of a page of clients. `what` distinguishes it from another cursor of two texts."""
+    """The last client of a page of clients. `what` distinguishes it from other cursors that also hold two texts."""
 
     what: Literal["clients"]
     after: str

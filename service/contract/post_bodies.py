@@ -1,7 +1,7 @@
 """Parses the bytes of a posting request into its posts.
 
 A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
-raw JSON scalars. A wrong column or value is found later; then only its post is rejected, and not the request.
+raw JSON scalars. A wrong column or value is found later; then only that post is rejected, not the whole request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ONE_FACETED = msgspec.json.Decoder(FacetedPostBody)
 _LIST_FACETED = msgspec.json.Decoder(FacetedPostList)
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
-_LIST_KEYS = 1  # the keys of a list besides those of its posts: only "posts"
+_LIST_KEYS = 1  # how many JSON keys a list has besides the keys of its posts: only "posts"
 
 
 class PostTarget(Enum):
@@ -52,9 +52,9 @@ class ReceivedPost(msgspec.Struct, gc=False):
     stats: dict[str, Raw]  # by column: the JSON scalar to merge
     overwrite: dict[str, Raw]  # by column: the JSON scalar that replaces the stored value (member "set" of the post)
     post_id: str | None
-    at_us: int | None  # in microseconds since 1970; None: the time of arrival counts
+    at_us: int | None  # the post's time in microseconds since 1970; None: the time of arrival counts
     boards: list[str] | None  # None: the path names the board. Ids are not checked; a malformed one is an unknown board
-    facets: dict[str, str] | None = None  # only of a post to a family; neither names nor values are checked
+    facets: dict[str, str] | None = None  # only a post to a family has them; neither names nor values are checked
 
 
 class PostLimits(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class PostLimits(msgspec.Struct, frozen=True):
 
     posts_max: int
     boards_max: int  # the most boards of one post
-    parts_max: int  # the most posts of a request, each counted once for each of its boards
+    parts_max: int  # the most posts of a request; a post to three boards counts as three
 
 
 def parse_posts(
@@ -113,7 +113,7 @@ def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
     """Refuse a request whose posts go to too many boards in all.
 
     The cost of a post grows with the number of its boards. A request is one transaction, and no other post is written
-    while it runs.
+    while this transaction runs.
     """
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
     if parts > limits.parts_max:
@@ -165,7 +165,7 @@ def _checked(
 def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    # This repeats the first test of `parse_owner`. Nearly every owner passes it, which saves the call.
+    # Nearly every owner passes this test, which saves a call of `parse_owner`. It is the first test of that function.
     if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:

@@ -216,9 +216,10 @@ class BusyError(ProblemError):
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for an error. If it is not a ProblemError, its nearest class in `STORAGE_CODES` decides.
+    """Return the problem for an error. A ProblemError is returned unchanged.
 
-    An error without a class in that table is a bug. It becomes `internal_problem`, whose text says nothing about the
+    For any other error, the nearest of its base classes in `STORAGE_CODES` has the code. An error without a class in
+    that table is a bug. It becomes `internal_problem`, whose text says nothing about the
     cause.
     """
     if isinstance(error, ProblemError):
@@ -236,7 +237,7 @@ def internal_problem() -> ProblemError:
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for a refused post: that of `problem_of`, but `POST_STATUSES` may change its status."""
+    """Return the problem of `problem_of` for a refused post, with the status in `POST_STATUSES` if there is one."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem

@@ -56,7 +56,7 @@ _Facets = Annotated[
 _REST = "facets"  # this field collects all other parameters, because each family names its own facets
 _BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
-CACHED_CHARS_MAX = 256  # longer queries seldom repeat; the bound keeps the cache of a route below 512 KiB
+CACHED_CHARS_MAX = 256  # longer queries seldom repeat and are not cached; a route's cache stays below 512 KiB
 CACHED_QUERIES_MAX = 1024
 
 
@@ -339,7 +339,7 @@ def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
 
 def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     try:
-        raw.encode("utf-8")  # bytes that are not UTF-8 arrive as lone surrogates, which this refuses
+        raw.encode("utf-8")  # bytes that are not UTF-8 arrive as lone surrogates, which `encode` refuses
         pairs = parse_qsl(
             raw, keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=PARAMETERS_MAX
         )

@@ -28,7 +28,7 @@ COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
-GRACE_SECONDS_MAX = 10**12  # more years than the calendar has; in microseconds, this number still fits 64 bits
+GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than the calendar has; as microseconds, it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]

@@ -1,8 +1,8 @@
 """Decodes JSON bodies strictly: a duplicate key or a byte that is not UTF-8 is refused, not dropped.
 
 A body that can't be decoded always raises a `ProblemError` and no other error. msgspec decodes fast, but if an object
-has a key twice, it drops the first one. Usually a cheap count of colons proves that no key was dropped. A slower, exact
-decoder runs only if the count does not prove it.
+has a key twice, msgspec drops the first of the two. Usually a cheap count of colons proves that no key was dropped. A
+slower, exact decoder runs only if the count does not prove it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def count_key_colons(body: bytes) -> int:
     """Return an upper bound of the number of keys in a body, which is usually the exact number.
 
-    The colon of a key follows its quote mark or white space. Colons inside strings can only make the count greater. So
-    if the number of decoded keys equals the count, no key was dropped.
+    The colon after a key follows the key's closing quote mark or white space. Colons inside strings can only make the
+    count greater. So if the number of decoded keys equals the count, no key was dropped.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):

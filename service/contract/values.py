@@ -3,9 +3,9 @@
 A text that can't be converted exactly is refused. A value is never rounded, a name is never shortened, and digits of
 other scripts are never accepted.
 
-`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec can't describe a union
-of untagged structs, because it could not decode one. Answers are only encoded, so these functions write the schema of
-such a member. `UNION_MEMBERS` collects the types for the OpenAPI document.
+`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to
+describe a union of untagged structs, because it could not decode one. Answers are encoded and never decoded, so such a
+member does no harm. These functions write its schema. `UNION_MEMBERS` collects the types for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
-# The id of any board. That of a family's board may be longer than BOARD_PATTERN allows.
+# This pattern fits the id of every board. The id of a family's board may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
@@ -158,7 +158,7 @@ def scalar_text(raw: msgspec.Raw | bytes) -> str:
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
-    NUL is refused with every store. Only PostgreSQL can't store it, but which values are valid must not depend on the
+    NUL is always refused. Only PostgreSQL can't store it, but a value that one store accepts must be valid for every
     store.
 
     Raises:

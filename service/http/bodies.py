@@ -4,8 +4,8 @@ A caller may send slowly, but a caller that stops sending is refused. There is a
 (`body_idle_s_max`) and one for the time of the whole body (`body_wait_s_max`). While the service stops, it waits for no
 body. No part of a body is used before the whole body has arrived.
 
-All bodies together may hold `arriving_bytes_max` bytes. A body counts from its arrival until its request is answered. A
-body that arrives together with its headers does not count.
+All bodies together may hold `arriving_bytes_max` bytes. A body counts from the start of its arrival until its request
+is answered. A body that arrives together with its headers does not count.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Gathered:
         self._mapped.write(piece)
 
     def whole(self) -> bytes:
-        """Return all pieces as one."""
+        """Return the whole body as one bytes object."""
         return bytes(self._small) if self._mapped is None else self._mapped[: self.size]
 
     def close(self) -> None:
@@ -153,8 +153,8 @@ class BodyReader:
     def _hold(self, request: ArrivingRequest, size: int) -> None:
         """Count `size` bytes for a body, unless more are already counted for it.
 
-        `size` is what the headers announce, or what has arrived. Raises ProblemError `too_many_bodies` if all bodies
-        together would then hold too many bytes.
+        `size` is the size that the headers announce, or that has arrived. Raises ProblemError `too_many_bodies` if all
+        bodies together would then hold too many bytes.
         """
         held = self._held.get(id(request), 0)
         if size > held:

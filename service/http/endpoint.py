@@ -47,8 +47,8 @@ X_REQUEST_ID = istr("X-Request-Id")
 X_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-# The path parameters that the log shows. It hides all others. Owners are people, and lease keys and post ids may name
-# people. The rest of a path below /jolokia is a request of another protocol.
+# The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
+# may name people. It also hides what follows /jolokia in a path, which is a request of another protocol.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 # These two statuses are never sent, only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
@@ -83,7 +83,7 @@ class EndpointSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def keepalive_s_max(self) -> float:
-        """How many seconds a connection stays open after an answer if it sends no further request."""
+        """How many seconds a connection stays open after an answer if no further request arrives on it."""
 
     @property
     def retry_after_s(self) -> int:
@@ -125,7 +125,7 @@ class EndpointContext(Protocol):
         """End the answers that don't end by themselves, such as streams."""
 
     async def ready(self) -> None:
-        """Return if the store answers. Raise a storage error or a ProblemError if it does not."""
+        """Raise a storage error or a ProblemError if the store does not answer."""
 
 
 class RequestIds:
@@ -286,7 +286,7 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
-        response.force_close()  # otherwise the rest of the body would be read as the next request
+        response.force_close()  # otherwise the unread part of the body would be read as the next request
     return response
 
 
@@ -325,7 +325,8 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would keep `%FF` as three characters. This is the name of another owner, who is written `%25FF` in a path.
+    aiohttp would read `%FF` as an owner whose name has the three characters `%FF`. That owner is a different one, whose
+    name a path must spell `%25FF`.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

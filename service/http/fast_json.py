@@ -1,9 +1,9 @@
 """Responses without aiohttp's `Server` header, and a fast one for the common case.
 
-`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. It builds no
-header dictionary as aiohttp's response does, because that would always be the same and cost a noticeable part of the
-time of a small request. Any other case (HEAD, HTTP/1.0, a connection that closes, a large body) is left to aiohttp
-through `PlainResponse`.
+`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. Unlike
+aiohttp's response, it builds no header dictionary. The dictionary would always be the same, and building it would take
+a noticeable part of the time of a small request. Any other case (HEAD, HTTP/1.0, a connection that closes, a large
+body) is left to aiohttp through `PlainResponse`.
 
 `PlainResponse` and `PlainStream` drop the `Server` header, which would show callers the versions of aiohttp and Python.
 """
@@ -34,7 +34,7 @@ class PlainStream(_WithoutServerHeader):
 
 
 class _Date:
-    """The text of the Date header, made once a second."""
+    """The text of the Date header, which is renewed once a second."""
 
     second = 0
     text = b""
@@ -87,13 +87,13 @@ class FastJsonResponse(web.Response):
             b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (self._request_id.encode(), _Date.now(), len(body), body)
         )
-        # A caller that sends requests but reads no answers has to wait. Without this, `write` would buffer its answers
-        # without a bound.
+        # A caller that sends requests but reads no answers has to wait. Without this wait, `write` would buffer the
+        # answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """End the answer. If `prepare` left it to aiohttp, aiohttp ends it; otherwise it is already written."""
+        """End the answer. Do nothing if `prepare` has already written the whole answer."""
         if self._full is not None:
             await self._full.write_eof(data)

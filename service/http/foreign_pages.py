@@ -3,8 +3,8 @@
 Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So any web
 page that is open in the browser could send requests. Two headers reveal such a page:
 
-* `Host` names the page's own site, if its name was made to resolve to this machine (DNS rebinding).
-* `Origin` names another site or another port, to which the page belongs.
+* `Host` has the name of the page's site, if an attacker made this name resolve to this machine (DNS rebinding).
+* `Origin` has the site and the port that the page belongs to. These are not the service's own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A request for more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
 tokens. So a batch of any size passes eventually, and a caller can't exceed the rate with larger or smaller batches.
 
-Without keys, all callers share one bucket. They are all on this machine, so they can't be distinguished by address.
+Without keys, all callers share one bucket. All of them are on this machine, so their addresses do not differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeyLimitObserver(Protocol):
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
         """Record `count` reads or posts; `kind` is "reads" or "posts".
 
-        `passed` says whether they were within their key's rate.
+        `passed` says whether the key's rate allowed them.
         """
 
 
@@ -86,7 +86,7 @@ class KeyLimits:
 
         self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
         self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
-        # If there is no limit, these are false, and requests need not call `admit_read` or `admit_posts`.
+        # A flag is false if there is no limit. Requests then need not call `admit_read` or `admit_posts`.
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:

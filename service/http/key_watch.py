@@ -36,10 +36,10 @@ class KeyWatch:
     ) -> None:
         self._store, self.keyring, self._keys_max, self._sleep = store, keyring, keys_max, sleep
         self._known: KeyCounts | None = None
-        self._poll_lock = asyncio.Lock()  # one poll at a time, so that no poll overwrites the result of a newer one
+        self._poll_lock = asyncio.Lock()  # one poll at a time: an older poll must not undo a newer one
 
     async def poll_keys(self) -> None:
-        """Put the keys that the store has now into the key ring.
+        """Replace the keys in the key ring by the store's current keys.
 
         Raises:
             StoreBusyError: the store did not answer within its bounds.

@@ -16,8 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTo
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
-# Makes the answer to a request that aiohttp could not read (the argument is the error) or failed to answer (None). The
-# connection is closed after the answer.
+# A function that makes the answer to a request that aiohttp could not read or failed to answer. Its argument is the
+# error of reading, or None if aiohttp failed to answer. The connection is closed after the answer.
 Refuse = Callable[[HttpProcessingError | None], web.Response]
 REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
 HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
@@ -79,7 +79,7 @@ class _ProblemHandler(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Receive bytes.
 
-        If they begin the headers of a request but do not complete them, start a timer for the rest.
+        If the headers of a request have begun but are not complete, start a timer for the missing part.
         """
         requests = self._request_count
         super().data_received(data)
@@ -88,8 +88,8 @@ class _ProblemHandler(web.RequestHandler):
                 self._stop_head_timer()
             return
         waiter = self._waiter
-        # If there is no waiter, a request is being answered, and the bytes belong to its body. Some old clients send
-        # empty lines, which begin no request.
+        # If no waiter waits for a request, a request is being answered, and the bytes belong to its body. Some old
+        # clients send empty lines between requests. Such a line does not begin a request.
         if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
             self._head_begun = True
             if self._head_timer is None:

@@ -200,7 +200,7 @@ def _one_of(declared: object, refs: dict[type[msgspec.Struct], Schema]) -> Schem
 def _body_content(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema:
     content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
     if route.ndjson and isinstance(route.body, tuple):
-        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # the schema describes one line, as in answers
+        content[NDJSON_TYPE] = {"schema": refs[route.body[0]]}  # this describes one line of the body
     return content
 
 
@@ -212,7 +212,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
             schema = _one_of(route.response, refs) if route.response is not None else {}
-            if route.foreign_protocol and route.takes_body:  # one answer, or a list with an answer for each request
+            if route.foreign_protocol and route.takes_body:  # a body with a list of requests gets a list of answers
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}
         responses[str(status)] = answer

@@ -27,7 +27,7 @@ from .orders import Orders, Report, decode_report, encode_line, stop_s_max
 from .supervisor import ProcessSlot, Supervisor, SupervisorLimits
 
 log = structlog.get_logger(__name__)
-# -P: don't import a folder of the working directory that happens to be called `service`.
+# With -P, Python does not import a folder `service` that happens to be in the working directory.
 _COMMAND = (sys.executable, "-P", "-m", "service.processes.worker")
 
 
@@ -35,7 +35,7 @@ def run(settings: Settings) -> None:
     """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailedError: the processes can't run; the message is the same as that of a single process.
+        NodeFailedError: the processes can't run; a process that runs alone would give the same message.
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
@@ -50,13 +50,13 @@ def run(settings: Settings) -> None:
 
 
 def list_process_slots(settings: Settings) -> list[ProcessSlot]:
-    """Return a place for each process of the node. Jobs have their own process, so that no request waits for a fit."""
+    """Return a place for each process of the node. One process runs only jobs, so that no request waits for a fit."""
     front_ends = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
     return front_ends + ([ProcessSlot("jobs1", "jobs")] if settings.jobs == "embedded" else [])
 
 
 def _reserve(settings: Settings, stack: ExitStack) -> list[tuple[str, int]]:
-    """Bind the address for this node, but do not listen on it. Return host and port of each address."""
+    """Bind the node's addresses without listening on them. Return the host and the port of each address."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses: list[tuple[str, int]] = []
     port = settings.port

@@ -1,7 +1,7 @@
 """The messages between a supervisor and a process that it starts.
 
-The rule: orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold
-a password. The pipe also closes when the supervisor ends, whatever the reason. This tells the process to stop.
+Orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold a
+password. The pipe closes when the supervisor ends for any reason. A process stops when its pipe closes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WorkKind = Literal["serve", "jobs"]
 class Orders(msgspec.Struct, frozen=True):
     """The first and only line on the standard input of a process."""
 
-    name: str  # the name of its place in the node; a process that replaces another one has the same name
+    name: str  # the name of the process's place in the node; a process that replaces another one gets the same name
     work: WorkKind
     folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]

@@ -3,8 +3,8 @@
     place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
-The rule: no part of the service runs in this process, so no fault of the service can end it. The processes share one
-port (SO_REUSEPORT). This process chose the port and keeps it bound. The kernel spreads connections over the workers.
+No part of the service runs in the supervisor, so no fault of the service can end it. The workers share one port
+(SO_REUSEPORT). The supervisor chose this port and keeps it bound. The kernel spreads connections over the workers.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Supervisor:
             stopping.cancel()
             await self._end(keepers)
         for keeper in keepers:
-            await keeper  # raises the error of a keeper that gave up
+            await keeper  # if this place could not keep a process running, this raises the error
         if self._unclean:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
@@ -162,7 +162,7 @@ class Supervisor:
             NodeFailedError: another start would not help.
         """
         if report is not None and report.outcome != "ready" and place not in self._ready:
-            raise NodeFailedError(report.detail)  # the same message as from a single process
+            raise NodeFailedError(report.detail)  # a process that runs alone would give the same message
         # A store that can't be reached usually comes back. Therefore the number of starts is not limited in this case.
         away = report is not None and report.outcome == "away"
         if crashes >= self._limits.worker_crashes_max and not away:

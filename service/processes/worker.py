@@ -1,7 +1,7 @@
 """A worker, which the supervisor starts as `python -m service.processes.worker` with its orders on standard input.
 
-The rule: a worker never outlives its supervisor. The pipe of its orders closes when the supervisor ends. The worker
-then stops. If stopping takes longer than `stop_s_max`, it exits without cleaning up.
+A worker never outlives its supervisor. The pipe that brought the orders closes when the supervisor ends, and the worker
+then stops. If stopping takes longer than `stop_s_max`, the worker exits without cleaning up.
 """
 
 from __future__ import annotations

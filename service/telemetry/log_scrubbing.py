@@ -42,9 +42,9 @@ def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def scrub_text(type_name: str, text: str) -> str:
-    """Return the first line of an error's text; hide its quotes if they may hold a caller's input.
+    """Return the first line of an error's text; hide the quoted parts if they may hold a caller's input.
 
-    Later lines are dropped, because they quote rows.
+    Later lines are dropped, because they may quote rows of the database.
     """
     line = text.partition("\n")[0]
     if type_name not in _QUOTING_CODE:

@@ -1,4 +1,4 @@
-"""Structured logs: a line for every failed or slow request, for a sample of the rest, and for events of the process.
+"""Structured logs: a line for every failed or slow request, for a sample of the others, and for events of the process.
 
     structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
 
@@ -38,8 +38,8 @@ __all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_l
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.
 
-    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost. The writing thread calls it,
-    too.
+    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost, either by `queue_line` or in
+    the writing thread.
     """
 
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
@@ -85,9 +85,9 @@ class LineWriter:
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Yield the lines joined into pieces of at most PIPE_BUF bytes, or as single lines if they are longer.
+    """Join lines to pieces of at most PIPE_BUF bytes, and yield the pieces. A longer line is a piece of its own.
 
-    A pipe takes such a piece as a whole, so that the lines of several processes do not mix.
+    A pipe never splits a write of at most PIPE_BUF bytes. So the lines of several processes do not mix.
     """
     piece: list[str] = []
     size = 0
@@ -214,7 +214,7 @@ class RequestLog:
         """Log one answered request.
 
         `code` is the code of a problem, or "". `path` must not name a person; `Endpoint` replaces such parts. If the
-        request is logged only as a sample, the line has `sampled`: the share of such requests that is logged.
+        request is logged only as a sample, the line has `sampled`, the fraction of such requests that is logged.
         """
         write = self._logger.error if status >= 500 else self._logger.info
         sampled = status < _FAILED_STATUS and seconds < self._slow_s

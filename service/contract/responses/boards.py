@@ -125,8 +125,8 @@ class EntryAnswer(msgspec.Struct):
 class LookupEntry(msgspec.Struct):
     """An entry of a lookup.
 
-    If the lookup names a column, the entry has its `position` there, and `place`: its rank among the requested owners.
-    Both are null if the owner has no value in the column.
+    If the lookup names a column, the entry also has `position` and `place`. `position` is the owner's position in that
+    column, and `place` is the owner's rank among the requested owners. Both are null if the owner has no value there.
     """
 
     owner: str
@@ -299,7 +299,7 @@ class RefreshAnswer(msgspec.Struct):
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank lies outside the bracket that the curve gives. Both are as of the curve's time."""
+    """A value whose true rank lies outside the bracket that the curve gives. Both ranks are as of the curve's time."""
 
     value: Number
     true_rank: int

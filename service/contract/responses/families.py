@@ -47,7 +47,7 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 
 
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
-    """The leaderboard of one period and of facet values. `previous` is the leaderboard of the period before.
+    """A family's leaderboard for one period and some facet values. `previous` is the leaderboard of the period before.
 
     An `archived` leaderboard answers requests from its archive. If the archive does not hold what a request asks for,
     the answer is 410.

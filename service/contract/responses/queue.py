@@ -16,8 +16,8 @@ from .curves import Time
 class Accepted(msgspec.Struct, frozen=True):
     """Posts that are durable in the ingest queue; workers apply them within seconds.
 
-    `duplicates` is how many of them were applied before and belong to a period that is now closed. They are not queued
-    again.
+    `accepted` is how many posts the request had. `duplicates` is how many of these were applied before, to a period
+    that is now closed. Duplicates are not queued again.
     """
 
     accepted: int

@@ -38,9 +38,9 @@ class NumberArray(Protocol):
 
 
 class Cells(Protocol):
-    """The numbers of metrics, by index. An instrument asks for the index of its sample once and keeps it.
+    """The numbers of metrics, by index. An instrument asks only once for the index of a sample.
 
-    The cell after a number is for the time at which the number was set. Only numbers of the kind "word" use it.
+    The cell after a number holds the time at which the number was set. Only numbers of the kind "word" use this time.
     """
 
     @property

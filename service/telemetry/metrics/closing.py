@@ -1,6 +1,6 @@
 """Metrics of closing: whether boards close in time, and how many were closed and archived.
 
-They come from the process that closes boards. Even if several processes may close boards, only one does at a time.
+The numbers come from the process that closes boards. At most one process closes boards at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metrics of the change log: how curves keep up with it, how many lost their live counts, and how old the log is.
+"""Metrics of the change log: how curves keep up with it, how many curves lost their live counts, and its age.
 
-They come from the process that folds or prunes. Every process shows the age of its live curves in
+The numbers come from the process that folds or prunes. Every process shows the age of its live curves in
 `rankcurve_live_lag_seconds_max`.
 """
 

@@ -60,13 +60,13 @@ class LeaseMetrics:
         self._requests.labels(outcome).inc()
 
     def page_taken_in(self, taken: AppliedPage) -> None:
-        """Count the events and the duplicate leases of a page; see `ExchangeObserver`."""
+        """Count the events and the duplicate leases of an applied page; see `ExchangeObserver`."""
         self._exchanged.inc(taken.events)
         self._duplicates.labels("found").inc(taken.duplicates)
         self._duplicates.labels("released").inc(taken.released)
 
     def peer_away(self) -> None:
-        """Count a page that was not applied; see `ExchangeObserver`."""
+        """Count a page of another store's journal that was not applied; see `ExchangeObserver`."""
         self._peer_failures.inc()
 
     def resources_moved(self, resources: int) -> None:

@@ -1,6 +1,6 @@
 """Instruments that only the event loop changes, and which therefore need none of the library's locks.
 
-An instrument keeps the indexes of its cells. It asks for a new cell only when a label appears for the first time.
+An instrument keeps the indexes of its cells. It asks for a new cell only when a label value appears for the first time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few, because each bucket is one series for each route
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few, because each one adds a series for every route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 
@@ -89,7 +89,7 @@ class LatestGauge(Collector):
     """Numbers that only one process of a node knows at a time. The node shows the most recent number, not a sum.
 
     An example is the length of a queue: only the process that has the lease of the queue measures it. A process shows
-    nothing before its first `set_value`. It calls `clear_values` when another process measures the number from now on.
+    nothing before its first `set_value`. It calls `clear_values` when another process begins to measure the number.
     """
 
     def __init__(

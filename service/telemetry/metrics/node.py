@@ -1,6 +1,6 @@
-"""Metrics of a node, which is all processes that one supervisor runs. Each process can show the metrics of its node.
+"""Metrics of a node: of all processes that one supervisor runs. Each of them can show the metrics of the whole node.
 
-    process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, gauges go
+    process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, no gauges
 
 The kernel keeps the files when a process is killed. Counts stay for as long as the node runs. Gauges describe the
 present, so they are removed when their process ends.
@@ -26,9 +26,9 @@ from .node_values import NodeValues
 # A folder in memory, if the system has one. On a disk, a process would have to wait whenever it changes a page that the
 # system is just writing to the disk.
 _MEMORY = Path("/dev/shm")
-_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library's own values read their folder from it
+_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads the name of the folder from this variable
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. The system adds up the processor time of its child processes that have ended.
+# The supervisor's name in the folder. The system keeps the processor time of the supervisor's ended child processes.
 SUPERVISOR = "supervisor"
 
 
@@ -46,7 +46,10 @@ class NodeMember(Collector):
         self._values = NodeValues(folder)
 
     def join_node(self) -> CellSet:
-        """Count in files of the node's folder from now on. A process that replaces another one continues its counts."""
+        """Keep the counts of this process in the node's folder from now on, and return the cells for them.
+
+        A process that replaces another one continues the counts of that process.
+        """
         os.environ[_FOLDER_VARIABLE] = str(self.folder)
         prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
         write_pid(self.folder, self.name)
@@ -96,7 +99,7 @@ def _processes(folder: Path) -> list[Metric]:
 def _ended_cpu_s(pid: str) -> float:
     """Return the processor time, in seconds, of the ended child processes of a process.
 
-    Without it, the sum over the node would fall when a process ends.
+    Without this time, the sum over the node would fall when a process ends.
     """
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Adds up the numbers of a node's processes. The result is that of the library's own collector, but much faster.
+"""Adds up the numbers of a node's processes. The library's own collector gets the same result, but is much slower.
 
 The library's collector parses every key of every file at every scrape, on the event loop that requests wait for. Here
 each key is parsed once; after that, a scrape only reads numbers.
@@ -27,7 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _Family:
-    """A metric with its name, and the index of the total of each of its samples."""
+    """A metric, and for each of its samples the index of the total over all processes."""
 
     name: str
     kind: str
@@ -76,7 +76,7 @@ class _Family:
 
 
 class _File:
-    """A file with the numbers of one kind of one process, and the index of the total for each number."""
+    """A file with the numbers of one process and one kind. Each number is added to the total in `places`."""
 
     def __init__(self, path: Path, inode: int) -> None:
         self.inode = inode
@@ -106,7 +106,7 @@ class NodeValues:
         self._folder = folder
         self._files: dict[str, _File] = {}
         self._families: dict[str, _Family] = {}
-        self._newest: list[bool] = []  # for each total: whether it is the most recent value instead of the sum
+        self._newest: list[bool] = []  # for each total: true if it is the most recent value, false if it is the sum
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric that some process has, with the totals over all processes."""
@@ -148,7 +148,7 @@ class NodeValues:
         return place
 
     def _add_up(self) -> list[float]:
-        # A total that is the most recent value is NaN if no process has a value.
+        # A total that is not a sum stays NaN if no process has a value for it.
         totals = [nan if newest else 0.0 for newest in self._newest]
         set_at_s: dict[int, float] = {}
         newest = self._newest

@@ -1,6 +1,6 @@
 """Metrics of the streams, and of the feed that finds their events.
 
-No label names a board or an owner, because callers choose which ones they follow.
+No label names a board or an owner, because callers choose the boards and owners to follow.
 """
 
 from __future__ import annotations
