@@ -1,7 +1,7 @@
 """The HTTP client of the service, for the commands and the demo, and a reader of other stores' lease journals.
 
 `client` has `ServiceClient`, with one method for each request that a command needs. `client_answers` has the types of
-the responses. They name only what a command uses, so that an older command line works with a newer service.
+the responses. The types name only what a command uses, so that an older command line works with a newer service.
 `client_events` reads event streams, and `client_leases` handles pools and leases. `lease_peers` does not use
 `ServiceClient`: it reads the lease journals of other stores for the jobs.
 

@@ -357,7 +357,7 @@ class ServiceClient:
     async def get_values(
         self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
     ) -> list[ValueFor]:
-        """Return, for each rank and then for each percentile, the worst value that still has it."""
+        """Return the worst value at each rank of `ranks`, then the worst value at each of `percentiles`."""
         lists = {"ranks": ranks, "percentiles": percentiles}
         query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
         path = f"{board_path(board)}/rankings/{quote_segment(column)}/values"

@@ -110,7 +110,7 @@ class KeyRing:
     def __init__(self, rows: Iterable[ApiKeyRow] = ()) -> None:
         self._identities: dict[str, Identity] = {}
         self._valid_ids: set[str] = set()
-        self._sessions: dict[Callable[[], None], Identity] = {}  # the function that ends a session -> its caller
+        self._sessions: dict[Callable[[], None], Identity] = {}  # function that ends a session -> the session's caller
         self.open = True
         self.replace_keys(rows)
 

@@ -53,7 +53,7 @@ class ReceivedPost(msgspec.Struct, gc=False):
     overwrite: dict[str, Raw]  # by column: the JSON scalar that replaces the stored value (member "set" of the post)
     post_id: str | None
     at_us: int | None  # the post's time in microseconds since 1970; None: the time of arrival counts
-    boards: list[str] | None  # None: the path names the board. Ids are not checked; a malformed one is an unknown board
+    boards: list[str] | None  # None: the path names the board. Ids are not checked; a malformed id is unknown
     facets: dict[str, str] | None = None  # only a post to a family has them; neither names nor values are checked
 
 

@@ -219,8 +219,7 @@ def problem_of(error: BaseException) -> ProblemError:
     """Return the problem for an error. A ProblemError is returned unchanged.
 
     For any other error, the nearest of its base classes in `STORAGE_CODES` has the code. An error without a class in
-    that table is a bug. It becomes `internal_problem`, whose text says nothing about the
-    cause.
+    that table is a bug. It becomes `internal_problem`, whose text says nothing about the cause.
     """
     if isinstance(error, ProblemError):
         return error

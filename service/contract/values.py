@@ -3,9 +3,9 @@
 A text that can't be converted exactly is refused. A value is never rounded, a name is never shortened, and digits of
 other scripts are never accepted.
 
-`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to
-describe a union of untagged structs, because it could not decode one. Answers are encoded and never decoded, so such a
-member does no harm. These functions write its schema. `UNION_MEMBERS` collects the types for the OpenAPI document.
+`one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to describe
+a union of untagged structs, because it could not decode one. Answers are never decoded, so such a member does no harm,
+and these functions write its schema. `UNION_MEMBERS` collects the types for the OpenAPI document.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Without keys, every caller on this machine has the role ops, and a browser on th
 page that is open in the browser could send requests. Two headers reveal such a page:
 
 * `Host` has the name of the page's site, if an attacker made this name resolve to this machine (DNS rebinding).
-* `Origin` has the site and the port that the page belongs to. These are not the service's own.
+* `Origin` has the site and the port that the page belongs to. At least one of the two is not the service's own.
 """
 
 from __future__ import annotations

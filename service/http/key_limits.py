@@ -3,7 +3,7 @@
 A request for more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
 tokens. So a batch of any size passes eventually, and a caller can't exceed the rate with larger or smaller batches.
 
-Without keys, all callers share one bucket. All of them are on this machine, so their addresses do not differ.
+Without keys, all callers share one bucket. All are on this machine, so their addresses do not distinguish them.
 """
 
 from __future__ import annotations

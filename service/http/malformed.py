@@ -88,8 +88,8 @@ class _ProblemHandler(web.RequestHandler):
                 self._stop_head_timer()
             return
         waiter = self._waiter
-        # If no waiter waits for a request, a request is being answered, and the bytes belong to its body. Some old
-        # clients send empty lines between requests. Such a line does not begin a request.
+        # Without a waiter, a request is being answered, and the bytes belong to its body. Some old clients send empty
+        # lines, which do not begin a request.
         if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
             self._head_begun = True
             if self._head_timer is None:

@@ -85,7 +85,7 @@ class LineWriter:
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Join lines to pieces of at most PIPE_BUF bytes, and yield the pieces. A longer line is a piece of its own.
+    """Join lines into pieces of at most PIPE_BUF bytes, and yield the pieces. A longer line is a piece of its own.
 
     A pipe never splits a write of at most PIPE_BUF bytes. So the lines of several processes do not mix.
     """

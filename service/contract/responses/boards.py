@@ -299,7 +299,10 @@ class RefreshAnswer(msgspec.Struct):
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank lies outside the bracket that the curve gives. Both ranks are as of the curve's time."""
+    """A value whose true rank lies outside the bracket that the curve gives.
+
+    The true rank and the bracket are as of the curve's time.
+    """
 
     value: Number
     true_rank: int

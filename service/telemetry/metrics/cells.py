@@ -1,7 +1,8 @@
 """Numbers that only the event loop changes; in a node, every process can read the numbers of the others.
 
 prometheus_client's own values take a lock, ask for the process id and pack bytes at each change. This takes several
-times as much time per request. The files here have the library's format, so that one reader can read both.
+times as much time per request as the cells here. The files of these cells have the library's format, so that one reader
+can read both kinds of files.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class SharedCells:
 
 
 class CellSet:
-    """The cells of one process, by kind. They are in its own memory, or in files of its node's folder."""
+    """The cells of one process, by kind, either in the memory of the process or in files of the node's folder."""
 
     def __init__(self, folder: Path | None = None, name: str = "") -> None:
         self._folder, self._name = folder, name

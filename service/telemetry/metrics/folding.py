@@ -1,4 +1,4 @@
-"""Metrics of the change log: how curves keep up with it, how many curves lost their live counts, and its age.
+"""Metrics of the change log: its age, how curves keep up with it, and how many curves lost their live counts.
 
 The numbers come from the process that folds or prunes. Every process shows the age of its live curves in
 `rankcurve_live_lag_seconds_max`.

@@ -1,7 +1,7 @@
 """Metrics of background jobs: how often each job worked, for how long, and how often it failed.
 
-The name of a job comes from the code, and several workers of one job share it. The label is called `job_name`, because
-Prometheus itself uses the label `job` for the group of processes that it scrapes.
+The name of a job comes from the code, and several workers of a job share one name. The label is called `job_name`,
+because Prometheus itself uses the label `job` for the group of processes that it scrapes.
 """
 
 from __future__ import annotations

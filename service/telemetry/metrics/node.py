@@ -1,4 +1,4 @@
-"""Metrics of a node: of all processes that one supervisor runs. Each of them can show the metrics of the whole node.
+"""Metrics of a node: all processes that one supervisor runs. Each process can show the metrics of the whole node.
 
     process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, no gauges
 
@@ -28,7 +28,7 @@ from .node_values import NodeValues
 _MEMORY = Path("/dev/shm")
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads the name of the folder from this variable
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. The system keeps the processor time of the supervisor's ended child processes.
+# The supervisor's name in the folder. For it, the system adds up the processor time of ended child processes.
 SUPERVISOR = "supervisor"
 
 

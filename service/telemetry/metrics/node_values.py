@@ -76,7 +76,7 @@ class _Family:
 
 
 class _File:
-    """A file with the numbers of one process and one kind. Each number is added to the total in `places`."""
+    """A file with the numbers of one process and one kind. `places` says which total each number belongs to."""
 
     def __init__(self, path: Path, inode: int) -> None:
         self.inode = inode

@@ -55,7 +55,7 @@ class ServingCurve:
 
 
 class Metrics:
-    """Counts for one process, and shows its own metrics or those of the node that it belongs to.
+    """Counts what one process does, and shows the metrics of this process or of its whole node.
 
     `registry` has the metrics that the process counts. `views` has the metrics that a callback computes at each scrape.
     Views are not added up over a node, because each of its processes computes the same numbers.

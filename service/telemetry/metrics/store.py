@@ -25,7 +25,7 @@ from .cells import CellSet
 from .loop import LoopGauges
 
 log = structlog.get_logger(__name__)
-# The time between two measurements. For each of them, PostgreSQL asks its file system for the size of every table.
+# The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
 _WAIT_BUCKETS_S = (0, 0.01, 1)
 
