@@ -49,9 +49,9 @@ class LeaseAgent:
     ) -> None:
         """`region`: the region that new resources come from.
 
-        The agent returns a remembered lease without a request if the lease lasts for more than `renew_before_s`, and
-        for at least the fraction `enough_ratio` of the time that the caller asks for. The agent remembers the
-        `leases_max` leases that were used most recently.
+        The agent returns a remembered lease without a request if the lease still lasts longer than `renew_before_s`.
+        It must also last for at least the fraction `enough_ratio` of the time that the caller asks for. The agent
+        remembers the `leases_max` leases that were used most recently.
         """
         self._url, self._region = url.rstrip("/"), region
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -176,7 +176,7 @@ class LeaseAgent:
     async def _call(
         self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
-        """Send a request again and again until an answer is final. Return the status and the body of that answer.
+        """Send a request until an answer is final, at most `attempts_max` times. Return the answer's status and body.
 
         `before_attempt` is called before each attempt.
 

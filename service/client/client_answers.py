@@ -1,4 +1,4 @@
-"""The responses of a service as the command line reads them. They are less strict than `service.contract.responses`.
+"""The responses of a service as the command line reads them: less strictly than `service.contract.responses`.
 
 A type names only the members that a command uses, and decoding ignores all others. Therefore an older command line
 keeps working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every
@@ -69,7 +69,7 @@ class CurveState(msgspec.Struct, frozen=True):
 
 
 class Predictor(msgspec.Struct, frozen=True):
-    """The settings by which a board estimates ranks. It counts ranks up to `exact_top` instead."""
+    """The settings of a board for estimated ranks. Ranks up to `exact_top` are counted, not estimated."""
 
     exact_top: int = 0
 

@@ -1,7 +1,7 @@
 """Read the lease journals of other stores over HTTP.
 
-Any answer other than a page of the journal is raised as one `PeerUnavailableError`. Its text never contains
-the API key.
+Any answer other than a page of the journal is raised as one `PeerUnavailableError`. The error's text never
+contains the API key.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def problem_of(error: BaseException) -> ProblemError:
 
 
 def internal_problem() -> ProblemError:
-    """Return the problem for a bug. Its text tells the caller only how to find the cause in the log."""
+    """Return the problem for a bug. The text tells the caller only how to find the cause in the log."""
     return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 

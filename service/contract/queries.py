@@ -29,8 +29,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
-# This module checks the values of these types itself, because their errors have codes of their own. The schemas are
-# only for the OpenAPI document.
+# This module checks the values of the types below itself, because their errors have codes of their own. The schemas
+# are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]

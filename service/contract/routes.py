@@ -67,8 +67,8 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 class Route:
     """One method of one path.
 
-    `path` holds parameters in braces, such as `{board}`, `{owner}` and `{column}`. They are checked before the handler
-    receives them.
+    `path` holds parameters in braces, such as `{board}`, `{owner}` and `{column}`. Parameters are checked before
+    the handler receives them.
     """
 
     method: str
@@ -91,7 +91,7 @@ class Route:
     media_type: str = JSON_TYPE  # the media type of the answer
     response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
     has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
-    # The route serves another protocol. Its handler parses the rest of the path, the query, and a body of any type.
+    # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.
     foreign_protocol: bool = False
 
     @property

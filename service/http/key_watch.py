@@ -1,4 +1,4 @@
-"""Keeps the key ring of this process in step with the store, so that a change of keys needs no restart.
+"""Updates the key ring of this process when keys in the store change, so that a change needs no restart.
 
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
 

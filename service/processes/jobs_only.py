@@ -1,6 +1,6 @@
 """A process with jobs only: it refreshes, folds, audits and prunes for the front ends that share its store.
 
-It serves no leaderboard. If `jobs_port` is set, monitoring systems read its health and metrics on that port.
+It serves no leaderboard. If `jobs_port` is set, monitoring systems read health and metrics on that port.
 """
 
 from __future__ import annotations

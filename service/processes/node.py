@@ -149,7 +149,7 @@ class WorkerProcess:
 
 
 async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
-    """Start a process and send it its orders. It writes its log lines to the standard error of this process."""
+    """Start a process and send the orders to it. The process writes log lines to the standard error of this process."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
     process = await asyncio.create_subprocess_exec(

@@ -78,7 +78,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 def escape_unprintable(_: object, __: str, event: Event) -> Event:
     """Escape unprintable characters, so that no text begins a new line or controls a terminal.
 
-    This is a processor of structlog. JSON output does not need it, because JSON escapes these characters itself.
+    This is a processor of structlog. JSON output does not need this step, because JSON escapes these characters itself.
     """
     for name, value in event.items():
         if isinstance(value, str):

@@ -1,6 +1,6 @@
 """Metrics of background jobs: how often each job worked, for how long, and how often it failed.
 
-The name of a job comes from the code, and several workers of a job share one name. The label is called `job_name`,
+The name of a job comes from the code, and all workers of a job have the same name. The label is called `job_name`,
 because Prometheus itself uses the label `job` for the group of processes that it scrapes.
 """
 

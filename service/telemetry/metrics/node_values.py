@@ -33,7 +33,7 @@ class _Family:
     kind: str
     documentation: str
     places: dict[tuple[str, Labels], int] = field(default_factory=dict)  # (sample's name, labels) -> index of the total
-    # `arrange` derives `plain` and `buckets` from `places`. They are read at every scrape, but change seldom.
+    # `arrange` derives `plain` and `buckets` from `places`. A scrape reads both, but they change seldom.
     plain: list[tuple[str, dict[str, str], int]] = field(default_factory=list)
     buckets: list[tuple[dict[str, str], list[tuple[dict[str, str], int]]]] = field(default_factory=list)
 
