@@ -3,8 +3,8 @@
     python docs/draw_rooms.py    # run this after rooms, or imports between rooms, were added or removed
 
 Rooms are drawn lighter than the single modules beside them. The rows are the layers that pyproject.toml declares for
-import-linter. The arrows are the imports in the code. If a room also reaches another one through a third one, the
-direct arrow is left out.
+import-linter. The arrows are the imports in the code. If a room imports another room both directly and through a third
+one, the picture leaves out the direct arrow.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ text { font: 13px system-ui, sans-serif; fill: #1b2330 }
 }
 """
 
-# The place of a room in its row, in percent of the width, chosen so that few arrows pass behind other rooms. Rooms that
-# this table does not name get even shares of their row.
+# The centre of each room, in percent of the width of its row. These numbers are chosen so that few arrows pass behind
+# other rooms. A room that this table does not name is placed as if all rooms of its row were spread evenly.
 # fmt: off
 PLACES: dict[str, dict[str, int]] = {
     "service": {
@@ -100,7 +100,7 @@ def read_layers() -> tuple[Rows, dict[str, Rows]]:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the full names of the modules, and of the names in modules, that a file imports."""
+    """Yield the full name of everything that a file imports: modules, and names from modules."""
     folder = path.relative_to(ROOT).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -112,7 +112,7 @@ def imported_names(path: Path) -> Iterator[str]:
 
 
 def find_arrows(package: str, rows: Rows) -> Arrows:
-    """Return an arrow for each room of a package and each other room that it imports."""
+    """Return an arrow from each room of a package to every other room of the package that it imports."""
     rooms = {room for row in rows for room in row}
     arrows: Arrows = set()
     for path in sorted((ROOT / package).rglob("*.py")):
@@ -126,7 +126,7 @@ def find_arrows(package: str, rows: Rows) -> Arrows:
 
 
 def without_detours(arrows: Arrows) -> Arrows:
-    """Return the arrows without those whose end is also reached from their start through other rooms."""
+    """Return the arrows, except each one whose two rooms are also connected by a chain of other arrows."""
     return {(start, end) for start, end in arrows if not _reaches(arrows - {(start, end)}, start, end)}
 
 
@@ -141,7 +141,7 @@ def _reaches(arrows: Arrows, start: str, end: str) -> bool:
 
 
 def draw_package(package: str, rows: Rows, box: Box) -> list[str]:
-    """Return the elements of one package with its rooms inside a box."""
+    """Return the SVG elements that show a package and its rooms inside a box."""
     elements = [
         f'<rect class="package" {_shape(box)} rx="8"/>',
         f'<text class="name title" x="{box.left + PADDING:.0f}" y="{box.top + 26:.0f}">{escape(package)}/</text>',
@@ -155,7 +155,7 @@ def draw_package(package: str, rows: Rows, box: Box) -> list[str]:
 
 
 def place_rooms(package: str, rows: Rows, box: Box) -> dict[str, Box]:
-    """Return where each room stands in the box of its package."""
+    """Return the box of each room, inside the box of its package."""
     boxes: dict[str, Box] = {}
     left, width = box.left + TITLE_WIDTH, box.width - TITLE_WIDTH - PADDING
     for row_index, row in enumerate(rows):

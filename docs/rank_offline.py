@@ -1,4 +1,4 @@
-"""Compute ranks offline. All that is needed is the answer to `GET …/rankings/{column}/curve`.
+"""Compute ranks offline, from the response to `GET …/rankings/{column}/curve` and nothing else.
 
 Copy this file, or translate it into another language; it needs no other file. It computes with whole numbers only, so
 every language gets the same ranks as the service.
@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 SHAPE_UNIT = 65_536
-TIME_LIMIT = 10**16  # microseconds since 1970, later than any time
+TIME_LIMIT = 10**16  # microseconds since 1970; every time that the service stores is earlier
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -39,8 +39,9 @@ def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) ->
     key = key_of(curve, value, reached_at)
     on_lattice = key + (keys[0] - key) % step if keys else key
     if curve["snaps"]:
-        key = on_lattice  # no entry lies between two lattice points, so the next point has the same rank
-    j = bisect_left(keys, key)  # the first knot that is not better; gap j lies before it
+        # No entry lies between two lattice points, so a key between them has the same rank as the next point.
+        key = on_lattice
+    j = bisect_left(keys, key)  # the index of the first knot that is not better; gap j lies before this knot
     low = knots[j - 1]["rank"] + knots[j - 1]["ties"] if j else 1
     high = knots[j]["rank"] if j < len(keys) else curve["total"] + 1
     if low == high or (j < len(keys) and keys[j] == key):
@@ -63,13 +64,19 @@ def rank_of(curve: dict[str, Any], value: Any, reached_at: str | None = None) ->
 
 
 def _ends(curve: dict[str, Any]) -> tuple[Any, Any]:
-    """Return how far entries reach beyond the first knot and beyond the last knot; None where no entry does."""
+    """Return the best value that an entry before the first knot may have, and the worst value after the last knot.
+
+    Each is None if there is no such entry.
+    """
     outside = curve["outside"] or {}
     return outside.get("best"), outside.get("worst")
 
 
 def _estimate(low: int, high: int, at: int, run: int, shape: list[int] | None) -> int:
-    """Return the rank at `at` on a line or cubic from `low` at 0 to `high` at `run`, rounded half up."""
+    """Return the rank at the place `at` of a gap, rounded half up.
+
+    The ranks rise from `low` at 0 to `high` at `run`, along a line or, with a `shape`, along a cubic.
+    """
     if at <= 0:
         return low
     if at >= run:

@@ -1,6 +1,6 @@
 """The HTTP service and the command line. They translate between the wire and the records of storage.
 
-The rooms, from the ground up; each may import the ones before it:
+The rooms. Each may import the rooms that stand before it in this list:
 
     agent        the client that programs copy to lease resources; imports nothing of the project
     contract     the types, names and errors that travel over the wire

@@ -33,7 +33,8 @@ _UNROUTED_VIEW = "none"
 _ANYTHING = "(?s:.*)"
 LINE_BYTES_MAX = 64 * 1024  # holds a query with a thousand escaped values; aiohttp's own 8 KiB holds half of them
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
-# Limits the bytes of a body that wait for their reader. aiohttp pauses the connection at twice as many.
+# The number of bytes of a body that may wait for the handler. At twice this number, aiohttp stops reading from the
+# connection until the handler has read some of them.
 READ_AHEAD_BYTES = 64 * 1024
 
 
@@ -78,7 +79,7 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
 
 
 async def _expected(request: web.Request) -> web.StreamResponse | None:
-    """Answer `Expect: 100-continue` so that the caller sends its body. Any other expectation is ignored."""
+    """Answer `Expect: 100-continue`, so that the caller sends its body. Ignore any other expectation."""
     if request.version == HttpVersion11 and request.headers[hdrs.EXPECT].lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # reset the count of sent bytes: the response itself has not started yet
@@ -128,11 +129,11 @@ class _Unrouted:
         return self._answer(problem, request_id, method, self._logged_path(path), perf_counter() - started_s)
 
     def _logged_path(self, path: str) -> str:
-        """Return the path for the log, with `…` for each word that no route contains: it may be an owner or a key."""
+        """Return the path for the log. Replace each word that no route contains by `…`: it may be an owner or a key."""
         return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
-        """Return the response to bytes that are not a request.
+        """Return the response to bytes that are not a valid HTTP request.
 
         If `error` is None, the response to a request failed outside of every handler.
         """

@@ -90,7 +90,7 @@ class Context:
         self.feed.close()
 
     async def ready(self) -> None:
-        """Return when the store answers, is not known to be damaged, and posts can be written and queued.
+        """Return if the store answers and is not known to be damaged, and if posts can be written and queued.
 
         Raises:
             StoreDamagedError: the store is known to be damaged.

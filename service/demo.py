@@ -86,7 +86,7 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
 
 
 def season_batches(players: int) -> Iterator[Batch]:
-    """Yield the season's posts in batches. `end.line` of a batch is the number of players posted up to its end."""
+    """Yield the season's posts in batches. `end.line` is the number of players in this batch and all earlier ones."""
     batch = Batch(FilePosition())
     for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
         batch.lines.append(number)
@@ -98,7 +98,7 @@ def season_batches(players: int) -> Iterator[Batch]:
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
-    """Return posts to the family: one game of each of the first players, at most FAMILY_PLAYERS_MAX.
+    """Return posts to the family: one game for each of the first players, up to FAMILY_PLAYERS_MAX players.
 
     Each game counts on the boards for everybody and on those of one clan.
     """

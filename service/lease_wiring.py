@@ -22,7 +22,7 @@ from storage.store import Store
 
 
 def lease_margin_us(settings: Settings) -> int:
-    """Return the margin in microseconds: how long after the end of a lease nobody else can get its resource."""
+    """Return the margin: for this many microseconds after the end of a lease, nobody else can get its resource."""
     return round(settings.lease_margin_s * 1e6)
 
 

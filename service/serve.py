@@ -31,8 +31,8 @@ from .wiring import open_context
 
 log = structlog.get_logger(__name__)
 BACKLOG_CONNECTIONS = 1024
-# After a call of SQLite, a store's thread needs the interpreter lock. It waits up to this long if the event loop is
-# busy. With Python's default of 5 ms, a group of posts takes much longer.
+# After a call of SQLite, a store's thread needs the interpreter lock. If the event loop is busy, the thread waits up to
+# this long. With Python's default of 5 ms, a group of posts takes much longer.
 SWITCH_INTERVAL_S = 0.0002
 GC_THRESHOLDS = (50_000, 20, 100)  # higher than Python's defaults: fewer collections while requests are answered
 
@@ -62,8 +62,8 @@ def run_process(
     lines = configure_logging(
         level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
-    # Most objects end with the request that made them, and the parts of the process are never freed. So rare
-    # collections waste little memory.
+    # Most objects are freed at the end of the request that made them, and the parts of the process are never freed.
+    # So little memory is wasted if collections are rare.
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:

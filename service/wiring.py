@@ -1,4 +1,4 @@
-"""Builds one process of the service: store, catalog, writer, curves and jobs. They stop in the reverse order.
+"""Builds and starts one process of the service: store, catalog, writer, curves and jobs. Stops them in reverse order.
 
     open_context ──> _open_store (the parts that use the store) ──> _job_parts ──> jobs
                                                                 └──> _context ──> Context, for handlers
@@ -147,7 +147,7 @@ async def open_context(
         stack.callback(ending.cancel)
         # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a single
         # writer has no other process. Then requests go to this process's own queue, which refuses them while no job
-        # serves it.
+        # takes requests from it.
         remote = settings.jobs == "none" and not stored.store.sole_writer
         refresher = _remote_refresher(settings, stored) if remote else refresh_queue
         context = _context(settings, metrics, stored, clock, refresher)
@@ -161,7 +161,7 @@ async def open_context(
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """End the jobs once the store is damaged: their writes would make it worse, and each round would fail again."""
+    """Stop the jobs once the store is damaged: their writes would do more damage, and their rounds would all fail."""
     await store.damaged.wait()
     await stop()
 

@@ -1,6 +1,7 @@
 """Read the settings for `serve`, `config` and `keys`: from the command line, the environment, a TOML file and defaults.
 
-An earlier source wins. An option that was not given is not passed on, so that the source shown for a setting is true.
+If two sources set the same setting, the one named first in this list decides. An option that was not given is not
+passed on. Otherwise `rankcurve config` would name the command line as the source of a setting from elsewhere.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ StoreOption = Annotated[
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
     """Return the effective settings.
 
-    `named` are options with a name of their own (None: not given), `assignments` are those of --set. End the command
-    with exit code 2, listing every bad setting.
+    `named` has the options with a name of their own; None means that the option was not given. `assignments` has the
+    texts of --set. If any setting is invalid, list all invalid settings and exit with code 2.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

@@ -23,12 +23,12 @@ PIPED_WIDTH = 400
 
 
 def make_console() -> Console:
-    """Return standard output, wide if it is a file or a pipe."""
+    """Return a console on standard output. It is wide if the output is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
-    """Print `rows` under `headings`. The columns named in `numeric` are set flush right."""
+    """Print `rows` under `headings`. The columns named in `numeric` are aligned right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")
@@ -44,7 +44,7 @@ def show_records(
     as_json: bool,
     numeric: Sequence[str] = (),
 ) -> None:
-    """Print records as JSON, or as a table. `columns` has the heading of each member that the table shows."""
+    """Print records as JSON, or as a table. `columns` maps each member that the table shows to its heading."""
     if as_json:
         show_json(records)
         return

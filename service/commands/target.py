@@ -1,7 +1,7 @@
 """The service that a command calls, and how failures reach the shell: one module, so that all commands do the same.
 
-The rule: every command ends with 0 (done), 1 (failed, one line on stderr) or 2 (wrong arguments). A user or a service
-can never cause a traceback.
+Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wrong arguments). A user or a service can
+never cause a traceback.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def call_service(
     *,
     away_hint: str | None = None,
 ) -> None:
-    """Run `action` with a client of `target`. A ClientError becomes one line and exit code 1."""
+    """Run `action` with a client of `target`. On a ClientError, print it on one line and exit with code 1."""
 
     async def session() -> None:
         async with ServiceClient(target.url, target.key, patience=patience, on_away=say_waiting) as client:
@@ -91,14 +91,14 @@ def call_service(
     except ClientError as error:
         fail(explain_error(error, away_hint=away_hint))
     except BrokenPipeError:
-        # In `rankcurve top … | head`, `head` has closed the pipe. Without this, Python would complain again at its last
-        # flush.
+        # In `rankcurve top … | head`, `head` has closed the pipe. Without the next line, Python would print another
+        # error when it flushes its output at the end.
         sys.stderr.close()
         raise typer.Exit(1) from None
 
 
 def delete_if_confirmed(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
-    """Delete the resource at a path of the service. Unless `yes`, ask `question` first."""
+    """Delete the resource at a path of the service. Unless `yes` is true, ask `question` first."""
     if not yes and not typer.confirm(question):
         raise typer.Exit(1)
 

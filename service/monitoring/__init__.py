@@ -4,8 +4,8 @@
     jolokia/    the protocol by which JMX tools read and operate that tree over HTTP
     dashboard/  the page at `/` for people, and the handlers that serve its files
 
-The most important rule: nothing is counted here. The rooms read the metrics that Prometheus scrapes, and a metric that
-is declared anywhere appears in the tree by itself.
+Nothing is counted here. The rooms read the metrics that Prometheus scrapes. Whoever declares a new metric need not
+change these rooms: the metric appears in the tree by itself.
 
 The room imports `telemetry`, `http`, `contract`, jobs and storage. It does not import `views`, `streams` or `ranks`.
 Inside it `jolokia` imports `managed`, and `dashboard` imports neither. Begin with `managed`.

@@ -1,6 +1,7 @@
-"""Test that mistakes of operators are reported and never skipped. Each test makes one and checks the problems.
+"""Test that mistakes of operators are reported and never skipped.
 
-All settings come from arguments; no test reads the real environment.
+Each test makes one mistake and checks which problems are reported. All settings come from arguments; no test reads the
+real environment.
 """
 
 import json

@@ -45,7 +45,7 @@ async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
 
 
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
-    """Refresh one column by a new job."""
+    """Refresh one column with a new refresh job."""
     job = world.refresh_job()
     async with run_workers(job):
         await within(world.desk.refresh_now(board, column_index))
@@ -60,7 +60,7 @@ async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int
 
 
 async def assert_live(world: World, board: Board, column_index: int = 0) -> LiveCurve:
-    """Check that the serving curve is live and equals a recount, at every knot and every value. Return the curve."""
+    """Check that readers get a live curve that equals a recount at every knot and value. Return this curve."""
     served = world.book.find_served(board, column_index)
     assert served is not None
     assert served.live_version

@@ -20,7 +20,7 @@ class Observed:
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # number of changes of each fold
-    void: int = 0  # number of curves that went without live counts
+    void: int = 0  # number of curves that lost their live counts
     boards_closed: int = 0
     owners_archived: int = 0
     lag_s: float | None = None  # None while another process closes boards

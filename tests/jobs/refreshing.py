@@ -1,6 +1,7 @@
 """Helpers for tests of refreshing with a job that is not started.
 
-They find due columns, refresh them, and look at the serving curves. Time passes only if a test advances the clock.
+They find due columns, refresh them, and read the curves that readers get. Time passes only if a test advances the
+clock.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.jobs.world import REFRESH_S, World
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Return the number of entries in the curve that serves, or None if there is none."""
+    """Return the number of entries in the curve that readers get, or None if there is no curve."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
@@ -39,7 +40,7 @@ async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
 
 
 async def work_off(world: World, job: RefreshJob) -> None:
-    """Refresh all columns that wait."""
+    """Refresh all columns that wait in the job's queue."""
     count = job.waiting
     async with run_workers(job):
         await world.wait_for_refreshes(count)

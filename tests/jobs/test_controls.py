@@ -1,4 +1,4 @@
-"""Test that operators can end or prolong a job's rest, and that a round is never cut off once it has begun."""
+"""Test that operators can end or extend a job's pause between two rounds, and that they never interrupt a round."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class World:
         self.runner.start(name, job)
 
     async def finish_round(self) -> str:
-        """Wait until a job has begun a round and rests again. Return its name."""
+        """Wait until a job has finished a round and pauses again. Return the name of the job."""
         name = await within(self.rounds.get())
         await self.time.wait_for_sleeper(60)
         return name

@@ -1,4 +1,4 @@
-"""Test that job processes may come and go. A process that lost its lease must not replace a newer curve."""
+"""Test that job processes may start and end any time. A process that lost its lease must not replace a newer curve."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ async def test_a_column_that_two_processes_find_due_is_refreshed_by_one_of_them(
         other.store.release()
         await other.wait_for_refreshes()
         for _ in range(5):
-            await within(other.store.refused.get())  # refreshed here after it was found due there
+            # The other process finds that this process has already refreshed the column.
+            await within(other.store.refused.get())
     assert (world.store.heavy_reads, other.store.heavy_reads) == (5, 1)
     assert await count_due(world, mine) == 0
     await theirs.find_due()
@@ -116,7 +117,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold(after=True)
     async with run_workers(mine):
-        await within(world.store.entered.wait())  # this process has its snapshot, and stands still from here on
+        await within(world.store.entered.wait())  # this process has its snapshot, and now stands still
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
@@ -158,7 +159,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         await work_off(other, theirs)
         await world.time.wait_for_sleeper(RENEWAL_S)
         world.time.advance(RENEWAL_S)
-        await within(world.observed.fenced.get())  # although its read has not ended
+        await within(world.observed.fenced.get())  # the job gives up although its read has not ended
     world.store.release()
     assert count_curve_entries(other, board) == 1
 
@@ -206,7 +207,7 @@ async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ende
     other.observed.refreshes.get_nowait()
     assert other.store.heavy_reads == 1, "only the fence was read"
     assert await count_due(world, theirs, OVER_S - 1) == 0
-    await theirs.find_due()  # looks at the board that `finish_due_work` left behind
+    await theirs.find_due()  # the job now sees the board that `finish_due_work` created
     assert await count_due(world, theirs, 1) == 1
     await work_off(other, theirs)
     assert count_curve_entries(other, board) == 1

@@ -150,7 +150,7 @@ class HeldStore(PassingStore):
         self._holds_after = False
 
     def hold(self, *, after: bool = False) -> None:
-        """Make heavy reads wait from now on: before their snapshot or, with `after`, when they have read."""
+        """Make heavy reads wait from now on: before they take their snapshot or, with `after`, after they have read."""
         self._holds_after = after
         self.entered.clear()
         self._free.clear()
@@ -161,7 +161,7 @@ class HeldStore(PassingStore):
             await self._read.wait_for(lambda: self.heavy_reads >= count)
 
     def release(self) -> None:
-        """Let held reads go on."""
+        """Let the waiting heavy reads continue."""
         self._free.set()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -311,7 +311,10 @@ class World:
             await within(self.observed.refreshes.get())
 
     async def finish_due_work(self, job: RefreshJob) -> None:
-        """Wait until a job with one worker has refreshed everything due, by requests for another board."""
+        """Wait until a job with one worker has refreshed everything that is due.
+
+        To wait, request refreshes of another board until the job has no more columns in its queue.
+        """
         fence = await self.create("fence")
         self.catalog.forget_board(fence.id)
         while job.waiting:

@@ -1,4 +1,4 @@
-"""A sorted list in place of a store: it answers a walk by brute force, so that the plan is tested without a store."""
+"""Helpers that answer the questions of a walk from a sorted list, so that walks are tested without a store."""
 
 from __future__ import annotations
 
@@ -68,14 +68,18 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """Return a function that drives a walk: (sorted keys, knots_max, total=their number) -> knots.
+    """Return a function that answers a walk from sorted keys and returns the knots of the walk.
 
-    It fails if the walk asks more questions than allowed.
+    Its arguments are the sorted keys, `knots_max` and `total`, which is the number of keys by default. The function
+    fails if the walk asks more questions than allowed.
     """
     return _drive
 
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Return a function that drives a walk: (sorted keys, knots_max) -> the curve of the walk's knots."""
+    """Return a function that answers a walk from sorted keys and returns a curve with the knots of the walk.
+
+    Its arguments are the sorted keys and `knots_max`.
+    """
     return _sample

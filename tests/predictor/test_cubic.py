@@ -1,4 +1,4 @@
-"""Test that a cubic is only used where it is closer than a line, and never leaves its gap."""
+"""Test that a cubic is used only where it is closer to the true ranks than a line, and that it never leaves its gap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.predictor.tallies import tally_of
 
 
 def make_curve(keys: Sequence[int], every: int) -> Curve:
-    """Make a curve with a knot at every `every`-th distinct key and at the last."""
+    """Make a curve with a knot at every `every`-th distinct key and at the last key."""
     distinct = sorted(set(keys))
     chosen = sorted({*distinct[::every], distinct[-1]})
     knots = [Knot(key, bisect_left(keys, key), bisect_right(keys, key) - bisect_left(keys, key)) for key in chosen]
@@ -25,7 +25,7 @@ def make_curve(keys: Sequence[int], every: int) -> Curve:
 
 
 def make_smooth_keys(entries: int) -> list[int]:
-    """Make keys whose ranks are a parabola of the key. Cubics can follow it, and lines cannot."""
+    """Make keys whose ranks lie on a parabola. A cubic can follow a parabola, and a line cannot."""
     return [round((index * 10**6) ** 0.5 * 1000) for index in range(entries)]
 
 

@@ -76,7 +76,7 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, k
         assert found.low <= true_key <= found.high
         assert found.low <= found.key <= found.high
         assert not found.exact or found.key == true_key
-        # This is the inverse of `locate`, as far as the bracket allows.
+        # `key_at` is the inverse of `locate`, unless an end of the bracket limits the key.
         assert curve.locate(found.key).rank <= rank or found.key == found.low
         assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
 

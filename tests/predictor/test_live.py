@@ -58,7 +58,7 @@ def draw_board(rng: Random) -> tuple[list[int], int]:
 
 
 def move_entries(rng: Random, keys: list[int], step: int, counts: LiveCounts, times: int) -> None:
-    """Make arrivals, departures and changes, and count them. A few are off the lattice, others beyond either end."""
+    """Add, remove and change entries, and count these moves. A few keys are off the lattice or beyond the ends."""
     for _ in range(times):
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
@@ -220,7 +220,7 @@ def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
     counts = LiveCounts(fit)
     counts.count_moves((key, 1) for key in range(2, 501))
     bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
-    assert bracket == Bracket(3, 2, 503, "curve")  # the true rank is 501: a bound without the moves would be wrong
+    assert bracket == Bracket(3, 2, 503, "curve")  # without the moves, it would not contain the true rank 501
 
 
 def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
@@ -245,7 +245,7 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     counts.count_move(None, 7)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
-    bracket = live.locate(8)  # snapped to 10, the key would get rank 3 as exact
+    bracket = live.locate(8)  # if 8 were moved to 10, it would get rank 3, marked as exact
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2
 

@@ -1,6 +1,6 @@
 """Test that the walk ends within its bound, whatever answers it gets.
 
-It must find both ends, and all values of a board that has only a few.
+The walk must find both ends of the board. If the board has only a few values, the walk must find all of them.
 """
 
 from __future__ import annotations
@@ -126,12 +126,13 @@ def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sam
         for before, after in pairwise(curve.knots)
     ]
     assert len(curve.knots) == 1_000
-    # Without ties, 1/d + ln(n·d)/d = K gives the ratio d of a bracket: 0.9 % for 343,000 rows.
+    # Without ties, the ratio d of a bracket solves 1/d + ln(n·d)/d = K for n rows and K knots. For 343,000 rows and
+    # 1,000 knots, d is 0.9 %.
     assert max(widths) <= 0.009
 
 
 def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
-    """Find the smallest ratio with which greedy spacing needs at most `knots_max` knots, if it knows every row."""
+    """Find the smallest ratio for which greedy spacing that knows every row needs at most `knots_max` knots."""
 
     def knots(ratio: float) -> int:
         next_rank, taken = 1 + bisect_right(keys, keys[0]), 1
@@ -177,7 +178,7 @@ def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) ->
 
 
 def _widest_bracket(knots: list[Knot]) -> float:
-    """Return the widest bracket, relative to the rank that it starts at."""
+    """Return the largest width of a bracket, divided by the rank at which the bracket starts."""
     return max(
         (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
         for before, after in pairwise(knots)

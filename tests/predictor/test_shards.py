@@ -14,7 +14,7 @@ KEYS = st.lists(st.integers(-30, 30), max_size=60)
 
 
 def make_curve(keys: list[int], every: int) -> Curve:
-    """Make a curve with every `every`-th distinct key as a knot, and the last."""
+    """Make a curve with a knot at every `every`-th distinct key and at the last key."""
     knots, better_count = [], 0
     distinct = list(count_by_key(sorted(keys)))
     for index, (key, ties) in enumerate(distinct):

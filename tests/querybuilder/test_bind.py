@@ -1,4 +1,4 @@
-"""Test binding, which every request uses and which checks each value.
+"""Test the binding of values. Every request binds its values, and each value is checked.
 
 The database must read exactly the bound values, or an error of the package must say why it cannot.
 """

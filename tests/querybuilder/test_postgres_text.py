@@ -1,6 +1,6 @@
 """Test the text for PostgreSQL word for word.
 
-The text keeps within the limits of Citus: no non-immutable function in DO UPDATE, one DDL statement a call.
+The text keeps to the limits of Citus: only immutable functions in DO UPDATE, and one DDL statement in each call.
 """
 
 from typing import Any

@@ -112,7 +112,7 @@ OWN_NAMES = {"C", "v", "s", "a0", "a1", "p", "p_", "p__", *(f"p{index}" for inde
 
 
 def skeleton(dialect: Dialect, sql: str) -> list[str]:
-    """Return the tokens of a statement. All identifiers become equal, and all placeholders. Fail on unknown text."""
+    """Return the tokens of a statement, with `·` for an identifier and `?` for a placeholder. Fail on other text."""
     found, at = [], 0
     while at < len(sql):
         if sql[at] == " ":

@@ -1,6 +1,7 @@
 """`rankcurve board …`: create, list, show and delete leaderboards.
 
-The service checks a specification. This module only makes one from arguments, and refuses what it cannot parse.
+This module builds a specification from arguments, and refuses arguments that it cannot parse. The service checks the
+specification.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from service.commands.target import (
 MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
-CLOSES_IN = timedelta(seconds=5)  # must be positive: the service refuses a closing time that has passed by its clock
+CLOSES_IN = timedelta(seconds=5)  # positive, because the service refuses a closing time that its clock has passed
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
 ColumnsOption = Annotated[

@@ -26,7 +26,7 @@ from service.commands.target import (
     delete_if_confirmed,
 )
 
-HISTORY_PAGE = 30  # periods asked for in one request, because the service limits them
+HISTORY_PAGE = 30  # periods that one request asks for; the service limits this number
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
 FamilyArgument = Annotated[str, typer.Argument(metavar="FAMILY", help="Id of the family.", show_default=False)]
 PeriodOption = Annotated[str, typer.Option(help="all, year, month, week or day.")]
@@ -111,7 +111,7 @@ def create(
 
 @family_app.command("show")
 def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
-    """Show a family's spec and the number of its boards that posts have reached, as JSON."""
+    """Show a family's spec and the number of its boards that have received posts, as JSON."""
 
     async def action(client: ServiceClient) -> None:
         show_json(await client.request_answer("GET", family_path(family), dict[str, Any]))

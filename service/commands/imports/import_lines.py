@@ -46,7 +46,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to read a file. `identity` depends only on file and mapping, so a second run makes the same post ids."""
+    """How to read a file.
+
+    `identity` depends only on the file, the mapping and the label, so a second run makes the same post ids.
+    """
 
     owner_heading: str
     fields: tuple[Field, ...]
@@ -84,9 +87,9 @@ class Rejection:
 
 @dataclass(slots=True)
 class Batch:
-    """Posts of neighbouring lines, the lines rejected among them, and the position after the last line.
+    """Posts of neighbouring lines, the rejected lines between them, and the position after the last line.
 
-    `spans` are the records of the posts. It is empty if the posts do not come from a file.
+    `spans` has the record of each post. It is empty if the posts do not come from a file.
     """
 
     end: FilePosition
@@ -137,8 +140,8 @@ def file_digest(path: Path) -> str:
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
     """Return 32 hexadecimal digits made from the content, the mapping and the label.
 
-    They are part of the post ids. Other stats under the same post id would be a conflict, so another mapping must make
-    other post ids.
+    These digits are part of the post ids. The service treats a known post id with other stats as a conflict, so another
+    mapping must make other post ids.
     """
     parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -162,7 +165,7 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
 def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max: int) -> Iterator[Batch]:
     """Yield the records from `start` on, in batches of at most `batch_posts_max`.
 
-    With `FilePosition()`, the first record is the one after the headings.
+    If `start` is `FilePosition()`, begin with the record after the headings.
     """
     headings, _ = read_headings(path, plan.delimiter)
     with path.open("rb") as stream:
@@ -243,7 +246,7 @@ class RecordReader:
 def rounded_text(cell: str, scale: int) -> str | None:
     """Return the decimal rounded to `scale` digits after the point, halves away from zero.
 
-    Return None if it has no more digits than that.
+    Return None if the decimal has no more than `scale` digits after the point.
     """
     _, _, fraction = cell.partition(".")
     if len(fraction.rstrip("0")) <= scale:

@@ -57,7 +57,7 @@ class ImportNote:
         return sorted(text for text in fed if text.partition("=")[0] in again)
 
     def record_import(self) -> None:
-        """Add this import to the note at the first call. If the note cannot be written, go on without it."""
+        """At the first call, add this import to the note. If the note cannot be written, go on without it."""
         if self._recorded:
             return
         self._recorded = True

@@ -23,9 +23,9 @@ REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 
 class RejectsPosition(msgspec.Struct, frozen=True):
-    """The part of a rejects file that belongs to the accounted batches of an import.
+    """The part of a rejects file whose records come from batches that the import has counted.
 
-    The next run cuts off the rest of the file and writes it again.
+    The next run deletes everything after this part and writes it again.
     """
 
     path: str
@@ -43,7 +43,7 @@ def reasons_path(rejects: Path) -> Path:
 def refuse_shared_files(files: Mapping[str, Path]) -> None:
     """Raise UnusableFileError if two files of an import are the same file, even under different names.
 
-    `files` are keyed by their purpose.
+    `files` maps the purpose of each file to its path.
     """
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
         if path.resolve() == other_path.resolve() or is_same_file(path, other_path):

@@ -1,7 +1,8 @@
 """Send the batches of an import. Several are in flight, and their results are counted in the order of the file.
 
 The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
-again, under the same post ids. The service answers `duplicate` to those that it has, and nothing counts twice.
+again, under the same post ids. For a post that it already has, the service answers `duplicate`. So no line counts
+twice.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class ResumeState(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The import that a resume file belongs to. With another file, mapping, board or service, it starts at line 1."""
+    """The import that a resume file belongs to.
+
+    If the file, the mapping, the board or the service is another one, the import starts at line 1.
+    """
 
     identity: str
     board: str
@@ -68,7 +72,7 @@ class Source:
 
 
 class ResumeFile:
-    """The file beside the CSV file with the position of an unfinished import. Losing it only costs time."""
+    """A file beside the CSV file that holds the position of an unfinished import. Losing this file only costs time."""
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
@@ -86,7 +90,7 @@ class ResumeFile:
         return state if same and state.offset >= 0 and state.line >= 0 else None
 
     def save_state(self, position: FilePosition, tally: Tally, rejects: RejectsPosition | None) -> None:
-        """Replace the file as a whole. If it cannot be written, note that in `writable` and go on without it."""
+        """Replace the whole file. If it cannot be written, set `writable` to False and go on without the file."""
         if not self.writable:
             return
         source = self._source
@@ -181,7 +185,7 @@ async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list
 
 
 def account_for_batch(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
-    """Count a batch, report its rejected lines in the order of the file, then report its position."""
+    """Count a batch, report its rejected lines in the order of the file, then report the position after the batch."""
     rejected = list(batch.rejected)
     for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
         if result.status == "rejected":

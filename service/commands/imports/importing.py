@@ -167,8 +167,8 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     digest = file_digest(job.path)
     identity = import_identity(digest, job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
-    # Without --round, an earlier run may have rejected lines for their many digits. Such lines count with --round, so
-    # it starts at the first line. Post ids stay the same, so no line counts twice.
+    # Without --round, an earlier run may have rejected lines that have too many digits. A run with --round accepts such
+    # lines, so it starts at the first line again. Post ids stay the same, so no line counts twice.
     resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
     imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
@@ -214,13 +214,16 @@ async def run_import(client: ServiceClient, job: Job) -> None:
 
 
 def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
-    """Return COLUMN=HEADING of each mapped column that adds up."""
+    """Return COLUMN=HEADING for each mapped column of merge `sum`."""
     sums = {each.name for each in board.columns if each.merge == "sum"}
     return tuple(f"{each.column}={each.heading}" for each in fields if each.column in sums)
 
 
 def warn_of_sums(note: ImportNote, job: Job) -> None:
-    """Warn if this import would add values that an earlier one added. End the command if the person answers no."""
+    """Warn if this import would add values that an earlier import already added.
+
+    On a terminal, ask whether to go on. End the command if the answer is no.
+    """
     fed = note.columns_fed_before()
     if not fed:
         return
@@ -239,7 +242,7 @@ def is_interactive() -> bool:
 
 
 def may_succeed_later(error: ClientError) -> bool:
-    """Return whether the same command may succeed later. The service would refuse a wrong request again."""
+    """Return whether the same command may succeed later. A wrong request would be refused again."""
     own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
     return not own_fault and not isinstance(error, NotTheContractError)
 
@@ -253,7 +256,7 @@ def advice_after_many_rejections(tally: Tally, job: Job) -> str:
 
 
 def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
-    """Return every file of an import, by its purpose."""
+    """Return the path of every file of an import, by the purpose of the file."""
     files = {"the file to import": job.path, "the note for resuming": resume.path}
     files["the note for resuming while it is written"] = resume.partial_path
     files |= {"the note of the import": note.path, "the note of the import while it is written": note.partial_path}
@@ -303,10 +306,10 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 def report_progress(
     job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
 ) -> Iterator[Reports]:
-    """Provide the reports of an import.
+    """Provide the `Reports` of an import.
 
-    They show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the position
-    after each batch.
+    Its functions show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the
+    position after each batch.
     """
     screen = Console(stderr=True, highlight=False)
     shown = 0
@@ -341,7 +344,7 @@ def report_progress(
 
 
 def make_progress_bar(screen: Console) -> Progress:
-    """Return a bar of bytes done and lines read; it is silent if stderr is no terminal."""
+    """Return a progress bar that shows bytes and lines. It shows nothing if stderr is no terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""`rankcurve backup` copies a SQLite store into one file, and `rankcurve restore` makes it the store again.
+"""`rankcurve backup` copies a SQLite store into one file. `rankcurve restore` replaces the store with such a file.
 
 PostgreSQL has better tools of its own, so these commands refuse a PostgreSQL store.
 """
@@ -27,8 +27,8 @@ def backup(
 ) -> None:
     """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
 
-    The copy holds the store at one moment, with every post that was acknowledged before. The command checks the copy
-    before it names it FILE.
+    The copy holds the store at one moment, with every post that was acknowledged before that moment. The command checks
+    the copy before it gives it the name FILE.
 
     Example:
         rankcurve backup /backup/rankcurve-$(date +%F).db

@@ -23,7 +23,7 @@ def show_config(
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Print the effective settings with units, bounds and sources, secrets masked.
+    """Print the effective settings with units, bounds and sources. Secrets are masked.
 
     Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
     """

@@ -45,7 +45,7 @@ keys_app = typer.Typer(
 
 
 class Role(StrEnum):
-    """What a key may do. Each role may do what the roles before it may."""
+    """What a key allows. Each role allows everything that the roles before it allow."""
 
     reader = "reader"
     writer = "writer"
@@ -164,7 +164,7 @@ class KeyLocation:
 def locate_keys(
     context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None
 ) -> KeyLocation:
-    """Return where the options say the keys are. End the command with exit code 2 if they name two places."""
+    """Return the place that the options name. If they name a service and a store, end the command with exit code 2."""
 
     def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
@@ -183,7 +183,7 @@ def locate_keys(
 def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
     """Return a context that provides the keys of the settings' store.
 
-    Entering it raises StoreLockedError while a service owns the store.
+    If a service owns the store, entering the context raises StoreLockedError.
     """
     from service.key_store import open_keys  # imported here: the other commands need no driver
     from service.wiring import now_us
@@ -192,7 +192,7 @@ def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]
 
 
 def run_with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
-    """Run `action` on the keys at a place. An error becomes one line and exit code 1."""
+    """Run `action` on the keys at a place. If it fails, print the error on one line and exit with code 1."""
     if place.target is not None:
         call_service(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
         return
@@ -282,5 +282,5 @@ def day_text(time_us: int | None) -> str:
 
 
 def wire_day_text(time: Any) -> str:
-    """Return a time from a response in the form of `day_text`, or an empty text for None."""
+    """Format a time from a response as `day_text` does. Return an empty text for None."""
     return "" if time is None else f"{str(time)[:19].replace('T', ' ')}Z"

@@ -1,6 +1,7 @@
 """Rebuild a board on the store itself, without a service.
 
-Opening the store takes its lock, as `serve` does. If other processes share the store, their posts to the board wait.
+Opening the store locks it, as `serve` does. If other processes share the store, their posts to the board wait until
+the rebuild has ended.
 """
 
 from __future__ import annotations

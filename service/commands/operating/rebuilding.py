@@ -33,8 +33,8 @@ def rebuild(
 ) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
-    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A post that counts
-    is still a duplicate when it is sent again. The command fails, and changes nothing, if the journal does not reach
+    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. If a post that
+    counts is sent again, it is still a duplicate. The command fails, and changes nothing, if the journal does not reach
     back to the board's beginning or to --since, or if the journal has no post to the board.
 
     To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with

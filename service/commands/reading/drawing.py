@@ -1,6 +1,6 @@
-"""Draw a curve: rank by value, and the share of entries that a value is better than.
+"""Draw a curve in two pictures: the rank of each value, and the percentage of entries that the value is better than.
 
-matplotlib is an extra (`plots`). It is imported when a picture is asked for and never before.
+matplotlib is an extra (`plots`). It is imported only when a picture is drawn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def draw_curve(curve: CurveDocument, path: Path, *, title: str) -> None:
     if not curve.knots:
         raise DrawingImpossibleError("the curve is of an empty column, so there is nothing to draw")
     figure = _figure()
-    # Equal values are a vertical line from their first rank to their last.
+    # Draw equal values as a vertical line from their first rank to their last.
     points = [(float(knot.value), knot.rank, knot.rank + max(knot.ties, 1) - 1) for knot in curve.knots]
     values = list(chain.from_iterable((value, value) for value, _, _ in points))
     ranks = list(chain.from_iterable((first, last) for _, first, last in points))

@@ -163,7 +163,7 @@ def show_positions(positions: list[Position]) -> None:
 
 
 def show_next(positions: list[Position]) -> None:
-    """Print one line for each position that has a next better place."""
+    """For each position with a next better rank, print that rank, its value and the missing points."""
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
@@ -172,7 +172,7 @@ def show_next(positions: list[Position]) -> None:
 def show_previous(positions: list[Position]) -> None:
     """Print one line for each position that has an earlier period.
 
-    The line shows how many ranks the owner gained because its own value changed, and how many because the values of
+    The line shows how many ranks the owner gained because the owner's value changed, and how many because the values of
     others changed.
     """
     rows = [

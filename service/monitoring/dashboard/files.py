@@ -1,7 +1,7 @@
 """The files of the page, read and compressed once in each process.
 
-The rule: a name from a request is looked up among the files that were in `page/` at the first request. It is never
-joined to a path.
+A name from a request is looked up among the files that were in `page/` at the first request. A path is never made from
+such a name.
 """
 
 from __future__ import annotations

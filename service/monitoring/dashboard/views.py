@@ -1,7 +1,7 @@
 """Handlers of `GET /` and of the files that the page needs.
 
-The rule: every response forbids what the page does not need. That is scripts and styles from other hosts, requests to
-other hosts, inline scripts, and frames around the page. The page shows names that owners choose, and such a name may be
+Every response forbids what the page does not need: scripts and styles from other hosts, requests to other hosts, inline
+scripts, and frames around the page. The reason is that the page shows names that owners choose, and such a name may be
 an attack.
 """
 

@@ -2,7 +2,7 @@
 
     request (GET path, POST body, bulk) ──> requests ──> answering (tree) ──> values (paths, limits) ──> envelope
 
-The rule: a request that fails gets HTTP 200 and an envelope with an error status of its own. `write`, stack traces and
+A request that fails gets HTTP 200 and an envelope with an error status of its own. `write`, stack traces and
 CORS are not supported. If the service has no API keys, it refuses requests from pages of other sites, because a GET may
 run an operation.
 

@@ -68,7 +68,7 @@ class JolokiaAgent:
         if request.type == "exec":
             if name.is_pattern:
                 raise BadRequestError(f"An operation needs one MBean, not the pattern {request.mbean}")
-            # No operation is overloaded, so the signature is not needed.
+            # Use only the name, without the signature in brackets: no two operations have the same name.
             operation = request.operation.partition("(")[0]
             return follow_path(
                 await self._tree.run_operation(snapshot.find_object(name), operation, request.arguments), request.path
@@ -107,7 +107,7 @@ class JolokiaAgent:
             for one, found in sorted(listed.items())
         }
         path = list(request.path)
-        # The request may list the keys of a name in another order than the tree does.
+        # The request may give the keys of the name in another order than the tree, so use the text of the tree.
         if len(path) >= 2 and path[1] != "*" and path[0] != "*":
             path[1] = next(iter(described_names[path[0]]))
         return follow_path(described_names, path)

@@ -1,6 +1,6 @@
-"""The errors of one Jolokia request, with the Java exceptions that its clients know.
+"""The errors of one Jolokia request, with the Java exceptions that Jolokia clients know.
 
-The rule: one table maps errors to statuses, and nothing else decides what a client sees.
+One table maps errors to statuses, and nothing else decides what a client sees.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _path(value: Any) -> tuple[str, ...]:
 
 
 def parameters_of(given: Mapping[str, Any]) -> Parameters:
-    """Read the processing parameters by the protocol's names, and ignore those that are meant for other agents.
+    """Read the processing parameters that this agent knows, by the names of the protocol. Ignore all others.
 
     Raises:
         BadRequestError: a parameter that must be a whole number is something else.

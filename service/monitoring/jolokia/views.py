@@ -27,7 +27,8 @@ from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_
 from .values import encode_answer
 
 _PREFIX = "/jolokia"
-# A body with a thousand requests can take seconds. After this time, other tasks get a turn.
+# A body with a thousand requests can take seconds. So the handler lets other tasks run each time that this many seconds
+# have passed.
 _TURN_S_MAX = 0.005
 _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")

@@ -4,7 +4,7 @@
     catalog, curves ──> BoardObjects ───────────────────────────────────────────────────────┼──> ObjectTree ──> Jolokia
     jobs, caches ──> operations, run in every process of the node through NodeChannel ──────┘
 
-The rule: nothing is counted here. A metric that is declared anywhere appears in the tree by itself.
+Nothing is counted here. A new metric, wherever it is declared, appears in the tree without a change in this room.
 
 An object has a name as in JMX, attributes that are read at a `MetricsMoment`, and operations. Reads come from a
 `TreeSnapshot`: the tree as it is while one request is answered. An operation runs in every process of the node, because

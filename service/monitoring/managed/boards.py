@@ -20,7 +20,7 @@ from .metric_mapping import DOMAIN
 from .object_names import ObjectName
 from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, Attribute, ManagedObject, Operation
 
-Refresh = Callable[[Board, int], Awaitable[float]]  # returns how long it took, in seconds
+Refresh = Callable[[Board, int], Awaitable[float]]  # returns the duration of the refresh in seconds
 
 # Each row describes an attribute: its name, its type, its description with unit, and the function that reads it.
 _BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
@@ -90,7 +90,7 @@ class BoardObjects:
                 yield _predictor_name(board, index)
 
     def find_object(self, name: ObjectName) -> ManagedObject | None:
-        """Return the object of a name, or None. It makes no other object."""
+        """Return the object with this name, or None. Build no other object."""
         values = name.values
         if name.domain != DOMAIN or not self._shown():
             return None

@@ -1,7 +1,7 @@
 """The recent past of the metrics: rates and percentiles, from snapshots that a task takes at every tick.
 
-It reads the metrics that Prometheus scrapes and counts nothing itself. In a node of several processes the metrics are
-sums over all processes, so every process finds the same rates.
+This module reads the metrics that Prometheus scrapes and counts nothing itself. In a node of several processes the
+metrics are sums over all processes, so every process finds the same rates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RATE_WINDOWS_S: Mapping[str, float] = {
 }
 PERCENTILES: Mapping[str, float] = {"P50": 0.5, "P75": 0.75, "P95": 0.95, "P99": 0.99, "P999": 0.999}
 PERCENTILE_WINDOW_S = 300.0
-_ELAPSED_S_MIN = 0.1  # a rate over less time is noise
+_ELAPSED_S_MIN = 0.1  # a rate over a shorter time is too noisy to show
 
 Labels = tuple[tuple[str, str], ...]
 SampleKey = tuple[str, Labels]
@@ -46,7 +46,7 @@ class MetricFamily:
     name: str
     kind: str
     documentation: str
-    labels: dict[Labels, None] = field(default_factory=dict)  # of each sample, without `le`, in order of appearance
+    labels: dict[Labels, None] = field(default_factory=dict)  # those of each sample except `le`, in order of appearance
     bounds: tuple[tuple[float, str], ...] = ()  # upper bounds of a histogram's buckets, each with its text
     _buckets: dict[Labels, list[SampleKey]] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class MetricHistory:
             await self._sleep(self._limits.rates_tick_s)
 
     def note_snapshot(self) -> None:
-        """Take a snapshot that later ones are compared with."""
+        """Take a snapshot and keep it, so that later metrics can be compared with it."""
         self._past.append(self._take())
 
     def read_moment(self) -> MetricsMoment:
@@ -166,7 +166,10 @@ class MetricsMoment:
         return self._befores[window_s]
 
     def percentiles(self, family: MetricFamily, labels: Labels) -> dict[str, float | None]:
-        """Return percentiles of a histogram's observations in the last PERCENTILE_WINDOW_S; None if there are none."""
+        """Return percentiles of a histogram's observations in the last PERCENTILE_WINDOW_S seconds.
+
+        Each percentile is None if there were no observations.
+        """
         below = [self.growth(*bucket, PERCENTILE_WINDOW_S) for bucket in family.buckets(labels)]
         bounds = [bound for bound, _ in family.bounds]
         return {name: quantile(bounds, below, share) for name, share in PERCENTILES.items()}
@@ -175,7 +178,8 @@ class MetricsMoment:
 def quantile(bounds: Sequence[float], below: Sequence[float], share: float) -> float | None:
     """Return a quantile, given how many observations lie below each bound.
 
-    Inside a bucket the quantile is interpolated linearly. Above the last finite bound, that bound is returned.
+    Inside a bucket the quantile is interpolated linearly. If the quantile lies above the last finite bound, that bound
+    is returned.
 
     Source: Prometheus' `histogram_quantile`.
     """

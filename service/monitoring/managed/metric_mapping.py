@@ -1,7 +1,7 @@
 """Map metrics to the tree: families of metrics become attributes of managed objects.
 
-The rule: nothing is left out. A family whose name matches no group becomes an attribute of `type=Metrics`. So a new
-metric appears in the tree without a change here.
+Every family whose name begins with `rankcurve_` is mapped. If its name matches no group, the family becomes an
+attribute of `type=Metrics`. So a new metric appears in the tree without a change here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MetricGroup:
     """A set of metrics, and the object or objects to which they belong."""
 
     type: str
-    prefixes: tuple[str, ...]  # how the metrics begin, without `rankcurve_`; the longest matching prefix decides
+    prefixes: tuple[str, ...]  # how names of its metrics begin after `rankcurve_`; the longest match decides
     description: str
     name: str = ""  # the name of the group's only object; empty if it has no name, or if `label` is set
     label: str = ""  # a label of the samples; there is one object for each of its values
@@ -71,7 +71,7 @@ class MetricMapping:
         self._made: tuple[int, dict[ObjectName, ManagedObject]] = (-1, {})
 
     def map_metrics(self, families: Mapping[str, MetricFamily]) -> Mapping[ObjectName, ManagedObject]:
-        """Return the objects of the families by name. The mapping stays the same one until a new sample appears."""
+        """Return the objects of the families by name. Return the same mapping again until a new sample appears."""
         size = sum(1 + len(family.labels) for family in families.values())
         if size != self._made[0]:
             self._made = size, self._grouped(families.values())
@@ -152,7 +152,7 @@ Leaf = Any
 
 
 def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
-    """Return the total of the samples and, under the name of each label, a part for each of its values."""
+    """Return the total of the samples and, under the name of the first label, a nested part for each of its values."""
     if not names:
         return leaf(labels[0]) if len(labels) == 1 else _total([leaf(each) for each in labels])
     parts: dict[str, list[Labels]] = {}
@@ -163,7 +163,7 @@ def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[s
 
 
 def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums of the figures that can be added up; percentiles can't."""
+    """Return the sums of those figures that can be added up. Percentiles can't, so they are left out."""
     sums: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

@@ -73,10 +73,13 @@ class NodeChannel:
             path.unlink(missing_ok=True)
 
     async def run_everywhere(self, action: str, *arguments: str) -> dict[str, Any]:
-        """Run an action in every process of the node; return the results by process, without those that did nothing.
+        """Run an action in every process of the node, and return the results by process.
+
+        Processes that had nothing to do are left out of the result.
 
         Raises:
-            ProcessFailedError: the action failed in a process, or a process did not answer. The others have run it.
+            ProcessFailedError: the action failed in a process, or a process did not answer. All other processes have
+                run the action.
         """
         others = self.list_sockets()
         asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)

@@ -24,7 +24,7 @@ class MalformedNameError(ValueError):
 
 
 def quote_value(value: str) -> str:
-    """Return a value as a name holds it: in quotes if it is empty or has a character with a meaning in names."""
+    """Return a value as it is written in a name: in quotes if it is empty or has a character with a special meaning."""
     return f'"{value.translate(_QUOTED)}"' if _NEEDS_QUOTES.search(value) or not value else value
 
 
@@ -45,7 +45,7 @@ class ObjectName:
 
     @classmethod
     def of(cls, domain: str, **properties: str) -> ObjectName:
-        """Make a name of these values, and quote those that need it."""
+        """Make a name from a domain, keys and plain values. Put those values in quotes that need quotes."""
         return cls(domain, tuple((key, quote_value(value)) for key, value in properties.items()))
 
     @cached_property
@@ -119,7 +119,7 @@ def parse_name(text: str) -> ObjectName:
 
 
 def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of a text. For the wildcard of further properties, yield two empty texts."""
+    """Yield the keys and values of a text. For the wildcard that allows further properties, yield two empty texts."""
     at, more = 0, False
     while at < len(key_list):
         if key_list.startswith("*", at) and key_list[at + 1 : at + 2] in ("", ",") and not more:

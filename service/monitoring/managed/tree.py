@@ -1,6 +1,6 @@
 """The managed objects of a node: find them by name or pattern, read them at a moment, run allowed operations.
 
-The rule: the tree refuses an operation that is not allowed before it checks the arguments.
+If an operation is not allowed, the tree refuses it before it checks the arguments.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ObjectTree:
         self._made_of: Mapping[ObjectName, ManagedObject] | None = None
         self._objects: dict[str, ManagedObject] = {}
         self._listed: frozenset[str] = frozenset()
-        self.changed_at_s = now_s()  # Unix time when `note_changes` last found that objects came or went
+        self.changed_at_s = now_s()  # Unix time when `note_changes` last found objects added or removed
 
     def take_snapshot(self) -> TreeSnapshot:
         """Return the tree at this moment."""

@@ -1,6 +1,6 @@
-"""Build the managed objects of one process: the objects that no metric makes, and the actions of the channel.
+"""Build the managed objects of one process: those that do not come from metrics, and the actions of the channel.
 
-The rule: an operation runs in every process of the node, and every process shows the same objects.
+An operation runs in every process of the node, and every process shows the same objects.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Fixed:
         self._channel, self._java = channel, java
 
     def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
-        """Yield the objects. `grouped` holds the objects made from metrics, which some of these are merged with."""
+        """Yield the objects. Some of them are later merged with the objects in `grouped`, which come from metrics."""
         yield from self._java
         yield self._store(grouped)
         yield ManagedObject(

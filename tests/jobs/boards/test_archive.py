@@ -1,4 +1,4 @@
-"""Test that an archive gives the same answers as the rows, even if processes die while they write it.
+"""Test that an archive gives the same answers as the rows, even if processes die while they write the archive.
 
 The tests compare the answers of the archive with those of the rows, for every owner and every value.
 """
@@ -37,7 +37,7 @@ TOP = LIMITS.archive.archive_top_rows
 
 @pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """Provide a world on every store, in both table layouts."""
+    """Provide a world for every kind of store and both table layouts."""
     backend, _, table = request.param.partition("-")
     async with BACKENDS[backend](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store(), TableSharing(table)))
@@ -69,7 +69,7 @@ class MortalStore(PassingStore):
 async def make_season(
     world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
 ) -> Board:
-    """Create a season that closes soon. `entries` owners have values with many ties."""
+    """Create a season that closes soon, with `entries` owners whose values have many ties."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + 10 * S, 0, 5)
     columns = (
@@ -125,7 +125,7 @@ async def count_rows_left(world: World, board: Board) -> int:
 
 
 def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
-    """Return all answers of a board that its archive must give, too."""
+    """Read from a board every answer that its archive must give as well."""
     found: dict[Any, Any] = {}
     for entry in owners:
         found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
@@ -257,7 +257,8 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     calls, deaths, alive = 0, 0, False
     while not alive:
         assert deaths < 200, "the archive makes no progress"
-        # Each process dies one write later than the one before, up to 9, so every step is the last one of some process.
+        # The first process dies at its first write, the second at its second, and so on up to the ninth. Then the count
+        # begins again. So every step is the last one of some process.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)
@@ -267,7 +268,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
             alive = True
         except KilledError:
             deaths += 1
-            world.advance(2_000)  # until the lease of the dead process has ended
+            world.advance(2_000)  # the lease of the dead process ends
     assert deaths > 4
     archived = await read_board(world, board)
     found = await world.store.read(lambda: read_answers(world.deployment.entries(archived), owners))

@@ -1,7 +1,7 @@
-"""Test pruning. Post ids must outlive every retry.
+"""Test pruning. A post id must be kept as long as its post may be sent again.
 
-After that they are deleted in short transactions, so that other posts do not wait long. The rows that boards left
-behind in a shared table are deleted in the same way.
+Older post ids are deleted in short transactions, so that posts do not wait long. The rows that boards left behind in a
+shared table are deleted in the same way.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
     world.deployment.clock.now_us += 2 * RETENTION_US
     pruning = asyncio.create_task(make_prune_job(world).prune_post_ids())
     for _ in range(2):
-        await world.time.wait_for_sleeper(0)  # the clock stands still, so a step takes 0 s
+        await world.time.wait_for_sleeper(0)  # a pause is as long as the step before it: 0 s, as the clock stands still
         world.time.advance(0)
     assert await pruning == 25
 

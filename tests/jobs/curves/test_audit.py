@@ -1,4 +1,4 @@
-"""Test that the audit finds curves by itself, leaves the rest of the store alone, and reports what it found."""
+"""Test that the audit job finds the columns with curves, audits no other columns, and reports what it found."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    assert [each.true_rank for each in found.broken] == [10]  # at its last knot the curve gives a wrong rank as exact
+    assert [each.true_rank for each in found.broken] == [10]  # the curve calls the wrong rank of its last knot exact
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found
     assert "bracket_broken" in capsys.readouterr().out

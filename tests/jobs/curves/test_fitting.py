@@ -1,4 +1,4 @@
-"""Test which curve a board gets, and when. The job decides this by itself."""
+"""Test by which method the refresh job fits the curve of a board: from samples or by a scan."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from storage.records import Board, RefreshMethod
 from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, World, within
 
-MANY = {f"p{number:04}": number * number for number in range(300)}  # a sampled curve of 20 knots is far off here
+# A curve of 20 samples has large errors on these values.
+MANY = {f"p{number:04}": number * number for number in range(300)}
 
 
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
-    """Return the curve that serves after the next scheduled refresh."""
+    """Run the next scheduled refresh, and return the curve that readers get after it."""
     job = world.refresh_job()
     await job.find_due()
     assert await count_due(world, job) == 1
@@ -86,7 +87,7 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     board = await world.create("b")
     await world.post(board, MANY)
     await refresh_on_schedule(world, board)
-    for _ in range(5):  # 1,500 changes in a minute, so 7 in the 0.3 s of a scan: more than 1 % of 300 entries
+    for _ in range(5):  # 1,500 changes a minute are 7 during a scan of 0.3 s: more than 1 % of 300 entries
         await world.post(board, MANY)
     assert (await refresh_on_schedule(world, board)).method == "skip"
 

@@ -79,7 +79,7 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
         await world.post(board, {"o1": 77})
         assert await folding.fold() == 1 + many
         await assert_live(world, board)
-        # The fit of the board's first curve counts the earlier changes. The fold counts the later ones.
+        # The fit of this board's first curve counts the changes before the fit. The fold counts those after it.
         await world.post(plain, {"eve": 5, "bob": 7})
         await refresh(world, plain)
         await world.post(plain, {"ada": 9})
@@ -113,7 +113,7 @@ async def test_a_process_killed_between_counting_and_storing_leaves_no_counts(wo
     job = killed.fold_job()
     stale = await killed.store.write(lambda: killed.leases.claim(JOB_POOL, RESOURCE, holder="k", lease_us=1))
     world.advance(60)
-    async with open_folder(world) as folding:  # this process takes the work over
+    async with open_folder(world) as folding:  # this process takes over the lease
         with pytest.raises(LeaseLostError):
             await job.fold_changes(HeldLease(stale, killed.leases, 1), job.counting())
         await folding.fold()
@@ -128,7 +128,7 @@ async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World
         world.store.hold(after=True)
         refreshing = asyncio.create_task(refresh(world, board))
         await within(world.store.entered.wait())
-        await change_entries(world, board, 2)  # after the snapshot, and before the curve is stored
+        await change_entries(world, board, 2)  # after the fit's snapshot, before its curve is stored
         await folding.fold()
         world.store.release()
         await refreshing
@@ -176,7 +176,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us
-    assert before.as_of_us < after.as_of_us  # a reader that still has the earlier curve sees its time
+    assert before.as_of_us < after.as_of_us  # a reader that still has the earlier curve sees the earlier time
 
 
 async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
@@ -273,7 +273,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
 
         await world.store.write(restored)
         await folding.fold()
-        # The mark of the fit is still valid, so the fold counts the curve's changes from there.
+        # The mark of the fit is still valid, so the fold counts all changes after that mark.
         await change_entries(world, board, 2)
         await folding.fold()
         await assert_live(world, board)

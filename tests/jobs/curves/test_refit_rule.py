@@ -1,4 +1,4 @@
-"""Test when a live curve is fitted again. Fitting by the clock would waste work; never fitting would let it drift."""
+"""Test when a live curve is fitted again. Needless fits would waste work; without fits the curve would drift."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) ->
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
     jobs = await start_jobs(world)
-    await within(world.observed.folds.get())  # folding reads the store, too, so wait until it rests
+    await within(world.observed.folds.get())  # the folding job also reads the store, so wait until it pauses
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))

@@ -1,4 +1,4 @@
-"""Test refreshes that an operator requests from any front end, and that some other process makes."""
+"""Test refreshes that an operator requests from a process without jobs, and that a job process carries out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what is refreshed first if there is too little time for all. The order decides how wrong ranks become."""
+"""Test which curves are refreshed first if there is no time for all. The order decides how wrong ranks become."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
 async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
-    """Create boards with that many rows each, and curves of all of them."""
+    """Create a board for each name, with that many rows and a curve."""
     boards = {name: await world.create(name) for name in rows}
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})

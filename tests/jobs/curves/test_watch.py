@@ -1,4 +1,4 @@
-"""Test that a curve from another process serves here within the interval, even after failures."""
+"""Test that a process loads a curve of another process at its next poll, even if an earlier poll failed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Test the jobs of pools.
 
-A step that a job forgets leaves a resource that nobody gets. A step that it repeats gives one resource to two keys.
+If a job skips a step, a resource is lost to all keys. If a job repeats a step, two keys get the same resource.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None
 
 
 class StoppedError(Exception):
-    """Ends a job; its third pause raises this."""
+    """The third pause of a job raises this error, so that the job ends."""
 
 
 async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:

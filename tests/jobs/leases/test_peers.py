@@ -1,4 +1,4 @@
-"""Test that an absent peer does no harm, except that its new leases are unknown here."""
+"""Test that an unreachable peer does no harm, except that this store does not learn the peer's new leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test rebalance plans. A plan that takes resources which a region needs would cause a second shortage."""
+"""Test rebalance plans. A plan that takes away resources that a region needs itself would cause a second shortage."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ loads = st.builds(
 
 @st.composite
 def states(draw: st.DrawFn) -> RegionState:
-    """Draw a state of a region that a measurement may find."""
+    """Draw the state of a region as a measurement may find it."""
     available = draw(st.integers(0, 1_000_000))
     return RegionState(available, draw(loads))
 

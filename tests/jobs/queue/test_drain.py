@@ -1,4 +1,4 @@
-"""Test that a worker looks for posts, applies them, shares its shards, backs off and stops by itself."""
+"""Test that a queue worker finds and applies posts, keeps and releases its leases, and waits after failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS = DrainJobLimits(
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
-TAKEN_BACK = -1  # an item of `Observed.depths`: the worker no longer reports the backlog
+TAKEN_BACK = -1  # an item of `Observed.depths`: the worker has stopped reporting the backlog
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Place:
         )
 
     async def wait_until_idle(self) -> None:
-        """Wait until the worker waits for posts."""
+        """Wait until the worker has found no more posts and waits for new ones."""
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:

@@ -26,7 +26,7 @@ class Meter:
         )
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
-        """Simulate one window of work, and measure it. Return the number of workers after it."""
+        """Simulate and measure one window of work. Return the number of workers that the job then sets."""
         seconds = LIMITS.ingest_sizing_s
         applied = {shard: round(posts_per_s * seconds / SHARDS) for shard in range(SHARDS)}
         busy_us = round(busy_workers * seconds * 1e6)
@@ -45,7 +45,7 @@ async def let_a_post_wait(desk: QueueDesk) -> None:
 
 
 async def hold_permits(desk: QueueDesk, count: int) -> None:
-    """Hold this many permits for a long time."""
+    """Take this many permits of the semaphore, as that many workers would, and keep them for a long time."""
     for number in range(count):
         holder = f"worker {number}"
         await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]

@@ -15,7 +15,7 @@ WINDOW_S = 5.0
 
 
 class Store:
-    """A store that takes `capacity` posts per second. One worker alone applies `speed`; several share the capacity."""
+    """A store in which one worker applies `speed` posts per second, and all workers together at most `capacity`."""
 
     def __init__(self, capacity: float, speed: float) -> None:
         self.capacity, self.speed = capacity, speed
@@ -33,7 +33,7 @@ def record_windows(
 ) -> list[int]:
     """Record windows and return the size after each one.
 
-    At most `there` workers work. In a window before the first size, one worker works alone.
+    At most `there` workers work. An extra window comes first, in which one worker works alone.
     """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
