@@ -1,4 +1,4 @@
-"""axe-core judges a page: it finds what keeps people with poor or no sight, or without a mouse, from using it.
+"""Check a page with axe-core, which finds what people who see badly, or who have no mouse, could not use.
 
 All rules of axe-core apply, best practices included; none is switched off.
 """

@@ -1,6 +1,7 @@
-"""A page of a real browser, which a test drives by keys, clicks and expressions, with all its requests and errors.
+"""A page of a real browser: a test sends it keys, clicks and JavaScript, and reads its requests and errors.
 
-Waiting checks every frame that the page draws. Every error of the page is kept, so that no test overlooks one.
+A wait checks its condition in every frame that the page draws. A page keeps all its errors, so that no test overlooks
+one.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from urllib.parse import urlsplit
 
 from tests.chromium import DevTools, DevToolsError, devtools
 
-WAIT_S = 60.0  # a bound, not a pause
+WAIT_S = 60.0  # the longest wait; a wait ends as soon as its condition holds
 DESKTOP, PHONE = (1280, 900), (360, 740)
 _TOLD = "rankcurveTestTold"
-# The browser reports a violation of the policy by an event. The console shows it too, but not where it happened.
+# The browser reports a violation of the content security policy by an event, which names the file and the line. The
+# console shows the violation without them.
 _TELL_VIOLATIONS = f"""addEventListener("securitypolicyviolation", (event) => globalThis.{_TOLD}(
   `policy: ${{event.violatedDirective}} forbids ${{event.blockedURI}} ${{event.sourceFile}}:${{event.lineNumber}}`))"""
 _LOOK = """new Promise((resolve) => {{
@@ -46,12 +48,12 @@ _SHIFT = 8
 
 
 class PageError(Exception):
-    """An expression failed in the page, or it never became true."""
+    """An expression failed in the page, or did not become true in time; or a page did not load."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """One request of a page and its response so far; `encoded_bytes` includes headers, as they were on the wire."""
+    """One request of a page and its response so far; `encoded_bytes` is the response's size as sent, with headers."""
 
     url: str
     method: str
@@ -62,7 +64,7 @@ class Sent:
 
     @property
     def settled(self) -> bool:
-        """Return whether everything that a test can wait for has arrived."""
+        """Return whether the response is complete, or is an event stream, which never ends by itself."""
         return self.ended or self.media_type == "text/event-stream"
 
 
@@ -89,7 +91,7 @@ class Page:
         return await self._tools.send(method, self._session, **parameters)
 
     async def show(self, size: tuple[int, int] = DESKTOP, *, dark: bool = False, motion: bool = False) -> None:
-        """Set the size of the screen and the preferences of its user."""
+        """Set the size of the screen, and whether the user prefers dark colours and allows animations."""
         width, height = size
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == PHONE
@@ -109,7 +111,7 @@ class Page:
         await self.wait_for("document.readyState === 'complete'")
 
     async def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression; a promise is awaited. Raises PageError."""
+        """Return the value of an expression; await it if it is a promise. Raises PageError if the expression fails."""
         found = await self.command(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
@@ -119,13 +121,13 @@ class Page:
         return found["result"].get("value")
 
     async def wait_for(self, expression: str) -> Any:
-        """Return the value of an expression as soon as it is true. Raises PageError with the text of the page."""
+        """Wait until an expression is true; return its value. If it never is, raise PageError with the page's text."""
         until = time.monotonic() + WAIT_S
         look = _LOOK.format(expression=expression, wait_ms=1000 * WAIT_S)
         while True:
             try:
                 found = await self.evaluate(look)
-            except DevToolsError:  # the browser replaced the document meanwhile: the new one may have it
+            except DevToolsError:  # the browser replaced the document; the expression may become true in the new one
                 if time.monotonic() > until:
                     raise
                 continue
@@ -173,7 +175,7 @@ class Page:
         return base64.b64decode(found["data"])
 
     async def settle(self) -> None:
-        """Return once no request is under way, streams excepted."""
+        """Wait until every request has its whole response; event streams are not waited for."""
         until = time.monotonic() + WAIT_S
         while under_way := [sent.url for sent in self.sent if not sent.settled]:
             await self.evaluate("new Promise(requestAnimationFrame)")
@@ -186,7 +188,7 @@ class Page:
         return list(self._sent.values())
 
     def hosts(self) -> set[str]:
-        """Return the servers that the page asked: scheme, host and port."""
+        """Return the servers that the page sent requests to, each as scheme, host and port."""
         parts = (urlsplit(sent.url) for sent in self.sent)
         return {f"{part.scheme}://{part.netloc}" for part in parts if part.scheme not in ("data", "about")}
 
@@ -202,7 +204,7 @@ class Page:
             self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
         elif method == "Log.entryAdded":
             entry = event["entry"]
-            # The page itself must handle an error status; the request in `sent` has it.
+            # An error status of a response is no error of the page, which must handle it. `sent` has the status.
             if entry["level"] in ("error", "warning") and entry["source"] != "network":
                 self.errors.append(f"{entry['source']}: {entry['text']}")
         elif method == "Page.javascriptDialogOpening":

@@ -21,14 +21,14 @@ settings.register_profile("any_machine", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.load_profile("any_machine")
 
-# A test has the marker if it uses one of these fixtures, or is parametrized with one of these stores.
+# A test gets a marker of this dict if it uses one of the marker's fixtures, or is parametrized with one of its stores.
 MARKING = {
     "browser": {"chromium_address"},
     "end_to_end": {"service", "serving", "spawn"},
     "server": {"cache", "postgres", "postgres_server", "postgres_url", "postgresql"},
     "store": {"backend", "open_store", "sqlite", "world"},
 }
-# The tests of a module that imports one of these have the marker server.
+# The tests of a module that imports one of these classes get the marker `server`.
 STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
 
 
@@ -76,7 +76,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    """Return the connection string that RANKCURVE_TEST_STORE gives, or else that of a server of the tests' own."""
+    """Return the connection string in RANKCURVE_TEST_STORE, or else that of the server that the tests start."""
     given = os.environ.get("RANKCURVE_TEST_STORE")
     if given:
         return given

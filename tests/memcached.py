@@ -71,7 +71,7 @@ class OpenMemcached(MemcachedServer):
 
 
 class LyingServer:
-    """Sends the same bytes for every piece that it receives; with `pause_s`, one byte at a time with that pause."""
+    """Sends the same bytes for every piece that it receives; with `pause_s`, it pauses before each byte."""
 
     def __init__(self, answer: bytes, *, pause_s: float = 0.0) -> None:
         self._answer, self._pause_s = answer, pause_s

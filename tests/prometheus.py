@@ -44,7 +44,7 @@ class Prometheus:
     """A Prometheus that scrapes one target; inside its `with` block it is ready."""
 
     def __init__(self, target: str, *, rules: Path, key: str = "") -> None:
-        """Write the configuration; `target` is host:port."""
+        """Write the configuration of a server that scrapes `target` (host:port); the `with` block starts the server."""
         self._program = program("prometheus", PACKAGE)
         self._folder = Folder("rankcurve-prometheus-", "pid", user=None, last_signal="KILL")
         self._port = free_port()

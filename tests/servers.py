@@ -22,7 +22,7 @@ POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
 # The watcher waits until this process closes the pipe. Then it ends the process in the file, and removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
-# Tests of conformance need no durable disk: a test of durability starts a server of its own with DURABLE.
+# Most tests need no durable disk. A test of durability starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
@@ -39,10 +39,10 @@ def free_port() -> int:
 
 
 def program(name: str, package: str) -> Path:
-    """Return the path of a server's program, which Debian's `package` has.
+    """Return the path of a server's program, which Debian's `package` contains.
 
     Raises:
-        ServerMissingError: it is not installed; the message says what to do.
+        ServerMissingError: the program is not installed; the message says what to do.
     """
     found = _find(name)
     if found is None:
@@ -58,7 +58,7 @@ def _find(name: str) -> Path | None:
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:
-    """Return whether a server has ended; wait for at most one step of polling."""
+    """Return whether a server's process has ended; wait up to POLL_S for its end."""
     if process is None:
         return True
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ class Folder:
     """A temporary folder that a watcher removes when this process ends."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))  # not below pytest's: another user has to reach it
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))  # not below pytest's folder, which only its user can open
         if user is not None:
             shutil.chown(self.path, user)
         watcher = ["sh", "-c", WATCHER, "sh", str(self.path), str(self.path / pid_file), last_signal]
@@ -235,14 +235,15 @@ class MemcachedServer:
                 raise RuntimeError("memcached did not start")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP and SIGCONT freeze and thaw it; returns once it is frozen."""
+        """Send a signal. SIGSTOP freezes the server and returns once it is frozen; SIGCONT thaws it."""
         assert self._process is not None, "start comes first"
         self._process.send_signal(number)
-        if number is signal.SIGSTOP:  # until every thread is stopped: a running thread may still answer
+        if number is signal.SIGSTOP:
+            # Wait until every thread has stopped; a running thread may still answer.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """End the server at once."""
+        """Kill the server without letting it clean up."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

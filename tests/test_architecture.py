@@ -10,9 +10,9 @@ from types import ModuleType
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
-# Modules beside the rooms that descriptions of rooms name, and the command.
+# Names that are no room and no module of the described room: modules of other rooms, and the command.
 ELSEWHERE = {"problems", "records", "rankcurve"}
-# Names in the examples of essays, and names of other projects that look like classes.
+# Names that essays use and no module has: names in examples, and names of other projects.
 IN_EXAMPLES = {
     "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
     "OpenAPI", "OpenTelemetry", "PostgreSQL", "jolokia_protocol", "rankcurve",

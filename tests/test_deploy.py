@@ -1,6 +1,6 @@
-"""The tools that read units, image and compose file accept them; the operating guide agrees with the code.
+"""The units, the image and the compose file are accepted by their tools; the operating guide agrees with the code.
 
-These tests do not repeat what the files say: they check what must hold.
+These tests do not repeat the contents of the files. They check the rules that the contents must follow.
 """
 
 import json
@@ -27,7 +27,7 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 GUIDE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
-EXPOSURE_TENTHS_MAX = 15  # of 100; an ordinary unit without any hardening has 92 to 96
+EXPOSURE_TENTHS_MAX = 15  # systemd's exposure of a unit, 0 to 100; a unit without any hardening has 92 to 96
 OTHERS_SETTINGS = {
     "archive_command", "archive_mode", "max_connections", "max_locks_per_transaction", "pg_basebackup", "pg_dump",
     "pg_restore", "pg_stat_activity", "pg_upgrade", "synchronous_commit",
@@ -43,7 +43,7 @@ def sections(text: str, start: str, heading: str) -> dict[str, str]:
 
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
-    """Write the units as an operator installs them, with programs that exist."""
+    """Write the units as an operator installs them, with an existing program in place of `rankcurve`."""
     for path in (*UNITS, *DEPLOY.glob("*.timer")):
         text = path.read_text(encoding="utf-8").replace("/opt/rankcurve/bin/rankcurve", str(shutil.which("true")))
         (tmp_path / path.name).write_text(text)
@@ -91,7 +91,7 @@ def test_every_setting_of_the_example_files_exists(path: Path) -> None:
 
 @cache
 def composed() -> dict[str, str]:
-    """Return the services of the compose file as docker-compose understands them, each as its text."""
+    """Return the text of each service that docker-compose reads from the compose file, by the service's name."""
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "POSTGRES_PASSWORD": "secret"})
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_the_compose_file_refuses_to_start_without_a_password() -> None:
 
 
 def _locked(path: Path) -> dict[str, set[str]]:
-    """Return the hashes by package and version."""
+    """Return the hashes that a lock file has for each package and version."""
     lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pinned = [line for line in lines if re.match(r"[a-z0-9]", line)]
     return {line.split()[0]: set(re.findall(r"sha256:\w+", line)) for line in pinned}
@@ -176,7 +176,7 @@ def test_the_image_copies_existing_files_and_runs_as_an_ordinary_user() -> None:
 
 
 def _commands(text: str) -> list[list[str]]:
-    """Return the words after `rankcurve` of every command that a text shows, unless it is only a name."""
+    """Return the words after `rankcurve` of every command in a text; a command without further words is left out."""
     shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
     shown += [
         line

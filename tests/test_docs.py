@@ -22,7 +22,7 @@ from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-CELL_CHARS_MAX = 200  # longer cells are paragraphs, which a reader finds easier below the table
+CELL_CHARS_MAX = 200  # a longer cell is a paragraph, which is easier to read below the table
 FIGURES = re.compile(r"^\| ([\d,]+) uniform scores, (.+?) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$", re.MULTILINE)
 
 
@@ -30,7 +30,8 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# A process exposes a metric once it has a value for it; tests/service/telemetry/test_e2e_series.py finds them all.
+# The names come from the page, because a process exposes a metric only once it has a value for it.
+# tests/service/telemetry/test_e2e_series.py compares the page with all metrics.
 METRICS = re.findall(
     r"^\| `(rankcurve_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE
 )
@@ -43,7 +44,7 @@ def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
 
 
 def heading_ids(page: Path) -> set[str]:
-    """Return what a link may name in a page: its headings, in the spelling of the usual renderers."""
+    """Return the ids of a page's headings, as the usual renderers spell them; a link may name them after `#`."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""A newcomer starts with the README, so these tests compare what it lists with what exists.
+"""Newcomers start with the README, so these tests compare its lists and examples with the code.
 
 The tests read the tables from the file, so that their content is written down only once.
 """
@@ -88,7 +88,7 @@ def _first_block(kind: str) -> str:
 
 
 def _shape(value: Any) -> Any:
-    """Return the members and types of a JSON value; owners, columns and their values stay."""
+    """Replace each value in a JSON value by its type; keep the members `owner`, `column` and `value`."""
     if isinstance(value, dict):
         kept = ("owner", "column", "value")
         return {name: str(member) if name in kept else _shape(member) for name, member in value.items()}

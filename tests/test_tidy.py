@@ -1,4 +1,4 @@
-"""Tests keep the style of the project, so that no review has to.
+"""Check the style of the project, so that reviewers need not.
 
 Every check lists all offenders with file and line. No file can switch a check off.
 """
@@ -24,8 +24,8 @@ SQL = re.compile(
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-BUILT = re.compile(r"\b(Built|Statement)\b")  # queries that are ready, or only lack their arguments
-# The words are put together here, because the tests search this file too.
+BUILT = re.compile(r"\b(Built|Statement)\b")  # the types of queries with and without their arguments
+# Each word is built from two parts, because the tests search this file too and must not find it here.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
 )
@@ -62,14 +62,14 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _texts() -> Iterator[tuple[Path, str]]:
-    """Yield every text file that belongs to the project, but no file that its tools or runs made."""
+    """Yield path and text of every text file of the project, without the files that tools and runs create."""
     for folder, folders, files in os.walk(ROOT):
         made = {"data", "build", "dist", "__pycache__"}
         folders[:] = [
             name for name in folders if name in (".ci", ".github") or not (name.startswith(".") or name in made)
         ]
         for name in files:
-            if name == ".git":  # a file in a further worktree that says where its repository is
+            if name == ".git":  # in a git worktree, this file only says where the repository is
                 continue
             path = Path(folder, name)
             content = path.read_bytes()
@@ -83,7 +83,7 @@ def _module(path: Path) -> str:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield the full names of modules, and perhaps of things in modules, that a file imports."""
+    """Yield the full name of everything that a file imports: modules, and names inside modules."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -110,7 +110,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def _started(path: Path) -> bool:
-    """Return whether a file is started by its name: a test, a script, or `python -m`."""
+    """Return whether a file is started by its name: as a test, as a script, or by `python -m`."""
     if path.parts[0] == "tests":
         return path.name.startswith("test_") or path.name == "conftest.py"
     return path.name == "__main__.py" or '__name__ == "__main__"' in _sources()[path]
@@ -169,7 +169,7 @@ def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _program_names(paths: Iterable[Path]) -> set[str]:
-    """Return the names that only programs have in these files: functions that return a `Program`."""
+    """Return the names of functions that return a `Program`, if no other function in these files has the same name."""
     programs, others = set[str](), set[str]()
     for path in paths:
         for function in _functions(_tree(path)):
@@ -178,14 +178,14 @@ def _program_names(paths: Iterable[Path]) -> set[str]:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the name of the function that is called; empty for anything but a call."""
+    """Return the name of the called function; an empty text if the node is no call."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", None) or getattr(node.func, "id", None) or ""
 
 
 def _yielded(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield what the plain `yield`s below a node may yield."""
+    """Yield each expression that a plain `yield` below a node may yield; both branches of a conditional expression."""
     for each in ast.walk(node):
         if isinstance(each, ast.Yield) and each.value is not None:
             either = isinstance(each.value, ast.IfExp)
@@ -197,7 +197,7 @@ def test_no_program_is_called_without_yield_from() -> None:
     assert len(everywhere) > 100
     forgotten = []
     for path in _sources():
-        # Other modules may use a private name for something else, and so may a test use any name.
+        # Another module may use the same private name for something else, so only private names of this file count.
         programs = everywhere | {name for name in _program_names([path]) if name.startswith("_")}
         # A program that is called as a statement, or yielded as if it were a query, never runs.
         statements = (node.value for node in ast.walk(_tree(path)) if isinstance(node, ast.Expr))
@@ -210,7 +210,7 @@ def test_no_program_is_called_without_yield_from() -> None:
 
 
 def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the functions, and the assignments to attributes, that other modules may use."""
+    """Yield the public functions and the assignments to names and attributes, below a module or a public class."""
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
             yield from _public_code(each)
@@ -240,7 +240,7 @@ def _offers_query(node: ast.stmt) -> bool:
 
 
 def test_storage_offers_programs_and_keeps_queries_private() -> None:
-    # The engines run queries; the port names what they are sent.
+    # The engines run queries, and storage/store.py names the types that engines receive, so both are left out.
     inside = [path for path in _sources() if path.parts[0] == "storage" and path.parts[1] != "engines"]
     assert len(inside) > 50
     offered = [
@@ -268,7 +268,7 @@ def test_a_program_yields_only_queries_of_its_own_module() -> None:
         for function in _functions(_tree(path))
         if _returned(function).startswith("Program[")
         for query in _yielded(function)
-        # A local name holds a query, or mypy says that it does not.
+        # Only calls are checked here. mypy checks that a local name holds a query.
         if isinstance(query, ast.Call) and _called(query) not in ("bind", "build") and _called(query)[:1] != "_"
     ]
     assert offenders == []
@@ -283,7 +283,7 @@ def test_test_folders_are_not_packages_and_no_test_sleeps() -> None:
         for node in ast.walk(_tree(path))
         if isinstance(node, ast.Call)
         and (getattr(node.func, "attr", None) or getattr(node.func, "id", None)) == "sleep"
-        # sleep(0) does not wait: it lets the other tasks run.
+        # sleep(0) is allowed: it only lets other tasks run and does not wait.
         and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
     ]
     assert sleeps == []

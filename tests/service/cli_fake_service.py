@@ -30,7 +30,7 @@ class FakeBoard:
 
 @dataclass
 class FakeService:
-    """State and behaviour; a test sets the fields before a command runs."""
+    """The fake's state and its handlers; a test sets the fields before a command runs."""
 
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class FakeService:
         return self.boards[board]
 
     def xp(self, board: str) -> dict[str, str]:
-        """Return the posted xp by owner."""
+        """Return each owner's posted xp on a board."""
         return {owner: stats["xp"] for owner, stats in self.boards[board].stats.items()}
 
     async def handle(self, request: web.Request) -> web.Response:

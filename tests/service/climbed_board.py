@@ -1,4 +1,6 @@
-"""A board whose best owners climbed past its top after its curve was fitted: the certificate is large, the curve good.
+"""A board on which a few owners passed the best value after the curve was fitted.
+
+Such a board has a curve with a large certificate, although the curve is good.
 
 The helper makes the board by posts and a refresh, as users do.
 """

@@ -1,6 +1,6 @@
-"""A service whose boards are closed and archived as of the times that a test names.
+"""Close and archive the boards of a service as of a time that a test names.
 
-The job is the service's own and works on the service's store; only its clock is the test's.
+The closing job is the service's own and works on the service's store; only its clock belongs to the test.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def close_job(
     now_us: Callable[[], int],
     sleep: Sleep,
 ) -> CloseJob:
-    """Return a job with a service's settings that closes the boards that are due by a clock."""
+    """Return a closing job with a service's settings; it closes the boards whose end is past by the clock `now_us`."""
 
     def clock() -> Program[int]:
         yield from ()
@@ -69,7 +69,7 @@ def close_job(
 
 
 async def close_as_of(service: Service, at: datetime) -> None:
-    """Close what is due at a time, and set the service's clock to that time."""
+    """Set the service's clock to a time, and close every board that is due at that time."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_leases(context.settings, context.store)

@@ -34,7 +34,7 @@ class EventStream:
         self.response = response
 
     async def read_event(self) -> StreamEvent | None:
-        """Return the next event; None at the end of the stream."""
+        """Return the next event, or None if the stream has ended."""
         fields: dict[str, str] = {}
         async with asyncio.timeout(WAIT_S):
             while line := await self.response.content.readline():
@@ -56,7 +56,7 @@ class EventStream:
         return event
 
     async def await_event(self, name: str, **data: object) -> StreamEvent:
-        """Skip events up to one of this name with these members in its data; return that event."""
+        """Read events until one has this name and has these members in its data; return that event."""
         while True:
             event = await self.read_event()
             assert event is not None
@@ -68,7 +68,7 @@ class EventStream:
 async def events_of(
     base: str, path: str, *, last_id: int | str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[EventStream]:
-    """Open the stream of a path."""
+    """Open the event stream at a path; `last_id` is sent as Last-Event-ID."""
     sent = {**(headers or {}), **({} if last_id is None else {"Last-Event-ID": str(last_id)})}
     async with (
         ClientSession(timeout=ClientTimeout(None)) as session,

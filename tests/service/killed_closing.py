@@ -1,7 +1,7 @@
 """The closing job in processes that die at any of their steps, one after the other.
 
-Every process is a new one, which knows only what the earlier processes stored. It dies before a call of the store, or
-right after it, before anybody learns the outcome of the call.
+Each process is new and knows only what earlier processes stored. It dies before a call of the store, or right after the
+call and before anybody learns its outcome.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 CALLS_MAX = 40  # calls of the store that a process makes before it dies
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # run one after the other; each gets a little further
+PROCESSES_MAX = 1_000  # the most processes that run, one after the other; each gets a little further
 
 
 class KilledError(Exception):
@@ -35,7 +35,7 @@ class KilledError(Exception):
 
 
 class MortalStore(PassingStore):
-    """A store for a process that dies at its `calls`-th call."""
+    """A store for a process that dies at its `calls`-th call: after that call if `done`, before it otherwise."""
 
     def __init__(self, store: Store, calls: int, *, done: bool) -> None:
         super().__init__(store)
@@ -67,7 +67,7 @@ class MortalStore(PassingStore):
 
 
 class KilledClosing:
-    """Closes what is due on a service's store, by the service's clock."""
+    """Closes the boards of a service's store that are due by `clock`."""
 
     def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
         self._context, self._clock, self._rng = context, clock, rng

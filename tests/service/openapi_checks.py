@@ -1,6 +1,6 @@
 """Compares each answer of a real service with the OpenAPI document.
 
-The document alone decides; this module does not know what a route should answer.
+Only the document says what is right; this module does not know what a route should answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PATHS = [
 
 
 def check_answer(method: str, path: str, status: int, media_type: str, content: Any) -> None:
-    """Fail unless the document has this status, media type and shape for the request; `path` has no query."""
+    """Fail unless the document allows an answer of this status, media type and shape; `path` has no query."""
     operation = _operation(method, path)
     if operation is None:
         assert status in (404, 405), f"{method} {path} is not a route and answered {status}"

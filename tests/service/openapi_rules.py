@@ -112,16 +112,16 @@ _KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_own
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Point every second valid request at something that exists; random names would hardly ever exist.
+    """Put names of existing things into every second valid request; random names would hardly ever exist.
 
-    Requests that would delete or change what `NAMED` names get other names. No request creates a key of an operator:
-    once one exists, a service without keys starts to ask for keys.
+    Requests that would delete or change what `NAMED` names get other names. No request creates an operator's key: once
+    such a key exists, a service that started without keys asks every caller for one.
     """
     meta, name = case.meta, case.operation.definition.raw["operationId"]
     if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
         case.body["role"] = "writer"
-    if meta is None or meta.phase.name.value == "stateful":  # requests name what earlier ones have made
-        return
+    if meta is None or meta.phase.name.value == "stateful":
+        return  # schemathesis itself names things that earlier requests made
     if case.method == "DELETE" or name in _KEPT:
         for parameter, value in case.path_parameters.items():
             if value == NAMED.get(parameter):

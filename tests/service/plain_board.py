@@ -1,6 +1,6 @@
 """A leaderboard in plain Python, as API.md describes it; tests compare the answers of a real service with it.
 
-It shares no code with the service. Values are whole numbers of the column's last digit (`scaled`).
+It shares no code with the service. Values are integers in units of the column's last decimal place (`scaled`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class PlainColumn:
     sorted: bool = True
 
     def body(self) -> dict[str, Any]:
-        """Return the column as PUT takes it."""
+        """Return the column as a PUT of a board sends it."""
         return {
             "name": self.name, "merge": self.merge, "best": self.best, "scale": self.scale, "sorted": self.sorted,
             "min": self.text(self.least), "max": self.text(self.most),
         }  # fmt: skip
 
     def text(self, scaled: int) -> str:
-        """Return a value as callers send it."""
+        """Return a scaled value as the decimal text that callers send."""
         return f"{Decimal(scaled).scaleb(-self.scale):f}"
 
     def scaled(self, value: Any) -> int:
-        """Return a value of an answer as a scaled integer; fail if it has more digits."""
+        """Return a value of an answer as a scaled integer; fail if it has more decimal places than the column."""
         found = Decimal(str(value)).scaleb(self.scale)
         assert found == int(found)
         return int(found)
@@ -113,7 +113,7 @@ class PlainBoard:
 
 
 def random_board(rng: random.Random, ties: str) -> PlainBoard:
-    """Return columns of every kind: both directions, every merge, scales, negatives, few or many values."""
+    """Return an empty board with columns of every merge and both directions; the seed chooses scales and bounds."""
     columns = []
     for index, merge in enumerate(rng.sample(["sum", "max", "min", "last"], 4)):
         spread = rng.choice([4, 30, 5000])
@@ -127,7 +127,7 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
 
 
 def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int) -> list[dict[str, Any]]:
-    """Apply random posts to the plain board, each with some of the columns; return them for the wire."""
+    """Apply random posts to the plain board, each with some of the columns; return them as callers send them."""
     names = [*NAMES, *(f"p{index}" for index in range(owners - len(NAMES)))]
     wire = []
     for _ in range(posts):

@@ -28,7 +28,7 @@ def micros(at: datetime) -> int:
 
 
 def midnight_us(zone: ZoneInfo, day: date) -> int:
-    """Return when a day begins; where the clocks skip midnight, the moment of the skip."""
+    """Return when a day begins. If the clocks skip midnight on that day, return the moment when they do."""
     return micros(datetime.combine(day, time(), zone).astimezone(UTC))
 
 

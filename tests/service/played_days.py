@@ -1,6 +1,6 @@
-"""Days of a family, played on a service and in plain Python, with posts at every boundary between two days.
+"""Send the same posts to a family of a service and to its model in plain Python, at every boundary between two days.
 
-The test moves the clock, and compares each answer with the model immediately.
+A test moves the clock, and compares each answer with the model immediately.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FACETS: list[list[str]] = [[], ["org"], ["location", "org"]]
 COLUMNS = [
     PlainColumn("xp", "sum", "high", 0, -(10**9), 10**9),
     PlainColumn("mood", "last", "low", 1, 0, 20),
-    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # each post adds 1: no post may count twice
+    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # each post adds 1; the sum counts the posts
 ]
 GRACE_S = 7_200  # longer than any jump of a zone's clocks
 OWNERS = [f"o{number}" for number in range(9)]
-RETRIES = 12  # earlier posts that may be sent again
+RETRIES = 12  # how many of the newest posts may be sent again
 ATTEMPTS = 5
 HOUR_US = 3_600 * 1_000_000
 PAGE = 1000
@@ -62,9 +62,9 @@ class Days:
         await self.service.must("PUT", F, body | spec)
 
     async def play(self, days: int, *, after_day: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Play that many days, each from noon to noon, across the midnight between them.
+        """Play that many days, each from one noon to the next.
 
-        `after_day` runs when the earlier day has closed.
+        Await `after_day` each time, once the boards of the day that ended at midnight are closed.
         """
         for _ in range(days):
             end_us = midnight_us(self.zone, self.day + timedelta(days=1))
@@ -81,7 +81,10 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Set the clock, send one post for each of these times (None: without a time), repeat one, and check all."""
+        """Set the clock and send `posts` posts for each of these times; a post for None has no time.
+
+        Send one earlier post again with them, and check every result.
+        """
         self.clock.now_us = now_us
         wire, expected = [], []
         for at_us in ats_us:
@@ -101,7 +104,7 @@ class Days:
         self._sent = (self._sent + list(zip(wire, expected, strict=True))[: len(wire) - 1])[-RETRIES:]
 
     async def _send(self, wire: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-        """Return the results, and whether the posts were sent again, as clients do that don't know the outcome."""
+        """Send posts, again if the answer is 503; return the results, and whether the posts were sent again."""
         for attempt in range(ATTEMPTS):
             answer = await self.service.call("POST", f"{F}/posts", {"posts": wire})
             if answer.status != 503:
@@ -123,7 +126,10 @@ class Days:
 
     @staticmethod
     def _again(statuses: dict[str, str]) -> dict[str, str]:
-        """Return the statuses of a repeated post: duplicates of what counted; if nothing did, rejections again."""
+        """Return the statuses of a repeated post: `duplicate` on each board where it counted before.
+
+        If it counted on none, it is rejected again.
+        """
         counted = {board: "duplicate" for board, status in statuses.items() if status != "rejected"}
         return counted or statuses
 
@@ -165,7 +171,7 @@ class Days:
         return False
 
     async def counted(self) -> Counter[str]:
-        """Return how many posts the boards of each kind and facet list hold together, as the service answers."""
+        """Return how many posts the service has counted on all boards of each kind of period and list of facets."""
         found: Counter[str] = Counter()
         for board in self.plain.boards:
             page = await self.service.get(f"/v1/leaderboards/{escaped(board)}/rankings/xp?limit={PAGE}")
@@ -182,7 +188,7 @@ def stats_of(stats: dict[str, Any]) -> dict[str, int]:
 
 
 def kind_of(period: str) -> str:
-    """Return the kind of a period by its name."""
+    """Return which kind of period a name such as `2026-W47` stands for."""
     if period == "all" or "W" in period:
         return "all" if period == "all" else "week"
     return {4: "year", 7: "month", 10: "day"}[len(period)]

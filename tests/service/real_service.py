@@ -34,7 +34,7 @@ from service.wiring import now_us, open_context
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120.0  # a bound, not a pause: a shared disk can stall a start for half a minute
+WAIT_S = 120.0  # the longest wait; on a shared disk, a start can take half a minute
 SERVE = ("serve", "--port", "0")
 RARELY = {"refresh_seconds": 86_400}  # a refresh interval longer than any test: curves are refreshed only on request
 
@@ -198,7 +198,7 @@ class Process:
         self._logged.put({"event": "the log ended"})
 
     def await_line(self, event: str, **fields: object) -> dict[str, Any]:
-        """Return the next line of `event` with these fields; fail if the process ends before it."""
+        """Wait for the next line with this event and these fields; return it. Fail if the process ends before."""
         while True:
             line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
@@ -211,13 +211,13 @@ class Process:
         return self
 
     def await_end_of_log(self) -> None:
-        """Return once nobody can write to its log: the process and everything that it started have ended."""
+        """Wait until nobody can write to the log any more: the process and all its child processes have ended."""
         self._reader.join(WAIT_S)
         assert not self._reader.is_alive()
 
     @property
     def url(self) -> str:
-        """Return the address that it serves on."""
+        """Return the address that the process serves on."""
         return f"http://127.0.0.1:{self.port}"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

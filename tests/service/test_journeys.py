@@ -22,11 +22,17 @@ import pytest
 from tests.service.real_service import WAIT_S, Service
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("config", "predictor", "storage", "jobs", "service")  # without querybuilder, which every module uses
+PACKAGES = (
+    "config",
+    "predictor",
+    "storage",
+    "jobs",
+    "service",
+)  # not querybuilder, which most modules of storage import
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
 ROUNDS = 5  # background work may run during a round, but it does not run during every round
-# These leaves run what a named module hands them.
+# These leaves run functions that a named module passes to them, so they call named modules.
 CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py", "storage/store.py"}
 B = "/v1/leaderboards/b"
 
@@ -42,7 +48,7 @@ class Trace:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Watch this thread and the threads that start from here on."""
+        """Watch this thread, and each thread that starts inside the `with` block."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
@@ -52,7 +58,7 @@ class Trace:
             threading.setprofile(None)
 
     async def calls_of(self, request: Callable[[], Awaitable[None]]) -> Calls:
-        """Return the calls that happen whenever this request is answered."""
+        """Send the request several times; return the calls that happen every time."""
         counts: Counter[tuple[str, str]] = Counter()
         for _ in range(ROUNDS):
             self._calls = set()
@@ -85,7 +91,7 @@ def module_of(file_name: str) -> str:
 
 
 def section(title: str) -> str:
-    """Return a section of the document by the beginning of its title."""
+    """Return the section of docs/architecture.md whose title begins with `title`."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     found = re.search(rf"^##+ {title}[^\n]*\n(.+?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, f"docs/architecture.md has no section {title!r}"
@@ -93,13 +99,13 @@ def section(title: str) -> str:
 
 
 def named_modules(journey: str) -> list[str]:
-    """Return the modules in bold."""
+    """Return the modules that the section of a journey prints in bold."""
     return re.findall(r"\*\*`([\w/]+\.py)`\*\*", section(journey))
 
 
 @cache
 def leaves() -> tuple[str, ...]:
-    """Return the modules and rooms of the list of leaves."""
+    """Return the modules and rooms that the document lists as leaves."""
     return tuple(re.findall(r"`([\w/]+/[\w.]+)`", section("Leaves").partition("\n- ")[2]))
 
 
@@ -124,7 +130,7 @@ def trace() -> Iterator[Trace]:
 
 @pytest.fixture
 async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
-    """Run a service with an API key, a board, its live curve, and no jobs. Only the shortest gaps are counted."""
+    """Run a service with a key, a board with a live curve, and no jobs; it counts ranks only in gaps of one entry."""
     made = Service(tmp_path)
     await made.start()
     key = await made.must("POST", "/v1/keys", {"name": "game", "role": "ops"})
@@ -163,7 +169,7 @@ async def test_both_journeys_pass_the_modules_that_the_page_names(service: Servi
 
 
 def check_journey(journey: str, calls: Calls, modules_max: int) -> None:
-    """Compare one journey with the document, and see that its leaves are leaves."""
+    """Compare the calls of one journey with the document; fail if a leaf calls a named module."""
     named, passed = named_modules(journey), {called for _, called in calls}
     assert len(named) <= modules_max
     assert sorted(set(named)) == sorted(named), "a module is named twice"

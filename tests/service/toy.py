@@ -22,7 +22,7 @@ from storage.errors import OverloadedError, QueueFullError, StoreBusyError, Unkn
 
 @dataclass(frozen=True)
 class ToySettings:
-    """Small limits, so that tests pass them cheaply."""
+    """Small limits, so that tests can exceed them cheaply."""
 
     body_bytes_max: int = 4096
     body_idle_s_max: float = 0.2
@@ -48,7 +48,10 @@ class ToySettings:
 
 
 def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float = 0, now_s: float = 0) -> KeyLimits:
-    """Return limits of three reads and three posts at once, at a clock that stands still; a rate of 0 is no limit."""
+    """Return limits with a burst of three reads and three posts, and a clock that stands still.
+
+    A rate of 0 means no limit.
+    """
     bounds = KeyLimitBounds(
         key_reads_per_s=reads_per_s,
         key_reads_burst=3,
@@ -63,7 +66,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
 
 @dataclass
 class ToyContext:
-    """What the HTTP layer needs of a context, and a switch for the error of the store behind it."""
+    """The parts of a context that the HTTP layer uses; if `store_error` is set, the store is not ready."""
 
     settings: ToySettings = field(default_factory=ToySettings)
     metrics: Metrics = field(default_factory=Metrics)
@@ -88,7 +91,7 @@ async def positions(context: ToyContext, call: Call) -> OwnerPositions:
 
 
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
-    """Raise an error of the store for the owners that are named after one."""
+    """Answer with an empty entry; for an owner with the name of a failure, raise that error."""
     failures: dict[str, Exception] = {
         "busy": StoreBusyError(),
         "full": QueueFullError(),

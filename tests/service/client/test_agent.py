@@ -1,4 +1,4 @@
-"""The agent keeps leases no longer than they last: one moment too long would make two holders of one resource."""
+"""The agent never keeps a lease after its end: a moment later, another holder may have the same resource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class FakeLeases:
-    """Answers like the service, by a clock that a test moves."""
+    """Answers requests for leases as the service does, with times from a clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -30,7 +30,7 @@ class FakeLeases:
         self.given_back: list[str] = []
         self.statuses: list[int] = []  # the statuses of the next answers; 200 once the list is empty
         self.hold: asyncio.Event | None = None
-        self.takes_s = 0.0  # seconds before an answer
+        self.takes_s = 0.0  # how far the clock moves on before each answer
         self.url = ""
 
     def monotonic(self) -> float:

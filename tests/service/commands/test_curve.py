@@ -26,7 +26,7 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service with board b (xp, lap) and an empty board."""
+    """Start a service with a board `b`, which has the columns xp and lap, and an empty board."""
     folder = tmp_path_factory.mktemp("serving")
     process = Process(folder).ready()
     for board in ("b", "empty"):

@@ -2,8 +2,8 @@
 
     posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
-The truth is what clients were told. A post acknowledged before the backup began is a duplicate after the restore; when
-all posts are sent once more, each counts once.
+The tests compare a restored service with the answers that clients got. A post acknowledged before the backup began is
+a duplicate after the restore. When all posts are sent once more, each counts once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ A = "/v1/leaderboards/a"
 
 @pytest.fixture
 def memcached() -> Iterator[OpenMemcached]:
-    """Start a memcached that no restore reaches: it keeps curves from after the backup."""
+    """Start a memcached, which no restore changes: it still has curves from after the backup."""
     with OpenMemcached() as started:
         yield started
 
@@ -59,7 +59,7 @@ def run(name: str, *words: object) -> None:
 
 
 async def wait_for_answers(ledger: Ledger, number: int) -> None:
-    """Wait for that many more answers."""
+    """Wait until the service has answered that many more requests."""
     for _ in range(number):
         ledger.answered.clear()
         async with asyncio.timeout(WAIT_S):
@@ -78,7 +78,10 @@ async def read_journal(caller: Caller) -> list[dict[str, Any]]:
 
 
 async def post_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
-    """Post, save the store meanwhile, and post on; return everything acknowledged, and the part before the backup."""
+    """Post without a break and save the store meanwhile.
+
+    Return the ledger of all posts, and the posts that were acknowledged before the backup.
+    """
     ledger, up = Ledger(), asyncio.Event()
     up.set()
     async with Caller(serving.url) as caller, asyncio.TaskGroup() as group:
@@ -99,7 +102,7 @@ async def post_around(serving: Process, save: Callable[[], None]) -> tuple[Ledge
 
 
 async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[dict[str, Any]]) -> None:
-    """Compare a restored service with what clients were told."""
+    """Compare a restored service with the answers that clients got before."""
     async with Caller(serving.url) as caller:
         before = await read_journal(caller)
         assert len(before) >= len({post["post_id"] for post in acknowledged})
@@ -173,7 +176,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     source, target = postgres_server.create_database("saved"), elsewhere.create_database("restored")
-    # This server gets higher transaction numbers than the other server has.
+    # The backed-up server gets higher transaction numbers than the server of the restored store has.
     postgres_server.run_sql(*["SELECT txid_current()"] * 1000)
     serving, file = spawn("--store", source, *settings).ready(), tmp_path / "saved.dump"
     ledger, acknowledged = await post_around(
@@ -214,7 +217,7 @@ async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(
         shutil.chown(archive, server.data.owner())
         server.start()
         serving = spawn("--store", server.url(), *settings).ready()
-        recovered = PostgresServer(FAST, standby_of=server)  # pg_basebackup, before the first post
+        recovered = PostgresServer(FAST, standby_of=server)  # pg_basebackup copies the cluster before the first post
 
         def name_the_point() -> None:
             server.run_sql("SELECT pg_create_restore_point('saved')", "SELECT pg_switch_wal()")

@@ -95,7 +95,7 @@ def test_the_output_of_board_show_creates_the_same_board_elsewhere(shell: Shell,
     path = tmp_path / "spec.json"
     path.write_text(shell("board", "show", "here").stdout, encoding="utf-8")
     shell("board", "create", "there", "--spec", str(path))
-    shell("board", "create", "here", "--spec", str(path))  # confirms the board
+    shell("board", "create", "here", "--spec", str(path))  # the board exists with this spec, so the command confirms it
     here, there = (json.loads(shell("board", "show", name).stdout, parse_float=str) for name in ("here", "there"))
     assert here["columns"][1]["max"] == "9223372036854775.807"
     for member in ("columns", "ties", "table", "predictor"):

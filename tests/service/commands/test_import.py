@@ -75,7 +75,7 @@ def test_an_import_with_another_mapping_has_other_post_ids(fake: FakeService, pl
 
 @pytest.fixture
 def summed(fake: FakeService, tmp_path: Path) -> Path:
-    """Write a file for board s, whose columns xp and wins add up and whose column best does not."""
+    """Write a file for board s: its columns xp and wins are merged by sum, and its column best is not."""
     fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
     path = tmp_path / "summed.csv"
     path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))

@@ -72,9 +72,8 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
-    with rejects.open(
-        "a"
-    ) as stream:  # as if the import had been killed between writing a batch's rejects and saving its position
+    # As if the import had been killed after it wrote the rejects of a batch and before it saved its position.
+    with rejects.open("a") as stream:
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
     finished = do_import(fake, path, "--rejects", str(rejects))
@@ -106,7 +105,7 @@ def test_a_resumed_import_does_not_overwrite_corrected_rejects(
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
 def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
-    if name == "reasons":  # the second file that the option would write is the one to import
+    if name == "reasons":  # the import file has the name of the second file that the option would write
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":

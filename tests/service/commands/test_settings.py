@@ -188,7 +188,7 @@ def test_an_unknown_key_and_a_store_in_use_are_reported_in_one_line(keys: Keys) 
 
 
 def stores_of(keys: Keys) -> list[str]:
-    """Return the store that was opened last, if any was."""
+    """Return a list of the store that was opened last; an empty list if none was."""
     return [keys.settings.store] if keys.settings is not None else []
 
 

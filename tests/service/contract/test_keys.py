@@ -57,7 +57,7 @@ def test_a_key_names_its_public_part_and_hides_256_bits() -> None:
         "Basic " + base64.b64encode(f"anyone:{KEY.text}".encode()).decode(),
         "basic " + base64.b64encode(f":{KEY.text}".encode()).decode(),
     ],
-    ids=range(4),  # the keys are random: as test names they would differ between processes
+    ids=range(4),  # numbers, because test names made from the random keys would differ between processes
 )
 def test_a_caller_may_send_its_key_as_a_bearer_token_or_a_basic_password(header: str) -> None:
     assert KeyRing([row(KEY, "writer")]).identify_caller(header) == Identity(KEY.id, Role.WRITER)

@@ -24,7 +24,7 @@ def parse(
     kind: PostTarget | None = None,
     may_set: bool = True,
 ) -> Any:
-    """Call `parse_posts` with a body, or with a value that is encoded first."""
+    """Call `parse_posts` with a body; encode it as JSON first if it is neither text nor bytes."""
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):
@@ -52,7 +52,7 @@ def status_of(body: bytes | str, **how: Any) -> int:
 
 
 def raw_stats(post: ReceivedPost) -> dict[str, bytes]:
-    """Return the stats as the bytes of the body."""
+    """Return each stat of a post as the bytes that the body had for it."""
     return {column: bytes(raw) for column, raw in post.stats.items()}
 
 

@@ -30,7 +30,7 @@ from service.contract.values import (
 
 
 def _expected(text: str, scale: int) -> int | None:
-    """Return the scaled value by decimal arithmetic; None if it must be refused."""
+    """Compute the scaled value with decimals; return None if `parse_decimal` must refuse the text."""
     with localcontext() as context:
         context.prec = 200
         scaled = Decimal(text) * 10**scale

@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly, stop arriving, or are still arriving at a stop; the test moves the clock."""
+"""Bodies that arrive slowly, stop arriving, or are still arriving when the service stops; tests move the clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Limits:
 
 @dataclass
 class Upload:
-    """A body that arrives in pieces. Time passes before each piece. At a piece `None`, nothing more ever arrives."""
+    """A body that arrives in pieces. `pause_s` seconds pass before each piece. A piece `None` never arrives."""
 
     pieces: list[bytes | None]
     passes: Callable[[float], None]

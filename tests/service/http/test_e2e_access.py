@@ -1,4 +1,4 @@
-"""Access to a real service: keys made by the command line, a role for every route, loopback only without keys."""
+"""Access to a real service: keys made by the command line, the role of every route, and loopback without keys."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Ser
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
         if route.view == "lookup":
-            continue  # for other methods `lookup` is an owner
+            continue  # with another method, this path is the one of an owner named `lookup`
         taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
         for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
             answer = await service.call(method, path_of(route))

@@ -16,8 +16,8 @@ from tests.service.openapi_store import fill
 from tests.service.real_service import ROOT, Caller, Process, command_line, environment
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
-RUN_S_MAX = 600  # a bound, not a pause: a run takes about 15 s of one core
-# Small bounds keep the requests at a bound and past it small; the document states these bounds.
+RUN_S_MAX = 600  # the longest time for a run, which usually takes about 15 s of one core
+# Schemathesis sends requests at each bound and beyond it. Small bounds keep them short; the document states the bounds.
 BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
 
 
@@ -35,7 +35,8 @@ def check_clean(done: subprocess.CompletedProcess[str]) -> None:
     """Fail unless every operation of the document was tested and did what the document says."""
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
     operations = sum(len(methods) for methods in DOCUMENT["paths"].values())
-    assert f"Tested: {operations - 1}" in done.stdout  # it reads the document first, and leaves that path untested
+    # Schemathesis tests every operation except the one that returns the document.
+    assert f"Tested: {operations - 1}" in done.stdout
 
 
 async def test_a_service_with_keys_does_what_its_document_says(spawn: Callable[..., Process], tmp_path: Path) -> None:
@@ -53,8 +54,8 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Callabl
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url) as caller:
         await fill(caller)
-    # Without keys every caller has the role ops, as the contract says, so no key can be ignored. The run with a key
-    # makes the requests at the bounds of each parameter, which are most requests.
+    # Without keys, every caller has the role ops, as the contract says, so the check `ignored_auth` makes no sense.
+    # Requests at the bounds of each parameter are most of a run; only the run with a key makes them.
     check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing,stateful"))
 
 

@@ -37,7 +37,7 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
     await service.start()
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"owner-{i:06}", "stats": {"xp": i}} for i in range(400)))
-    page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 50 kB an answer
+    page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: localhost\r\n\r\n"  # each answer has 50 kB
     port = int(service.base.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
     writer.write(page * 2000)
@@ -50,7 +50,7 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
     before, after = -1.0, 0.0
     while before != after or not after:  # wait until the service answers no further request of this connection
         before = after
-        for _ in range(50):  # requests of other callers; each one uses the store
+        for _ in range(50):  # requests on other connections; each one uses the store
             await service.call("GET", "/readyz")
         after = answered()
     assert 0 < after < 1000  # the service answered as many as fit into the sockets and one buffer
@@ -67,11 +67,8 @@ async def service(tmp_path: Path) -> Service:
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 2, "exact_top": 1})
-    values = [
-        0,
-        *range(1, 20),
-        1000,
-    ]  # most values lie at one end, so the curve's straight line gives the middle too low a rank
+    # Most values lie at one end, so the straight line of the curve estimates wrong ranks for them.
+    values = [0, *range(1, 20), 1000]
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": value}} for i, value in enumerate(values)))
     await service.refresh("b", "xp")
     for owner in ("o01", "o19"):

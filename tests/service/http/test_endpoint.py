@@ -257,7 +257,7 @@ async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error
     assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     writer.close()
     await writer.wait_closed()
-    for _ in range(1000):  # let the event loop run until the server has noticed it
+    for _ in range(1000):  # let the event loop run until the server has noticed that the connection is closed
         await call("GET", "/metrics")
         if b'route="posting",status="4xx"' in call.body:
             break

@@ -99,7 +99,7 @@ def test_no_caller_passes_more_than_its_burst_its_rate_and_one_batch(
 
 
 def refuse_posts(limits: KeyLimits, identity: Identity, posts: int) -> ProblemError:
-    """Return the problem of posts past the rate."""
+    """Send posts that exceed the key's limit; return the problem that refuses them."""
     with pytest.raises(ProblemError) as caught:
         limits.admit_posts(identity, posts)
     return caught.value

@@ -1,6 +1,6 @@
 """Two processes of the service on one store: what an operator does at one process takes effect at the other.
 
-Both processes read the board before it changes, so that each starts with a copy of the catalog that becomes outdated.
+Both processes read the board before it changes, so that the copy of the catalog in each of them becomes outdated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pair:
     other: Service
 
     async def recreate_board(self) -> None:
-        """Delete the board and create it again; ada has 7 there."""
+        """Delete the board, create it again, and post the value 7 for ada."""
         await self.operator.must("DELETE", BOARD)
         await self.operator.board("b", XP)
         await self.operator.post("b", {"owner": "ada", "stats": {"xp": 7}})
@@ -41,7 +41,7 @@ class Pair:
 
 @pytest.fixture
 async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
-    """Start both processes; both have read the board, on which ada has 3."""
+    """Start both processes; one creates the board, and the other posts the value 3 for ada."""
     async with fresh_schema(postgres_url) as url, AsyncExitStack() as stack:
         services = [Service(tmp_path, store=url, curve_poll_s=0.05) for _ in range(2)]
         for service in services:

@@ -1,6 +1,6 @@
 """A process serves the curves that others stored, with or without memcached, and readers notice no difference.
 
-A SQLite file has one process, so a test stores the curves of "another process" directly, past the running one.
+Only one process can use a SQLite file, so a test writes the curves of "another process" directly into the store.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def store_elsewhere(service: Service, total: int) -> None:
 
 
 async def wait_for_curve(service: Service, total: int) -> None:
-    """Wait until the service serves that curve."""
+    """Wait until the service serves the curve that counts that many entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
             answer = await service.call("GET", f"{B}/rankings/xp/curve")
@@ -123,5 +123,5 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
 
 
 def read_counter(found: Figures, name: str) -> dict[str, float]:
-    """Return a counter by its label, without zeros."""
+    """Return the values of a counter by its label, without those that are 0."""
     return {key[1]: value for key, value in found.items() if key[0] == name and value}

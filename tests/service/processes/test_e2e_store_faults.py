@@ -92,7 +92,7 @@ async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None
     await service.restart()
     assert (await service.call("GET", "/v1/leaderboards/broken/entries/owner-0007")).status == 500
     async with asyncio.timeout(WAIT_S):
-        # Reads still work, so the job that watches keys goes on.
+        # Reads still work, so the job that only watches keys keeps running.
         while _job_names() != {"job key watch"}:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     assert await service.refused("POST", "/v1/leaderboards/whole/rankings/xp/refresh") == (503, "no_job_process")

@@ -79,7 +79,8 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
         assert found["rankcurve_posts_total", "applied"] == 40
         assert found["rankcurve_write_batch_posts_sum",] == 40
         assert found["rankcurve_write_queue_posts",] == 0
-        assert found["process_resident_memory_bytes",] > 100 * 2**20  # of four processes, each of about 60 MiB
+        # The memory of four processes is added; each uses about 60 MiB.
+        assert found["process_resident_memory_bytes",] > 100 * 2**20
     async with Caller(node.url) as caller:
         assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
 
@@ -121,7 +122,7 @@ async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(
     assert posts == answered
     for _ in range(4):
         found = await read_samples(node.url)
-        # A worker that was killed before its answer went out may have counted the request.
+        # A killed worker may have counted a request whose answer it could not send any more.
         assert answered <= found["rankcurve_requests_total", "post", "2xx"] <= answered + broken
         assert found["rankcurve_request_seconds_count", "post"] == found["rankcurve_requests_total", "post", "2xx"]
         assert found["rankcurve_write_queue_posts",] == 0

@@ -87,13 +87,13 @@ class Stage:
         return await asyncio.wait_for(self.started.get(), WAIT_S)
 
     async def pause(self) -> float:
-        """End the pause that begins at once; return its length."""
+        """Wait until the supervisor begins a pause, end the pause immediately, and return its length in seconds."""
         seconds, over = await asyncio.wait_for(self.pauses.get(), WAIT_S)
         over.set()
         return seconds
 
     async def crash(self, *, after_s: float = 0, report: Report | None = READY) -> float:
-        """Let the next process report and end; return the pause that follows."""
+        """Let the next process report, run for `after_s` and crash; return the length of the pause that follows."""
         child = await self.child()
         if report is not None:
             child.tell(report)

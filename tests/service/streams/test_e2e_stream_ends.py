@@ -38,7 +38,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def season(service: Service) -> None:
-    """Make a board that ends within the hour and is archived at once."""
+    """Make a board that ends within the hour and may be archived as soon as it is closed."""
     times = {"closes_at": (NOW + HOUR).isoformat(), "grace_seconds": 0, "keep_seconds": 0}
     body: dict[str, Any] = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 1}, **times}
     await service.must("PUT", "/v1/leaderboards/s", body)

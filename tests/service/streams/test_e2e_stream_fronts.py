@@ -91,7 +91,7 @@ async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Se
 
 
 async def _read_until(stream: EventStream, value: int) -> list[tuple[int, int]]:
-    """Return number and best value of each event, up to the event with this value."""
+    """Read events until one has this best value; return the number and the best value of each event."""
     found: list[tuple[int, int]] = []
     while not found or found[-1][1] != value:
         event = await stream.expect_event("top")

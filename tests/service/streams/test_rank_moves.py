@@ -1,4 +1,4 @@
-"""A row of the journal concerns exactly those owners whose rank it can change."""
+"""A row of the journal goes to the streams of exactly those owners whose rank the change can move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After known requests, the metrics of a real service are what was sent."""
+"""After known requests, the metrics of a real service count exactly what was sent."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yml"
 NAME = re.compile(r"\b(?:rankcurve|process)_[a-z_]+")
 SERIES_MAX = 500
-ROOM = "rankcurve_store_disk_free_bytes"  # a SQLite store alone has it
+ROOM = "rankcurve_store_disk_free_bytes"  # only a service on a SQLite store exposes it
 XP = {"name": "xp", "merge": "sum"}
 
 
 def expressions() -> list[str]:
-    """Return every expression of the dashboard, its variables filled in as Grafana does."""
+    """Return every expression of the dashboard, with values for the variables that Grafana would fill in."""
     panels = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))["panels"]
     found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     return [each.replace("$__rate_interval", "1m").replace("$instance", ".*") for each in found]
@@ -46,7 +46,7 @@ def count_series(text: str) -> int:
 
 
 async def use_service(url: str) -> None:
-    """Use everything that has metrics, a little."""
+    """Send a few requests of each kind that the alerts and the dashboard have metrics for."""
     async with Caller(url) as caller:
         await caller.board("b", XP)
         for number in range(20):
@@ -77,7 +77,10 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
             names = {name for rule in rules for name in NAME.findall(rule["query"])}
             panels = expressions()
             names |= {name for expression in panels for name in NAME.findall(expression)}
-            absent = {"rankcurve_process_ends_total", ROOM}  # no process of this node has ended
+            absent = {
+                "rankcurve_process_ends_total",
+                ROOM,
+            }  # no process of this node has ended, and its store is not SQLite
             assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
             firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
             assert firing == []
@@ -88,7 +91,7 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
 
 
 async def post_again(url: str) -> None:
-    """Post once more, so that rates are known."""
+    """Post once more, so that Prometheus sees a counter grow and can compute rates."""
     async with Caller(url) as caller:
         await caller.post("b", {"owner": "p1", "stats": {"xp": 1}})
 

@@ -31,7 +31,7 @@ TABLE = add_health_routes(ROUTES)
 UNROUTED = "none"
 COUNTED = sorted({route.metrics_name for route in TABLE} | {UNROUTED})
 CLASSES = ("2xx", "4xx", "5xx")
-SHARDS = 10  # the default
+SHARDS = 10  # the default number of shards of the ingest queue
 JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
     "live watch",
@@ -82,7 +82,7 @@ def count_samples(found: Sequence[str]) -> Counter[str]:
 
 
 def make_full_metrics() -> Metrics:
-    """Return the metrics of a process in which everything that the code can name has happened."""
+    """Return the metrics of a process with a sample for every label value that the code can name."""
     metrics = Metrics()
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
@@ -129,7 +129,7 @@ def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
 
 
 def read_rank_labels() -> dict[str, tuple[str, ...]]:
-    """Return the labels of read ranks by route, as the code has them; a position's method stands for every method."""
+    """Return the labels of read ranks by route, as the code writes them; `method` in a call stands for every method."""
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
         for call in re.findall(r"metrics\.count_ranks_read\((.*)\)", path.read_text(encoding="utf-8")):
@@ -142,7 +142,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """Put that many boards into a store directly: `b`, and copies of one that shares its table.
+    """Put that many boards into a store: board `b`, and copies of one board in a shared table, written directly by SQL.
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
@@ -165,7 +165,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
 
 
 async def send_request(session: ClientSession, base: str, route: Route, key_id: str, *, sane: bool) -> int:
-    """Send one request of a route; return the status. What the request names exists only if `sane`."""
+    """Send one request of a route; return the status. If `sane`, the request is valid and names existing things."""
     names = {**NAMES, "id": key_id}
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]] if sane else "no", route.path)
     body = BODIES.get(route.view) if sane else {"no": "such"} if route.takes_body else None
@@ -177,7 +177,7 @@ async def send_request(session: ClientSession, base: str, route: Route, key_id: 
 
 
 async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dict[str, set[int]]:
-    """Return the statuses of all routes, each asked for something that exists and for something that does not."""
+    """Send a valid and an invalid request to every route; return the statuses by view."""
     statuses: dict[str, set[int]] = {}
 
     def turn(route: Route) -> tuple[int, int]:
@@ -221,6 +221,7 @@ async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
         assert {sample for sample in requests if "2xx" in sample} >= {
             f'rankcurve_requests_total{{route="{route}",status="2xx"}}' for route in set(COUNTED) - {UNROUTED}
         }
-        most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)  # not every route failed in every way
+        # The bound must hold even if every route answers with every class of status.
+        most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)
         assert most <= SERIES_MAX, count_samples(found)
         assert not [sample for sample in found if "b9999" in sample or "ada" in sample]

@@ -133,7 +133,7 @@ def test_our_sums_equal_those_of_the_prometheus_library(folder: Path) -> None:
     leave_node(folder, "worker1")
     library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
     ours = NodeValues(folder)
-    for _ in range(2):  # the second round reads no key again
+    for _ in range(2):  # in the second round, the keys are already known and are not read again
         found = [family for family in ours.collect() if family.samples]
         assert {(family.name, family.type) for family in found} == {
             (each.name, each.type) for each in library if each.samples
@@ -162,21 +162,21 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(folder: Path)
     def read_gauges() -> dict[str, float]:
         return {name: value for (name, _), value in samples(two).items() if name in (lag, waiting, age)}
 
-    assert read_gauges() == {}  # no process has looked yet
+    assert read_gauges() == {}  # no process has set a gauge yet
     one.closings.closing_lag(400)
     one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
     one.folds.log_age(7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
-    two.closings.closing_lag(2)  # it has taken over, and the other process has not noticed
+    two.closings.closing_lag(2)  # jobs2 has taken over the duty, and jobs1 has not noticed
     two.queue.backlog_seen({}, 2)
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
-    one.closings.closing_left()  # after its successor has set the value: that value stays
+    one.closings.closing_left()  # jobs1 notices after jobs2 has set the value, so the value stays
     one.folds.pruned_elsewhere()
     assert read_gauges() == {lag: 2, waiting: 0}
     two.closings.closing_left()
     two.queue.backlog_left()
     assert read_gauges() == {waiting: 5}
-    leave_node(folder, "jobs1")  # killed
+    leave_node(folder, "jobs1")  # as the supervisor does when jobs1 was killed
     assert read_gauges() == {}
 
 

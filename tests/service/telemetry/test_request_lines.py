@@ -46,7 +46,7 @@ class Toy:
 
     @asynccontextmanager
     async def serve(self, routes: list[Route] = ROUTES, *, shutdown_s: float = 60) -> AsyncIterator[Toy]:
-        """Serve while the block runs; at its end every line is written."""
+        """Serve while the `with` block runs; after the block, every line is written."""
         runner = ProblemRunner(make_app(routes, self.context), access_log=None, shutdown_timeout=shutdown_s)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -103,7 +103,7 @@ async def test_every_failed_request_has_one_line_with_its_ids(method: str, path:
         assert await toy.call(method, path, headers=SENT) == status
     (line,) = toy.requests
     assert (line["status"], line["method"], line["level"]) == (status, method, "error" if status >= 500 else "info")
-    for each in toy.lines:  # those of a traceback too
+    for each in toy.lines:  # the line of the traceback has the ids too
         assert (each["request_id"], each["trace_id"]) == ("caller-1", TRACE)
     assert len(toy.lines) == (2 if status == 500 else 1)
 
@@ -139,7 +139,7 @@ async def test_each_refused_body_has_a_line() -> None:
 
 async def test_a_slow_request_has_a_line_and_a_stream_counts_only_until_its_first_bytes() -> None:
     async def goes_on(context: ToyContext, call: Call) -> web.StreamResponse:
-        call.answered_s = 0.0000001  # at the start of the clock: before any slow request
+        call.answered_s = 0.0000001  # as if the first bytes had been sent at once, so that the request is not slow
         return web.Response(text="")
 
     streaming = [Route(**{**_fields(ROUTES[1]), "path": "/v1/endless", "handler": goes_on})]

@@ -1,4 +1,4 @@
-"""`rankcurve serve` prints its URL on a terminal, where a person sees it, and nowhere else."""
+"""`rankcurve serve` prints its URL if the stream is a terminal, where a person sees it, and not otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.service.real_service import WAIT_S, Process, environment
 
 
 def read_until(terminal: int, pattern: bytes) -> bytes:
-    """Return what a terminal shows, up to the line that matches. Fail if no text comes or the other side ends."""
+    """Read from a terminal until its text matches; return the text. Fail if no text comes or the process ends."""
     shown = b""
     while not re.search(pattern, shown):
         readable, _, _ = select.select([terminal], [], [], WAIT_S)

@@ -21,7 +21,7 @@ from tests.service.real_service import Caller, Process, Service, command_line
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
 STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
-TAKES_EFFECT_S = 5.0  # by the wire contract
+TAKES_EFFECT_S = 5.0  # the wire contract promises that keys take effect within this time
 WAIT_S = 60.0
 
 
@@ -56,14 +56,14 @@ async def create_key(service: Caller, role: str, name: str = "somebody") -> tupl
 
 
 async def create_first_key(service: Caller) -> tuple[str, str]:
-    """Create the first key and call with it from now on; return its id and text."""
+    """Create the first key and send it with every later request of the caller; return the key's id and text."""
     key_id, key = await create_key(service, "ops", "operator")
     service.headers = bearer(key)
     return key_id, key
 
 
 async def wait_for_status(service: Caller, key: str, status: int) -> None:
-    """Return once a reader's request with this key is answered with a status."""
+    """Repeat a request with this key until the response has this status."""
     async with asyncio.timeout(WAIT_S):
         found = 0
         while found != status:
@@ -233,7 +233,7 @@ async def test_every_worker_of_a_node_obeys_keys_made_on_the_command_line(
     assert (await command("revoke", key_id, *over_http))[0] == 0
     refusals = 0
     async with asyncio.timeout(WAIT_S):
-        while refusals < 20:  # each has a connection of its own, so that both workers answer some
+        while refusals < 20:  # each request has its own connection, so that both workers answer some of them
             async with Caller(node.url, reader) as caller:
                 refused = (await caller.call("GET", BOARDS)).status == 401
             refusals = refusals + 1 if refused else 0

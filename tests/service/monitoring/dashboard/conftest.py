@@ -1,6 +1,6 @@
-"""A node to look at and a page that shows it.
+"""The fixtures of the dashboard's tests: a filled node, and a page of a browser.
 
-Whatever a test does, its page must ask no server but the node, fail nowhere and try nothing forbidden.
+Whatever a test does, its page must send requests only to the node, and must have no error and no forbidden attempt.
 """
 
 from __future__ import annotations

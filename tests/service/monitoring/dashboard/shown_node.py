@@ -1,6 +1,6 @@
-"""What the tests of the dashboard look at: a node with a season, pages of boards, and owners with hostile names.
+"""Fill the node that the tests of the dashboard show: a season, two pages of boards, and owners with hostile names.
 
-All of it is made by the requests that users send. Every test that writes has a board of its own, whose id (`zz-`)
+The requests are those that users send. Every test that writes has a board of its own, whose id (`zz-`)
 sorts after the ids of all boards here.
 """
 
@@ -33,7 +33,7 @@ def name_of(number: int) -> str:
 
 
 def xp_of(number: int) -> int:
-    """Return the xp of an owner of the season: a lower number is better; there are no ties."""
+    """Return the xp of an owner of the season: the lower the owner's number, the more xp. There are no ties."""
     return 1_000 + (OWNERS - number) ** 2
 
 
@@ -79,5 +79,5 @@ async def post(url: str, board: str, **xp: int) -> None:
 
 
 def view_url(node: Process, route: str) -> str:
-    """Return the address of a view."""
+    """Return the address of a view of the dashboard."""
     return f"{node.url}/#{route}"

@@ -12,7 +12,7 @@ ROWS = "#view tbody tr"
 
 
 async def list_shown_boards(page: Page, first: str) -> list[str]:
-    """Return the ids of the list, once it begins with `first`."""
+    """Wait until the list begins with board `first`; return the ids of all boards in it."""
     await page.wait_for(f"document.querySelector('{ROWS} a')?.textContent === {json.dumps(first)}")
     return await page.texts(f"{ROWS} a")
 

@@ -1,4 +1,4 @@
-"""A node that wants keys, in a browser: the page asks for a key, says what it opens, and keeps it in the tab only."""
+"""A node that needs keys, in a browser: the page asks for a key, says what it allows, and keeps it in the tab only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def enter_key(page: Page, key: str) -> None:
 
 
 async def read_kept(page: Page) -> tuple[list[str], list[str], str]:
-    """Return what the page keeps: in the tab's storage, in the lasting storage, and in cookies."""
+    """Return what the page has stored: in the session storage, in the local storage, and in cookies."""
     session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
     return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
 

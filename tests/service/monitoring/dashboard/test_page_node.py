@@ -1,4 +1,4 @@
-"""The health of a node in a browser: its numbers are those of /metrics and of the views of the contract."""
+"""The page about a node in a browser: it shows the numbers that /metrics and the views of the contract have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, pos
 from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Caller, Process
 
-READS_MAX = 1_000  # a bound: the page reads its numbers every few seconds
+READS_MAX = 1_000  # how often a test looks at most; the page reads its numbers only every few seconds
 REQUESTS = "rankcurve_requests_total"
 # The routes that the open page requests.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
@@ -26,12 +26,12 @@ async def metrics(node: Process) -> dict[tuple[str, ...], float]:
 
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
-    """Return the cells of each row by its first cell."""
+    """Return the further cells of each row by its first cell; a row is a text with tabs between cells."""
     return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
 
 
 def requests_to(route: str, counted: dict[tuple[str, ...], float]) -> float:
-    """Return the requests to a route, whatever their status."""
+    """Return how many requests to a route the metrics count, whatever the status of the response."""
     return sum(value for (name, *labels), value in counted.items() if name == REQUESTS and route in labels)
 
 

@@ -1,6 +1,6 @@
 """Every view on every screen is accessible, and none is wider than a phone.
 
-A view is judged once all its parts have arrived. `--screenshots FOLDER` keeps pictures of the judged views.
+A test checks a view once all its parts have arrived. `--screenshots FOLDER` keeps pictures of the checked views.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOO_WIDE = """[...document.querySelectorAll("body *")].filter((each) => !each.cl
 
 
 def write_picture(path: Path, picture: bytes) -> None:
-    """Write a picture."""
+    """Write a picture to a file, and create its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture)
 

@@ -1,4 +1,4 @@
-"""The page's files over real HTTP: what a browser lets them do, and that the service serves no other file."""
+"""The page's files over real HTTP: which headers restrict them in a browser, and that no other file is served."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
                 await caller.post("b", {"owner": f"p{number}", "stats": {"xp": 1}})
         pause = "/exec/rankcurve:type=Job,name=live watch/pause"
         applied = "/read/rankcurve:type=Store,name=postgres/Posts/outcome/applied"
-        for _ in range(6):  # each connection reaches any of the workers
+        for _ in range(6):  # the kernel chooses the worker for each connection
             async with Caller(node.url) as caller:
                 posts = await get_envelope(caller, applied)
                 assert posts["value"]["Count"] == 20
@@ -313,7 +313,8 @@ async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) 
 async def test_other_requests_are_answered_during_a_large_bulk(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)  # others get a turn after each read on any machine
+    # Other requests get a turn after each read, however fast the machine is.
+    monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)
     everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
     async with ClientSession() as session:
         answered = 0
@@ -330,7 +331,7 @@ async def test_other_requests_are_answered_during_a_large_bulk(
         answers = await asking
     assert {answer["status"] for answer in answers} == {200}
     assert len(answers) == 300
-    assert answered > 30  # without turns, only requests before and after the bulk
+    assert answered > 30  # without turns, no request would be answered during the bulk
 
 
 async def test_a_line_end_in_a_path_matches_no_name(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Clients of others talk to the service: jolokia.js, pyjolokia, and the requests of Telegraf and check_jmx4perl."""
+"""Clients from other projects work: jolokia.js, pyjolokia, and requests as Telegraf and check_jmx4perl send them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def test_every_call_of_pyjolokia_works(
     pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, key = closed
-    # Its own `auth` needs a function that Python 3.9 removed. It sends requests by urllib, which answers the challenge.
+    # The `auth` of pyjolokia needs a function that Python 3.9 removed. pyjolokia sends requests by urllib, so the test
+    # makes urllib send the key when the service asks for one.
     passwords = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     passwords.add_password(None, url, "anyone", key)
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
@@ -154,7 +155,10 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
-    """See plugins/common/jolokia2/client.go of Telegraf: it finds a metric by the echoed name, attribute and path."""
+    """Check what Telegraf needs: it finds a metric by the name, attribute and path that the answer repeats.
+
+    The source is plugins/common/jolokia2/client.go of Telegraf.
+    """
     requests = [
         {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "Uptime"},
         {"type": "read", "mbean": MEMORY, "attribute": ["HeapMemoryUsage", "NonHeapMemoryUsage"]},
@@ -174,7 +178,11 @@ async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> No
 
 
 async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service) -> None:
-    """See lib/JMX/Jmx4Perl/Agent.pm: it sends GET, `p` where a path may not hold the value, and POST on request."""
+    """Send requests in each form of lib/JMX/Jmx4Perl/Agent.pm.
+
+    The agent sends a GET; it uses the parameter `p` for values that a path may not hold. If its user asks for it, it
+    sends a POST.
+    """
 
     def perl_escaped(text: str) -> str:
         return quote(text.replace("!", "!!").replace("/", "!/"), safe="-_.!~*'()/")

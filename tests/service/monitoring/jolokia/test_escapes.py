@@ -1,4 +1,4 @@
-"""A path of the protocol gives back every text that was escaped into its parts."""
+"""Any text can be escaped into a part of a path of the protocol, and reading the path returns the same text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_escape_round_trips(given_parts: list[str]) -> None:
 
 @given(parts)
 def test_a_request_that_jolokia_js_escapes_into_a_path_is_read_unchanged(given_parts: list[str]) -> None:
-    """Escape by the rules of jolokia.js: by the protocol's own escapes, then percent-encode each part whole."""
+    """Escape as jolokia.js does: first by the protocol's own escapes, then percent-encode every part."""
     sent = "".join("/" + quote(escape(part), safe="") for part in ["exec", "a:b=c", "do", *given_parts])
     request = parse_path(unquote(sent), {})
     wanted = [None if part == "[null]" else "" if part == '""' else part for part in given_parts]

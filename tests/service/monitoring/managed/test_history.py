@@ -13,7 +13,7 @@ from service.monitoring.managed.metric_mapping import MetricMapping
 
 
 class World:
-    """A few metrics, a clock, and their history."""
+    """A few metrics, their history, and the clock of that history."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -25,7 +25,7 @@ class World:
         self.history.note_snapshot()
 
     def pass_time(self, seconds: float, posts_per_s: float = 0) -> None:
-        """Take snapshots at each tick, with posts between them."""
+        """Let that many seconds pass: at each tick, count the posts since the last tick and take a snapshot."""
         for _ in range(round(seconds / 5)):
             self.posts.labels("applied").inc(5 * posts_per_s)
             self.now_s += 5

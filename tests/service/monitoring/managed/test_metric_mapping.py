@@ -42,7 +42,7 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     waited = objects["rankcurve:name=default,type=Pool"].attributes["StoreConnectionWaitSeconds"].read(moment)
     assert (waited["Count"], waited["kind"]["read"]["Count"], waited["kind"]["write"]["Sum"]) == (2, 1, 0.3)
     assert "P99" in waited["kind"]["read"]
-    assert "P99" not in waited  # percentiles can't be added up
+    assert "P99" not in waited  # the percentiles of two label values can't be combined
 
 
 def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:

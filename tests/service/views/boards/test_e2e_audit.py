@@ -50,7 +50,7 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     await fill(service)
     found = await service.must("POST", AUDIT)
     assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
-    # Rank 2 is estimated as 3; it is chance whether the audit draws that owner.
+    # The curve estimates rank 2 as 3, an error of 0.5. The audit draws that owner only by chance.
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7

@@ -1,4 +1,4 @@
-"""Audits beside posts, erasures, folding and refreshes raise no false alarm: they never find a wrong bracket."""
+"""Audits that run during posts, erasures, folds and refreshes never report a wrong bracket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUDIT = f"/v1/leaderboards/{BOARD}/rankings/xp/audit?owners=25"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service that folds live counts and polls for them as often as possible."""
+    """Start a service that folds changes into live counts and reads the live counts very often."""
     often = {"fold_interval_s": 0.01, "live_poll_s": 0.05}
     if request.param == "sqlite":
         service = Service(tmp_path, **often)
@@ -34,7 +34,7 @@ async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def change(service: Service, rng: random.Random, rounds: int) -> None:
-    """Post random values of owners and erase owners, batch after batch."""
+    """Post random values for random owners and erase one random owner, in each of `rounds` rounds."""
     for _ in range(rounds):
         names = rng.sample(range(OWNERS), 40)
         await service.post(BOARD, *({"owner": f"p{name}", "stats": {"xp": rng.randrange(500)}} for name in names))

@@ -68,7 +68,7 @@ def path(board: str) -> str:
 
 
 async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
-    """Return whether a board is closed, as the family says and as the board itself says."""
+    """Return whether a board is closed: first by the answer about the family, then by the answer about the board."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 
@@ -164,7 +164,7 @@ async def test_an_owner_without_an_entry_this_period_still_sees_its_previous_pos
     await post(service, xp("ada", 5), xp("bob", 7))
     today = f"{path('game:2037-03-28')}/entries/ada/positions"
     service.pass_days(1)
-    for _ in range(2):  # first nobody has played today, then bob has
+    for _ in range(2):  # in the first round nobody has posted today; in the second round bob has
         told = await service.get(f"{today}?columns=xp,lap&compare=previous")
         position, other = told["positions"]
         assert (position["column"], position["value"], position["rank"]) == ("xp", None, None)

@@ -20,7 +20,8 @@ from tests.storage.deployment import Clock
 F = "/v1/families/game"
 HISTORY = f"{F}/owners/ada/history"
 DAY_S, GRACE_S = 86_400, 3_600
-# Two days before Berlin's clocks change, in a year far from the store's own clock, by which jobs close boards.
+# Two days before Berlin's clocks change. The year is far in the future: jobs close boards by the store's own clock, so
+# they close none of these boards.
 FIRST = datetime(2037, 3, 27, 12, tzinfo=UTC)
 SPEC: dict[str, Any] = {
     "columns": [
@@ -44,11 +45,11 @@ class Played(Service):
         self.clock = self.now
 
     def pass_days(self, days: int) -> None:
-        """Move the clock by days, to the same time of day in UTC."""
+        """Move the clock forward by that many days of 24 hours."""
         self.now.now_us += days * DAY_S * 1_000_000
 
     async def post_all(self, **values: int) -> None:
-        """Post points of today for these owners."""
+        """Post these values of xp for the current time, by owner; every post must be applied."""
         posts = [{"owner": owner, "stats": {"xp": value}} for owner, value in values.items()]
         results = (await self.must("POST", f"{F}/posts", {"posts": posts}))["results"]
         assert {each["status"] for each in results} == {"applied"}
@@ -277,7 +278,7 @@ async def test_a_history_of_archived_periods_answers_as_before(tmp_path: Path, s
     await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
     await service.restart(jobs="none")
     closing = KilledClosing(service.context, service.clock, rng)
-    for _ in range(2):  # a board closed yesterday keeps its rows until today's is closed
+    for _ in range(2):  # the newest closed board keeps its rows until the next day's board is closed
         await closing.close_all()
         after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
         assert _without_times(after) == _without_times(before)
@@ -291,7 +292,7 @@ async def test_a_history_of_archived_periods_answers_as_before(tmp_path: Path, s
 
 
 def _without_times(answer: Any) -> Any:
-    """Return an answer without its times and the methods by which ranks were found."""
+    """Return an answer without its members `as_of` and `method`."""
     if isinstance(answer, dict):
         return {name: _without_times(value) for name, value in answer.items() if name not in ("as_of", "method")}
     return [_without_times(each) for each in answer] if isinstance(answer, list) else answer

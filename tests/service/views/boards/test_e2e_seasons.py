@@ -39,7 +39,7 @@ DAYS: dict[str, Any] = {
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service whose jobs the test runs, on every store; each in one layout of tables."""
+    """Start a service without jobs, which the test runs itself, on every store and in both layouts of tables."""
     store, table = request.param.split("-")
     if store == "sqlite":
         async for made in _serve(tmp_path, table):
@@ -76,7 +76,7 @@ def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any
 
 
 async def fill(service: Service, path: str, when: datetime) -> None:
-    """Post values of many owners, few of them different."""
+    """Post values of many owners; there are only a few different values, so there are many ties."""
     rng = random.Random(2)
     posts = []
     for number in range(OWNERS):
@@ -89,7 +89,7 @@ async def fill(service: Service, path: str, when: datetime) -> None:
 
 
 async def answers(service: Service, board: str) -> dict[str, Any]:
-    """Return the answers that an archive must give like its board."""
+    """Return those answers that a board must give equally before and after it is archived."""
     reads = [f"/entries/o{number:02}" for number in range(OWNERS)]
     reads += [f"/entries/o{number:02}/positions?rank=exact" for number in range(OWNERS)]
     reads += ["/entries/o05/positions?columns=lap,xp&next=true", "/entries/o08/positions?columns=lap,xp"]
@@ -117,7 +117,7 @@ async def _around_first(service: Service, board: str) -> Any:
 
 
 def without_times(answer: Any) -> Any:
-    """Return an answer without times, methods and cursors: those depend on the moment and on the board's rows."""
+    """Return an answer without times, methods and cursors, which change when a board is archived."""
     if isinstance(answer, dict):
         left = {name: without_times(each) for name, each in answer.items()}
         for name in ("as_of", "method", "next", "prev"):
@@ -220,7 +220,10 @@ async def _refused_past_the_top(service: Service, board: str) -> None:
 
 
 async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]) -> None:
-    """Check the rows around places near the end of an archive: `next` says that the ranking continues."""
+    """Check the rows around places near the end of the archived top: `next` says that the ranking continues.
+
+    A page after the archived top is refused with 410.
+    """
     for number in (2, 8, 9):
         wanted = top[number - 1 : number + 4]
         row, sides = top[number], "better=1&worse=3"

@@ -86,7 +86,7 @@ async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_regio
     await add_resources(service, "a")
     first = await service.must("POST", "/v1/leases", lease_request("k", lease_seconds=0.001))
     while (await service.get(POOL))["regions"]["eu"]["available"] == 0:
-        pass  # it lasts a millisecond
+        pass  # until the lease, which lasts a millisecond, has ended
     taken = await service.must("POST", "/v1/leases", lease_request("other"))
     assert (taken["resource"], taken["acquired"]) == ("a", True)
     assert taken["version"] > first["version"]

@@ -1,4 +1,4 @@
-"""A hidden cheat disappears for everybody else at once, and comes back as if never away."""
+"""A hidden owner disappears from every ranking at once; when shown again, the owner has all its posts and its rank."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_every_read_can_add_profiles_to_its_rows(service: Service) -> None
 
 
 def as_read(profile: dict[str, Any]) -> dict[str, Any]:
-    """Return a profile as the tests' JSON parser reads it."""
+    """Return a profile as the tests read it from an answer, in which decimals are `Decimal`s."""
     return {**profile, "avatar": {**profile["avatar"], "size": Decimal("1.50")}}
 
 

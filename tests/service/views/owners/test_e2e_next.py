@@ -14,7 +14,7 @@ B = "/v1/leaderboards/b"
 
 
 async def season(service: Service, ties: str, seed: int) -> PlainBoard:
-    """Make a random board; play it on the service and in plain Python."""
+    """Make a random board; send the same posts to the service and to the board in plain Python."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     predictor = {"samples": 7, "exact_top": 10}
@@ -24,7 +24,7 @@ async def season(service: Service, ties: str, seed: int) -> PlainBoard:
 
 
 async def positions(service: Service, owner: str, query: str) -> list[dict[str, Any]]:
-    """Return an owner's positions, none if it is not ranked."""
+    """Return an owner's positions; an empty list if the owner is not ranked."""
     answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?{query}")
     assert answer.status == 200 or answer.body["code"] == "not_ranked"
     found: list[dict[str, Any]] = [] if answer.status == 404 else answer.body["positions"]
@@ -32,7 +32,7 @@ async def positions(service: Service, owner: str, query: str) -> list[dict[str, 
 
 
 def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: bool) -> None:
-    """Check that the next better place is the one that sorting finds."""
+    """Compare the next better place with the one in the sorted rows of the plain board."""
     name, place = found["column"], found["next"]
     column, ranks = board.column(name), board.ranks(name)
     better = [other for other in board.order(name) if ranks[other] < ranks[owner]]
@@ -52,9 +52,8 @@ def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: b
         return
     points = column.scaled(place["points"])
     assert board.arrival_rank(name, own + towards * points) <= ranks[better[-1]]
-    assert (
-        board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]
-    )  # one unit less does not reach the place
+    # With one unit less, the owner does not reach the place.
+    assert board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

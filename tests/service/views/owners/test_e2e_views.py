@@ -1,4 +1,4 @@
-"""A real service's views beside ranks: entries, lookups, many boards, the curve as a document, the distribution."""
+"""Views of a real service that are not about a rank: entries, lookups, many boards, curve documents, buckets."""
 
 from __future__ import annotations
 
@@ -214,9 +214,8 @@ async def test_estimated_buckets_hold_the_counted_entries_in_their_brackets(serv
         await service.post(f"d{number}", *({"owner": f"p{i}", "stats": each} for i, each in enumerate(stats)))
         for column in ("xp", "lap"):
             path = f"/v1/leaderboards/d{number}/rankings/{column}/buckets?buckets="
-            assert (
-                "low" not in (await service.get(f"{path}5&rank=estimate"))["buckets"][0]
-            )  # counted, because there is no curve yet
+            # Without a curve, even estimates are counted.
+            assert "low" not in (await service.get(f"{path}5&rank=estimate"))["buckets"][0]
             await service.refresh(f"d{number}", column)
             for buckets in (1, 2, 7, 50):
                 counted = (await service.get(f"{path}{buckets}"))["buckets"]

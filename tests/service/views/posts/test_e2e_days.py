@@ -35,7 +35,7 @@ PLAYED = [(store, case) for store, cases in STORES.items() for case in cases]
 
 @pytest.fixture
 async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> AsyncIterator[Service]:
-    """Return a service that is not started yet and that runs no jobs: the test closes the boards."""
+    """Yield a service that is not started yet. The service runs no jobs, because the test itself closes the boards."""
     if store.startswith("sqlite"):
         yield Service(tmp_path, jobs="none")
         return
@@ -56,7 +56,7 @@ async def test_a_post_counts_in_the_periods_of_its_time_and_in_no_others(
         closing = KilledClosing(service.context, played.clock, random.Random(len(case)))
 
         async def close() -> None:
-            if played.day.day % 3:  # on the other days the job is late
+            if played.day.day % 3:  # on every third day of a month, the closing job does not run
                 await closing.close_all()
 
         await played.play(days, after_day=close)

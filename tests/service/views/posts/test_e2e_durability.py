@@ -21,13 +21,13 @@ KILLS = 4
 
 
 async def create_boards(caller: Caller) -> None:
-    """Make boards that sum."""
+    """Make the boards, whose columns xp and posts are merged by sum."""
     for board in BOARDS:
         await caller.board(board, {"name": "xp", "merge": "sum"}, {"name": "posts", "merge": "sum"})
 
 
 class Ledger:
-    """What clients were told: each post by its id, settled once its answer has arrived."""
+    """The posts whose answer with status 200 has arrived, and the statuses in those answers."""
 
     def __init__(self) -> None:
         self.settled: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ class Ledger:
 
 
 async def post_until_stopped(process: Callable[[], Process], up: asyncio.Event, name: str, ledger: Ledger) -> None:
-    """Post until told to stop; repeat each request, to whichever process serves, until it is answered."""
+    """Send requests until `ledger.stop` is set; repeat each one until the process that serves answers it."""
     rng, number = random.Random(name), 0
     while not ledger.stop:
         number += 1
@@ -75,7 +75,7 @@ async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: 
             async with Caller(serving.url) as caller:
                 answer = await caller.call("POST", "/v1/posts", body)
         except (ClientError, OSError, TimeoutError):
-            if process() is serving:  # a client notices the end of a process before the next one serves
+            if process() is serving:  # the process has ended, and the next one does not serve yet
                 up.clear()
             continue
         if answer.status == 200:
@@ -86,7 +86,7 @@ async def settle_posts(process: Callable[[], Process], up: asyncio.Event, body: 
 
 
 async def check_ledger(caller: Caller, ledger: Ledger) -> None:
-    """Fail unless every owner's sums are those that clients were told, and the service knows every post id."""
+    """Fail unless every owner has the sums of the posts in the ledger, and the service knows every post id of it."""
     for (board, owner), told in ledger.sums().items():
         stats = (await caller.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
         assert (stats["xp"], stats["posts"]) == told, f"{owner} on {board}"

@@ -1,4 +1,4 @@
-"""Posts to a real service: single, in a list or as lines; to one or several boards; new, repeated or refused."""
+"""Posts to a real service: single, in a list or one per line; to one or several boards; new, repeated or refused."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
 
 OWNERS = 12
 KILLS = 4
-ROUNDS_BETWEEN = 12  # requests answered between two kills
+ROUNDS_BETWEEN = 12  # how many requests must be answered between two kills
 SETTINGS = ("--set", "ingest_lease_s=0.5")
 
 
@@ -32,7 +32,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
 
 
 class Callers:
-    """A caller for each owner, each with a number that grows."""
+    """A caller for each owner; each caller sends a number that grows by 1 with every post."""
 
     def __init__(self, serving: Callable[[], Process]) -> None:
         self._serving = serving
@@ -43,7 +43,7 @@ class Callers:
         self.up.set()
 
     async def post_for_owner(self, owner: int) -> None:
-        """Post until told to stop."""
+        """Send one post after another until `stop` is set."""
         for number in itertools.count(1):
             if self.stop:
                 return
@@ -67,7 +67,7 @@ class Callers:
 
     @asynccontextmanager
     async def run_callers(self) -> AsyncIterator[None]:
-        """Run every owner's caller while the block runs."""
+        """Run every owner's caller until the `with` block ends."""
         async with asyncio.TaskGroup() as group:
             for owner in range(OWNERS):
                 group.create_task(self.post_for_owner(owner))
@@ -75,7 +75,7 @@ class Callers:
             self.stop = True
 
     async def wait_for_answers(self) -> None:
-        """Return after a round of answers."""
+        """Wait until ROUNDS_BETWEEN more requests are answered."""
         async with asyncio.timeout(WAIT_S):
             for _ in range(ROUNDS_BETWEEN):
                 await self.answered.acquire()
@@ -120,7 +120,7 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
 
 
 async def check_kills(spawn: Callable[..., Process], *arguments: str) -> None:
-    """Kill a service that applies its queue itself, under load, again and again."""
+    """Kill a service that applies its queue itself KILLS times under load; then check the entries."""
     serving = spawn(*arguments, *SETTINGS).ready()
     async with Caller(serving.url) as caller:
         await create_board(caller)

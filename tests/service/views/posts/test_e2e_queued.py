@@ -279,7 +279,7 @@ async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> N
     await queue_posts(service, BOARD + QUEUED, {"owner": "ada", "stats": {"xp": 1}, "post_id": "1"})
     await wait_settled(service, "1")
     assert await _total(service, "rankcurve_ingest_queued_posts_total") == 1
-    async with asyncio.timeout(WAIT_S):  # a worker counts after its commit
+    async with asyncio.timeout(WAIT_S):  # a queue worker counts a post only after its transaction is committed
         while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
             continue
     assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
@@ -333,7 +333,7 @@ async def _count_duplicates(service: Service, path: str, body: object) -> int:
 
 
 async def _check_others_refused(service: Service, path: str, applied: dict[str, Any]) -> None:
-    """Fail unless only retries are accepted: no other post to the same boards, and no list that contains one."""
+    """Fail unless the service accepts only retries: no other post to the same boards, and no list with such a post."""
     other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
     assert await service.refused("POST", path, other) == (409, "post_id_conflict")
     assert await service.refused("POST", path, unnamed) == (409, "period_closed")

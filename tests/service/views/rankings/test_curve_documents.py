@@ -1,4 +1,7 @@
-"""A live curve's document is enough to rank offline: entries beyond the knots, off the lattice, moved within gaps."""
+"""A live curve's document is enough to compute ranks offline.
+
+That is also true of values beyond the knots and between the steps of the lattice, and after entries came to gaps.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def board_of(best: Best, ties: Ties) -> Board:
 
 
 def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
-    """Return a curve of a few knots on a lattice, with errors, and with cubics or lines."""
+    """Return a curve of a few knots on a lattice, with errors; its pieces are cubics if `shaped`, or else lines."""
     values = sorted(rng.sample(range(-400, 400, STEP), 6))
     keys = sorted(padding.key_of_cell(padding.pad(value, rng.randrange(1, 10**6))) for value in values)
     knots, counted = [], 0
@@ -44,7 +47,7 @@ def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
 
 
 def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
-    """Return the curve after entries came to its gaps and beyond both ends."""
+    """Return a live curve: the curve, with counts of entries that came to its gaps and beyond both ends."""
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
         counts.count_move(

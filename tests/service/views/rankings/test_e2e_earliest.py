@@ -1,7 +1,7 @@
 """Of equal values, the one reached first ranks better: in every view, on every store and in families.
 
-There are few values and few times, so that nearly every rank depends on when a value was reached: by the same post as
-other values, lost and reached again, or repeated by an equal value.
+There are few values and few times, so that nearly every rank depends on when a value was reached. Some values are
+reached by the same post as other values, some are lost and reached again, and some are repeated by an equal value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
 
 F = "/v1/families/game"
-NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far from the clock of the store, by which jobs close boards
+NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far in the future: jobs close boards by the clock of the store
 NOON_US = round(NOON.timestamp() * 1e6)
 BOARDS = ("game:all", "game:2037-03-27", "game:2037-W13:org=7")
 COLUMNS = [
@@ -54,7 +54,7 @@ class Game:
         self.owners = [f"p{number:02d}" for number in range(29)] + ["é", "日本", "\U0001f600"]
 
     async def play(self, posts: int) -> None:
-        """Post with times back and forth over a few microseconds; one post in ten overwrites instead of merging."""
+        """Send posts with random times within 12 microseconds; one post in ten overwrites instead of merging."""
         wire = []
         for _ in range(posts):
             owner, at_us = self.rng.choice(self.owners), NOON_US - self.rng.randrange(12)
@@ -69,7 +69,7 @@ class Game:
         assert {each["status"] for each in results} <= {"applied", "unchanged"}
 
     def value(self, column: PlainColumn) -> int:
-        """Return one of few values."""
+        """Return a random one of three values of a column."""
         return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
 
     async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
@@ -79,7 +79,7 @@ class Game:
 
     async def wait_folded(self, board: str) -> None:
         """Wait until the curves of a board count every post acknowledged so far."""
-        self.clock.now_us += 10_000_000  # in an idle store the time seldom moves
+        self.clock.now_us += 10_000_000  # without changes, the fold job stores a new `as_of` only every 10 s
         async with asyncio.timeout(FOLDED_S_MAX):
             while True:
                 curves = (await self.service.get(path(board)))["curves"].values()
@@ -102,7 +102,7 @@ def path(board: str) -> str:
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Game]:
-    """Play the family on every store in both layouts; only the shortest gaps count as short."""
+    """Start a service with the family, on every store in both layouts; it counts ranks only in short gaps."""
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
@@ -214,7 +214,7 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
 
 
 def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool) -> None:
-    """Check that a position's bracket holds the truth, and that an exact position equals it."""
+    """Check that a position's bracket contains the true rank, and that an exact position has that rank."""
     assert found["low"] <= truth <= found["high"]
     assert found["low"] <= found["rank"] <= found["high"]
     assert found["total"] == total
@@ -222,7 +222,7 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool
 
 
 async def check_exact(game: Game, board: str) -> None:
-    """Check exact ranks and the next better place while the curve lags behind."""
+    """Check exact ranks and the next better place of every owner, also while the curve does not count all posts yet."""
     for column in COLUMNS:
         ranks, order = game.plain.ranks(column.name), game.plain.order(column.name)
         for owner, better in zip(order, [None, *order], strict=False):
@@ -286,7 +286,7 @@ async def check_rows(game: Game, board: str) -> None:
 
 
 def check_page(game: Game, column: PlainColumn, page: dict[str, Any], ranks: dict[str, int]) -> list[str]:
-    """Check a page, each row of which must be counted; return its owners."""
+    """Check a page, on which every rank must be counted; return the owners on it."""
     assert page["total"] == len(ranks)
     for row in page["entries"]:
         assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)

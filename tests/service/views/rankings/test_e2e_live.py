@@ -1,6 +1,6 @@
 """Live curves of several processes on one store: whichever process folds or answers, brackets hold the true rank.
 
-The tests compute the true ranks from the posts, and ask for estimates only, so that no count corrects a curve.
+The tests compute the true ranks from the posts. They ask only for estimates, so that no count hides a wrong curve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]
 
 
 async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
-    """Post random values of random owners, in several requests."""
+    """Post random values for random owners, in six requests; write the values into `values`."""
     for _ in range(6):
         chosen = rng.sample(owners, 30)
         posts = {f"o{number}": rng.randrange(5_000) for number in chosen}

@@ -1,4 +1,4 @@
-"""A client that ranks offline from the curve's document gets, digit by digit, what the service answers."""
+"""A client that computes ranks offline from the curve's document gets exactly the numbers that the service answers."""
 
 from __future__ import annotations
 

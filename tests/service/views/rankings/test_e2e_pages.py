@@ -18,7 +18,7 @@ AT = "2026-01-01T00:00:00Z"
 
 
 async def full_board(service: Service, ties: str, best: str = "high", owners: int = 90) -> PlainBoard:
-    """Make a board `b` with a column full of ties, and an entry that is not ranked."""
+    """Make a board `b` with many ties in column xp, and an entry that is not ranked there."""
     board = PlainBoard([PlainColumn("xp", "last", best, 0, -20, 20), PlainColumn("more", least=0)], ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties)
     rng = random.Random(5)
@@ -28,14 +28,14 @@ async def full_board(service: Service, ties: str, best: str = "high", owners: in
 
 
 async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> None:
-    """Set values on both boards, all at the same time."""
+    """Post values to the service and to the plain board, all with the same time."""
     for owner, value in values.items():
         board.post(owner, {"xp": value}, EPOCH_US)
     await service.post("b", *({"owner": owner, "stats": {"xp": value}, "at": AT} for owner, value in values.items()))
 
 
 def check_page(board: PlainBoard, page: Any) -> None:
-    """Check that a page is correct at this moment; every rank on it must be counted."""
+    """Compare a page with the current plain board; every rank on the page must be counted."""
     ranks = board.ranks("xp")
     assert (page["column"], page["total"]) == ("xp", len(ranks))
     for row in page["entries"]:
@@ -172,7 +172,7 @@ async def test_a_walk_during_posts_meets_every_unmoved_owner_once(
 async def change_board(
     service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]
 ) -> None:
-    """Move some owners, add new ones, and erase the last owner of the page that was just read."""
+    """Move some owners, add one, and erase the last owner in `shown`; the owners in `still` never change."""
     moving = [owner for owner in board.rows if owner not in still]
     leaving = [owner for owner in shown if owner not in still][-1:]
     await post(service, board, {owner: rng.randint(-6, 6) for owner in rng.sample(moving, min(5, len(moving)))})

@@ -17,13 +17,13 @@ from tests.service.real_service import Service, escaped
 
 B = "/v1/leaderboards/b"
 CASES = [(ties, seed) for ties in ("shared", "earliest") for seed in (1, 2)]
-FOLDED_S_MAX = 60  # a bound for a busy machine; fold and poll take half a second each
+FOLDED_S_MAX = 60  # enough for a busy machine; usually fold and poll take half a second each
 METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether ranks by this method are exact
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service for which only the shortest gaps are short, so that small boards have estimates too."""
+    """Start a service that counts ranks only in gaps of up to 3 entries, so that small boards have estimates too."""
     made = Service(tmp_path, exact_gap_rows_max=3)
     await made.start()
     yield made
@@ -31,7 +31,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
-    """Make a random board; play it on the service and in plain Python."""
+    """Make a random board; send the same posts to the service and to the board in plain Python."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties, **spec)
@@ -40,7 +40,7 @@ async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBo
 
 
 async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]]) -> None:
-    """Post in two batches; fail unless the rows are then the model's."""
+    """Send posts in two batches; fail unless the service then has the same rows as the plain board."""
     half = len(posts) // 2
     for part in (posts[:half], posts[half:]):
         statuses = {result["status"] for result in await service.post("b", *part)}
@@ -52,12 +52,12 @@ async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]])
 
 
 def stats_of(board: PlainBoard, stats: dict[str, Any]) -> dict[str, int | None]:
-    """Return the stats of an answer, scaled."""
+    """Return the stats of an answer as scaled integers."""
     return {name: None if value is None else board.column(name).scaled(value) for name, value in stats.items()}
 
 
 def stats_in(board: PlainBoard, owner: str) -> dict[str, int | None]:
-    """Return the stats of the model, with every column named."""
+    """Return an owner's stats on the plain board, with None for each column without a value."""
     row = board.rows[owner]
     return {column.name: row[column.name].scaled if column.name in row else None for column in board.columns}
 
@@ -79,7 +79,7 @@ async def positions_of(service: Service, owner: str, mode: str) -> list[dict[str
 
 
 def check_position(found: dict[str, Any], truth: int, total: int, *, counted: bool) -> None:
-    """Check that a position is true and states correctly how exact it is."""
+    """Check that a position's bracket contains the true rank, and that `exact` and `method` agree with the bracket."""
     assert 1 <= found["low"] <= found["rank"] <= found["high"]
     assert found["low"] <= truth <= found["high"]
     assert found["exact"] == (found["low"] == found["high"])
@@ -155,7 +155,7 @@ async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_pa
                 (found,) = (await service.get(path))["positions"]
                 methods.add(found["method"])
                 assert found["exact"]
-                if found["method"] != "knot":  # a rank from the curve is true as of the curve's time
+                if found["method"] != "knot":  # a rank from a knot is true as of the curve's time, not now
                     assert found["rank"] == rank
     assert {"gap"} <= methods <= {"count", "gap", "knot"}
     await service.stop()
@@ -208,7 +208,7 @@ async def test_the_position_of_a_value_is_the_rank_of_a_new_arrival(service: Ser
 
 
 def around_in(board: PlainBoard, name: str, at: int, better: int, worse: int) -> list[str]:
-    """Return the owners of a stretch of a ranking: `better` of them before an index, `worse` from it on."""
+    """Return neighbouring owners of a ranking: `better` of them before index `at`, and `worse` of them from it on."""
     return board.order(name)[max(0, at - better) : at + worse]
 
 
@@ -233,7 +233,7 @@ async def test_the_rows_around_an_owner_are_its_neighbours_in_the_ranking(
 def check_rows(
     board: PlainBoard, name: str, rows: list[dict[str, Any]], truths: dict[str, int], page: Any, *, counted: bool
 ) -> None:
-    """Check that rows show the model's values, exact ranks are true, and estimated ranks are in order."""
+    """Check that rows show the values of the plain board, exact ranks are true, and estimated ranks are in order."""
     assert (page["column"], page["total"]) == (name, len(truths))
     for row in rows:
         assert board.column(name).scaled(row["value"]) == board.value(name, row["owner"])
@@ -294,5 +294,5 @@ async def test_the_value_for_a_rank_is_the_worst_value_that_reaches_the_rank(
 
 
 def share_rank(percentile: str, total: int) -> int:
-    """Return the worst rank that still has a percentile."""
+    """Return the worst rank whose percentile is at least `percentile`."""
     return max(rank for rank in range(1, total + 1) if 100 * (total - rank) >= float(percentile) * (total - 1))

@@ -1,4 +1,4 @@
-"""A value has the rank among the entries of several leaderboards that it would have on one board with all entries."""
+"""The rank of a value over several leaderboards is the rank that it would have on one board with all their entries."""
 
 from __future__ import annotations
 
