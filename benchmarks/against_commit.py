@@ -27,7 +27,7 @@ from benchmarks.single_posts import CLIENTS
 from tests.servers import postgres
 
 _LEAST_RATIO = 0.97
-_POSTS_PER_S = 15_000  # an assumed rate: a round gets as many batches as should take `seconds` at this rate
+_POSTS_PER_S = 15_000  # assumed rate, used to choose how many batches fill a round of `seconds`
 _OURS = "this tree"
 
 

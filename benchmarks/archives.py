@@ -35,7 +35,7 @@ from tests.service.real_service import Service
 _COLUMNS = 6
 _BATCH = 5_000
 _SMALL = 10_000
-_OWNERS = 20  # owners of a small board
+_OWNERS = 20  # number of owners on each small board
 _READS = 300
 _END = datetime.now(UTC) + timedelta(hours=2)
 

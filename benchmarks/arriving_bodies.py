@@ -4,8 +4,8 @@
 
 All senders begin before any of them ends. One run declares the length of each body; the other run sends the bodies
 chunked. The cost is the peak resident memory of the process minus its memory before the run. Senders keep their pace
-even if the service falls behind. Then aiohttp may hold a quarter of a MiB per connection that the service does not
-count.
+even if the service falls behind. In that case aiohttp may buffer a quarter of a MiB per connection, which the service
+does not count.
 
 Bar: at most 320 MiB.
 """
@@ -59,7 +59,7 @@ async def _send(port: int, seconds: float, *, chunked: bool) -> tuple[int, int]:
 
 
 async def _send_all(port: int, seconds: float, *, chunked: bool) -> tuple[Counter[int], int]:
-    """Return how often each status was answered, and the most bytes that a refused sender had sent."""
+    """Return the number of answers by status, and the most bytes that a refused sender had sent."""
     senders = [_send(port, seconds, chunked=chunked) for _ in range(_SENDERS)]
     answers = await asyncio.gather(*senders)
     statuses = Counter(status for status, _ in answers)
@@ -71,7 +71,7 @@ async def _send_all(port: int, seconds: float, *, chunked: bool) -> tuple[Counte
 async def _small_post(port: int) -> None:
     connection = Connection(port)
     await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", board_spec([COLUMN]))
-    for _ in range(100):  # so that one-time allocations are made before memory is measured
+    for _ in range(100):  # these posts cause one-time allocations before memory is measured
         await connection.call_ok("POST", _PATH, {"owner": "first", "stats": {COLUMN: 1}})
     connection.close()
 

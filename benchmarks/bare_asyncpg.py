@@ -42,7 +42,7 @@ async def make_board(connection: asyncpg.Connection, rows: int) -> None:
 
 
 async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and write one batch in one durable transaction. Every row must still have the version read."""
+    """Read, merge and write a batch in one durable transaction. Each row must still have the version that was read."""
     async with connection.transaction():
         found = await connection.fetch(_SELECT, [name for name, _ in batch])
         now_us = time.time_ns() // 1000
@@ -58,8 +58,8 @@ async def apply_batch(connection: asyncpg.Connection, batch: list[tuple[str, int
 async def serve(url: str, rows: int) -> None:
     """Run a round for each line of standard input, until the input ends.
 
-    A line is a JSON object with "seed", "count", "size" and "connections". After the round a line with its seconds is
-    printed.
+    A line is a JSON object with "seed", "count", "size" and "connections". After each round, print a line with the
+    seconds that the round took.
     """
     first = await asyncpg.connect(url)
     await make_board(first, rows)

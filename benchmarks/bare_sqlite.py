@@ -15,8 +15,8 @@ import time
 
 from benchmarks.boards import draw_batches, draw_values, owner_at
 
-# The cache and the checkpoints are as in the service's defaults of `sqlite_cache_mib` and `checkpoint_pages`. A value
-# is stored as a text of 16 digits: `_ZERO` plus the value.
+# The cache size and the checkpoint interval are the service's defaults of `sqlite_cache_mib` and `checkpoint_pages`.
+# A value is stored as a text of 16 digits: `_ZERO` plus the value.
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -52,7 +52,7 @@ def make_board(path: str, rows: int) -> sqlite3.Connection:
 
 
 def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) -> None:
-    """Read, merge and write one batch in one durable transaction. Every row must still have the version read."""
+    """Read, merge and write a batch in one durable transaction. Each row must still have the version that was read."""
     connection.execute("BEGIN IMMEDIATE")
     now_us = time.time_ns() // 1000
     rows = []
@@ -67,7 +67,8 @@ def apply_batch(connection: sqlite3.Connection, batch: list[tuple[str, int]]) ->
 def main(path: str, rows: int) -> None:
     """Run a round for each line of standard input, until the input ends.
 
-    A line is a JSON object with "seed", "count" and "size". After the round a line with its seconds is printed.
+    A line is a JSON object with "seed", "count" and "size". After each round, print a line with
+    the seconds that the round took.
     """
     connection = make_board(path, rows)
     print("ready", flush=True)

@@ -23,13 +23,13 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 4
-_POSTS_PER_S = 10_000  # an assumed rate: a round gets as many batches as should take `seconds` at this rate
+_POSTS_PER_S = 10_000  # assumed rate, used to choose how many batches fill a round of `seconds`
 
 
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
     """Return a contestant that posts batches.
 
-    With `with_ids` each post has a post_id. This guarantees more than the bare loop does.
+    If `with_ids` is true, each post has a post_id. The service then guarantees more than the bare loop does.
     """
 
     def contestant(number: int) -> load.Figure:

@@ -49,7 +49,7 @@ def column_names(columns: int) -> list[str]:
 
 
 def draw_batches(rows: int, *, seed: int, count: int, size: int = BATCH) -> list[list[tuple[str, int]]]:
-    """Return batches of (owner, amount to add) for random owners. A batch has an owner at most once."""
+    """Return batches of (owner, amount to add) for random owners. A batch contains each owner at most once."""
     rng = random.Random(seed)
     return [[(owner_at(index), rng.randint(1, 1000)) for index in rng.sample(range(rows), size)] for _ in range(count)]
 
@@ -64,7 +64,7 @@ def batch_body(batch: Iterable[tuple[str, int]], *, post_id_prefix: str | None =
 
 
 def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") -> dict[str, object]:
-    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names. Everything else has its default."""
+    """Return the body of PUT /v1/leaderboards/… for ranked columns of these names. All other fields have defaults."""
     return {"columns": [{"name": name, "sorted": True, "merge": merge, "best": best} for name in names]}
 
 
@@ -148,7 +148,7 @@ def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1
 
 
 def kept_path(options: Options, name: str) -> Path | None:
-    """Return where a filled store of this name is kept, or None if none is kept."""
+    """Return the path at which a filled store of this name is kept, or None if stores are not kept."""
     if options.boards is None:
         return None
     # The name contains a hash of the storage code, because other code may have left another layout of the tables.
@@ -180,7 +180,7 @@ class RealBoard:
         return board_spec([COLUMN], merge="last", best=self.best)
 
     def better_counts(self) -> dict[int, int]:
-        """Return the number of strictly better entries by value: the competition rank minus 1."""
+        """Return, for each value, the number of strictly better entries: the competition rank minus 1."""
         counts: dict[int, int] = {}
         for position, value in enumerate(sorted(self.values, reverse=self.best == "high")):
             counts.setdefault(value, position)

@@ -39,7 +39,7 @@ class Errors:
 
 
 class Buckets:
-    """Counts of entries by bucket. Buckets are equal parts of the range of scores. Ranks are interpolated in them."""
+    """Counts of entries by bucket. Buckets are equal parts of the range of scores. Ranks in a bucket are estimated."""
 
     def __init__(self, scores: list[int], top: int, buckets: int) -> None:
         self._width = top / buckets
@@ -50,8 +50,8 @@ class Buckets:
     def rank(self, score: int) -> int:
         """Return the rank of a score.
 
-        It is 1 + the entries of all better buckets + the better part of the score's own bucket, as if that were evenly
-        filled.
+        The rank is 1 + the entries of all better buckets + the estimated better entries of the score's own bucket. The
+        estimate assumes that the entries of a bucket are spread evenly over it.
         """
         bucket = int(score / self._width)
         above = (bucket + 1) * self._width - 1 - score  # the number of strictly better scores in the bucket
@@ -71,7 +71,7 @@ def measure_errors(boards: list[list[int]], rank_of: Callable[[list[int]], Calla
 
 
 def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[int], int]]:
-    """Return a function that fits a curve with that many knots to scores. It returns a function from score to rank."""
+    """Return a function that takes scores, fits a curve of `knots` knots, and returns a function from score to rank."""
 
     def fitted(scores: list[int]) -> Callable[[int], int]:
         board = PlainBoard(sorted(-score for score in scores))
@@ -88,7 +88,7 @@ def take_study(players: int, buckets: int) -> dict[str, Errors]:
     rng = numpy.random.default_rng(SEED)
     draws = 1 if players > 1_000 else BOARDS
     boards = [[int(score) for score in rng.integers(0, players, players)] for _ in range(draws)]
-    counted = buckets + 1  # the number of ends of the buckets
+    counted = buckets + 1  # number of knots: as many as the buckets have ends
     return {
         f"{buckets} buckets": measure_errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
         f"geometric, {counted} knots": measure_errors(boards, curve_estimator("geometric", counted)),

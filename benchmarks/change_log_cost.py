@@ -41,8 +41,8 @@ from tests.servers import postgres
 _CONNECTIONS = 4
 _COLUMNS = (1, 6)
 _POSTS_PER_S = {("SQLite", 1): 10_000, ("SQLite", 6): 5_000, ("PostgreSQL", 1): 15_000, ("PostgreSQL", 6): 8_000}
-# If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. A refusal would
-# end all rounds here.
+# If the disk or the whole machine stands still for some seconds, the service rightly refuses posts. In this benchmark
+# a refusal would end all rounds.
 _PATIENT = {"RANKCURVE_POST_WAIT_S_MAX": "600"}
 _VARIANTS = {
     "log and live curves": _PATIENT,

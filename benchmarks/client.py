@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client for the benchmarks whose requests need logic that wrk cannot run.
 
-It sends one request at a time on a connection and always declares the length of the body. It understands only such
-answers as the measured servers send.
+It sends one request at a time on a connection and always declares the length of the body. It understands only the
+kinds of answers that the measured servers send.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Connection:
         return int(lines[0].split(" ", 2)[1]), answer
 
     async def call_ok(self, method: str, path: str, body: object = None) -> Any:
-        """Return the decoded answer of a request that has to succeed. Raises BadAnswerError otherwise."""
+        """Return the decoded answer. Raises BadAnswerError if the request did not succeed."""
         status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
         if not 200 <= status < 300:
             raise BadAnswerError(f"{method} {path[:200]}: {status} {answer[:300]!r}")
@@ -69,7 +69,7 @@ class Connection:
 
 
 async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Yield the text of `/metrics` that many times, each over a new connection, so that all workers are asked."""
+    """Read `/metrics` that often and yield the texts. Each read uses a new connection, to ask different workers."""
     for _ in range(times):
         connection = Connection(port)
         try:
@@ -82,7 +82,7 @@ async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
 async def for_each(
     port: int, items: Iterable[T], work: Callable[[Connection, T], Awaitable[None]], *, connections: int
 ) -> None:
-    """Call `work` for each item, over that many connections at the same time. The first error ends all of them."""
+    """Call `work` for each item, over `connections` connections at the same time. The first error ends all calls."""
     left = iter(items)
 
     async def worker() -> None:

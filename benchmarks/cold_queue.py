@@ -42,7 +42,7 @@ _APPLIED = "SELECT coalesce(sum(applied), 0)::bigint FROM ingest_shards"
 
 
 def draw_post(number: int, rng: random.Random) -> dict[str, Any]:
-    """Return a post that reaches 25 boards."""
+    """Return a post that fans out to 25 boards."""
     facets = {"org": str(rng.randrange(50)), "place": str(rng.randrange(20)), "group": str(rng.randrange(200))}
     return {"owner": owner_at(number), "stats": dict.fromkeys(_COLUMNS, 1), "post_id": str(number), "facets": facets}
 
@@ -60,7 +60,7 @@ async def queue_posts(fronts: list[Server], rows: int) -> None:
 
 
 async def wait_for_first_applied(database: Any, begun_s: float) -> float:
-    """Wait until a queued post was applied. Return the seconds since `begun_s` (monotonic)."""
+    """Wait until a queued post is applied. Return the seconds since `begun_s`, a time of the monotonic clock."""
     while not await database.fetchval(_APPLIED):
         if time.monotonic() - begun_s > _WAIT_S:
             raise TimeoutError(f"nothing was applied within {_WAIT_S:.0f} s")
@@ -69,7 +69,7 @@ async def wait_for_first_applied(database: Any, begun_s: float) -> float:
 
 
 async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
-    """Run one cold start. Return the seconds until the first post was applied, and how many were applied by then."""
+    """Run one cold start. Return the seconds until the first post was applied, and the number applied by then."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]

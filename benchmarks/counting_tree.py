@@ -1,4 +1,4 @@
-"""Measure what a third level of the counting tree would save in counts and cost in folds.
+"""Measure how much faster counts, and how much slower folds, would be with a third level of the counting tree.
 
     python -m benchmarks.counting_tree [--rows N]
 
@@ -69,10 +69,10 @@ def _timed(ranking: Ranking, least: str, past: str) -> Program[float]:
 
 
 def measure_fold(rows: int, cells: int) -> tuple[float, float, float]:
-    """Return what that many cells cost.
+    """Return three costs of a live curve with that many cells.
 
-    The three figures are microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode
-    them and build the live curve.
+    The costs are the microseconds per counted move, the KiB of the encoded counts, and the milliseconds to encode the
+    counts and build the live curve.
     """
     numbers = draw_scores(rows)
     keys = list(count_by_key(sorted((-numbers).tolist())))

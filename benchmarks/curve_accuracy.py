@@ -7,7 +7,7 @@ is counted here. The curve's own certificate is not trusted; it is checked, too.
 three, so that other work of the machine matters less.
 
 Bars: `_BARS` limits the worst relative error of each board. With 1,000 knots a bracket is at most 5 % wide, or one tie
-step. Every rank is a whole number, lies within its bracket and its certificate, and is not below the one before it. A
+step. Every rank is a whole number, lies within its bracket and its certificate, and is not below the previous rank. A
 fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
 """
 
@@ -61,7 +61,7 @@ class Checked:
     worst: float
     mean: float  # the mean relative error of the entries
     widest: float  # the width of the widest bracket that is more than one tie step, as a share of its rank
-    violations: int  # how often a bracket, the order, a whole number, the range or the certificate was violated
+    violations: int  # violations of: bracket, order, whole numbers, range of ranks, certificate
     queries: int
     build_s: float
     shape: str

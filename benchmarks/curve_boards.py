@@ -36,7 +36,7 @@ def _high(values: NDArray[np.float64]) -> Keys:
 
 
 def _runs(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys in runs of random length. Distances between keys are 1 in one run and lognormal in the next run."""
+    """Return keys in runs of random length. The distance between keys is 1 in one run and lognormal in the next one."""
     gaps: list[Keys] = []
     found, dense = 0, True
     while found < entries:
@@ -74,7 +74,7 @@ def read_boards(folder: Path) -> list[CurveBoard]:
 
 
 def tally_keys(keys: Keys) -> Tally:
-    """Return what a scan of the board would have read."""
+    """Return the tally that a scan of the board would return."""
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)
@@ -87,6 +87,6 @@ def fit_certified(keys: Keys, knots_max: int) -> Curve:
 
 
 def count_entries_by_key(keys: Keys) -> list[tuple[int, int]]:
-    """Return (key, entries with it), ascending."""
+    """Return (key, number of entries with this key), in ascending order of the keys."""
     values, counts = np.unique(keys, return_counts=True)
     return list(zip(values.tolist(), counts.tolist(), strict=True))

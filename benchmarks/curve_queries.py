@@ -3,10 +3,10 @@
     python -m benchmarks.curve_queries [--rows N]
 
 Each rank is compared with a count of the current entries. The keys asked for are values, their neighbours, and keys in
-between. They are asked in ascending order, so a rank that is lower than the one before it is noticed.
+between. The curve is asked for them in ascending order, so that a rank lower than the previous rank is noticed.
 
-Bar: every rank is a whole number in [1, n + 1], within its bracket and its certificate, and not below the one before
-it.
+Bar: every rank is a whole number in [1, n + 1], within its bracket and its certificate, and not below the previous
+rank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATES = 5  # states of a board: as fitted, and after each of four rounds of ch
 
 
 def _draw_keys(rng: np.random.Generator, entries: int) -> Keys:
-    """Return keys with ties. Chance decides on a lattice, the signs, and an even or a long-tailed distribution."""
+    """Return keys with ties. Their distribution (even, long-tailed or other), sign and lattice step are random."""
     step = int(rng.choice([1, 1, 5, 250]))
     draws = (
         rng.integers(-entries, entries, entries),

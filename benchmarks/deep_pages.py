@@ -2,10 +2,10 @@
 
     python -m benchmarks.deep_pages [--rows N] [--rounds N]
 
-Both boards are in the same store, first SQLite and then PostgreSQL, and are asked in turn. Every answer is compared
-with the values that the boards were made of.
+Both boards are in the same store, first SQLite and then PostgreSQL. Requests to the two boards take turns. Every answer
+is compared with the values that the boards were made of.
 
-Bar: the median of the large board is at most 3 times that of the small one.
+Bar: the median of the large board is at most 3 times that of the small board.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SMALL = "small"
 _SMALL_ROWS = 3_000
 _AROUND_ROWS = 5  # rows on each side
 _PAGE_ROWS = 100
-_RANKS = 50  # ranks asked for at each place
+_RANKS = 50  # number of ranks to request at each place
 _RATIO_MAX = 3.0
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 

@@ -6,8 +6,8 @@ Both times are measured over HTTP and in the store. In the store a full count is
 the middle are asked in turn. Every answer over HTTP is compared with the values that the board was made of. Posts are
 sent before the measurement; some of them are folded, and some are not.
 
-Bars: over HTTP at most 2 times the time at rank 1,000. In the store at most 1 ms on SQLite and 3 ms on PostgreSQL. A
-full count takes at least 20 times as long.
+Bars: over HTTP the middle takes at most 2 times as long as rank 1,000. In the store it takes at most 1 ms on SQLite and
+3 ms on PostgreSQL. A full count takes at least 20 times as long.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from storage.store import Program, Store, read_single
 from tests.servers import DURABLE, postgres
 
 _NEAR = 1_000
-_OWNERS = 50  # owners asked for at each place
+_OWNERS = 50  # number of owners to request at each place
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
-_UNFOLDED = 1_000  # posts are sent for this many owners, the worst ones, before the measurement
+_UNFOLDED = 1_000  # the worst owners, this many, get posts before the measurement
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
@@ -62,7 +62,7 @@ class Board:
         self.ascending = (-scores[self.best_first]).tolist()
 
     def around(self, rank: int) -> list[tuple[str, int]]:
-        """Return (owner, rank) of the next owners below that rank."""
+        """Return (owner, rank) of `_OWNERS` owners, the first one just below that rank."""
         return [
             (owner_at(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
@@ -103,7 +103,7 @@ def time_over_http(port: int, board: Board) -> dict[tuple[str, int], tuple[float
 
 
 async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]:
-    """Return the median ms of three counts: short in the middle, short near the top, and full in the middle."""
+    """Return the median ms of three counts: short (in the middle), short (near the top) and full (in the middle)."""
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
         board = await store.read(lambda: find_board(store.dialect, BOARD))

@@ -40,7 +40,7 @@ _BATCH = 80  # posts in a request: 2,000 board updates, as many as a group may h
 _FILL = 40
 _CONNECTIONS = 8
 _POSTGRES_WORKERS = 2
-_POSTS_PER_S = 1_000  # an assumed rate: a round gets as many posts as should take `seconds` at this rate
+_POSTS_PER_S = 1_000  # assumed rate, used to choose how many posts fill a round of `seconds`
 
 
 def _facets(index: int) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.front_end PORT     (RANKCURVE_ variables give all other settings)
 
-A SQLite file belongs to one process. So a front end on SQLite can be measured apart from its jobs only in this way. The
+A SQLite file belongs to one process. So only this program can measure a front end on SQLite apart from its jobs. The
 two sides share the store. Each side has a curve book and memcached connections of its own, so the front end gets curves
 only through the table and memcached.
 """
@@ -37,7 +37,7 @@ from storage.schema.steps import migrate
 
 
 async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
-    """Start jobs as another process would run them: the front end learns of their curves only by polling."""
+    """Start jobs as another process would run them. The front end finds the curves of these jobs only by polling."""
     metrics = Metrics()
     salt = await context.store.write(lambda: migrate(context.store.dialect))
     cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)

@@ -1,14 +1,14 @@
-"""Measure goodput under too much load, while every statement of PostgreSQL takes twice its time for a minute.
+"""Measure goodput under too much load, while every statement of PostgreSQL takes twice as long for a minute.
 
     python -m benchmarks.halved_capacity [--rows N] [--seconds S]
 
 The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
 request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
-get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. For
-this, posters send again as soon as they are answered.
+get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. To
+measure a capacity, each poster sends again as soon as it is answered.
 
 The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait
-longer.
+longer here.
 
 Bars: from 10 s after the halving, goodput is at least 90 % of the halved capacity. From 30 s after the recovery, it is
 at least 95 % of the goodput before the halving.
@@ -48,8 +48,8 @@ from tests.servers import DURABLE, postgres
 _POSTS = 100  # posts in a request
 _POSTERS = 48
 _BODIES = 400
-_WARM_S = 8.0  # before each measured capacity, for the service to settle
-_OFFERED_RATIO = 0.9  # share of the full capacity; a higher rate could not be answered even before the slowdown
+_WARM_S = 8.0  # a capacity is measured only after this time of load, when the rate of the service is steady
+_OFFERED_RATIO = 0.9  # offered rate / full capacity; the service could not answer more even before the slowdown
 _BEFORE_S, _AFTER_S = 15.0, 45.0
 _SETTLED_S, _RECOVERED_S = 10.0, 30.0
 _ANSWERED_S = 10.0  # the default of post_wait_s_max
@@ -129,7 +129,7 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send for that long. `factors` maps seconds after the start to the factor that the proxy uses from then on."""
+        """Send for `seconds` seconds. `factors` maps seconds from the start to the factor of the proxy from then on."""
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)
@@ -153,7 +153,7 @@ class OpenLoad:
         status, _ = await connection.call("POST", _PATH, body)
         self._free.append(connection)
         answered_s = self._passed_s()
-        found = self._bin(answered_s)  # goodput counts at the time of the answer
+        found = self._bin(answered_s)  # a post counts in the interval of its answer
         found.codes[status] += _POSTS
         if status == 200:
             found.times_s.append(answered_s - due_s)
@@ -169,7 +169,7 @@ class OpenLoad:
         connection.close()
 
     def good_per_s(self, from_s: float, to_s: float) -> float:
-        """Return the mean goodput between two times from the start, which are multiples of `_BIN_S`."""
+        """Return the mean goodput between two times: seconds from the start, each a multiple of `_BIN_S`."""
         wanted = range(round(from_s / _BIN_S), round(to_s / _BIN_S))
         return sum(self.bins[index].good for index in wanted) / (len(wanted) * _BIN_S)
 

@@ -1,4 +1,4 @@
-"""A hello-world route on the service's aiohttp and uvloop. Its rate is the highest that these reach on this machine.
+"""A hello-world route on the service's aiohttp and uvloop. Its rate is the highest that the two reach on this machine.
 
 It is an ordinary aiohttp application with one route, a prebuilt body and no access log.
 """

@@ -4,7 +4,7 @@
 
 The processes share one PostgreSQL database. Every post changes the same row and carries an id. Each poster waits for
 the answer before it posts again. A round ends when all accepted posts are applied. The clan's sum must then equal the
-number of accepted posts. The rate with a transaction for each post is reported, too.
+number of accepted posts. The rate with one transaction per post is reported, too.
 
 Bar: at most 0.05 conflicts per accepted post. The rates are reported.
 """
@@ -31,7 +31,7 @@ from tests.servers import postgres
 
 POSTERS = 500
 FRONT_ENDS = 2
-CONFLICTS_MAX = 0.05  # per accepted post
+CONFLICTS_MAX = 0.05  # lost races per accepted post
 _BOARD = "clans"
 _CLAN = "clan"
 _SPEC = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]}
@@ -66,7 +66,7 @@ async def count_conflicts(servers: Sequence[Server]) -> int:
 
 
 async def read_clan_xp(server: Server) -> int:
-    """Return the clan's sum as the service has it now."""
+    """Read the clan's current sum from the service and return it."""
     connection = Connection(server.port)
     status, body = await connection.call("GET", f"/v1/leaderboards/{_BOARD}/entries/{_CLAN}")
     connection.close()

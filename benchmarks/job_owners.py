@@ -3,10 +3,10 @@
     python -m benchmarks.job_owners [--rows N] [--rounds N]
 
 Three job processes share one PostgreSQL database. The owner of a refresh is the process that holds its lease. A stopped
-owner stands still for longer than its lease. For this measurement only, a trigger in the database records each stored
-curve with its `as_of` and the fencing number of its lease. A curve that a fenced owner stored would be noticed there:
-its `as_of` would not be newer, or its number not greater, than that of the curve before it. An owner counts as killed
-while refreshing if its lease is still in the database afterwards.
+owner does nothing for longer than its lease lasts. For this measurement only, a trigger in the database records each
+stored curve with its `as_of` and the fencing number of its lease. A curve that a fenced owner stored would be noticed
+there: its `as_of` would not be newer than that of the previous curve, or its fencing number not greater. An owner
+counts as killed while refreshing if its lease is still in the database afterwards.
 
 Bars: after a kill every curve is refreshed again at most 5 s after the end of the lease. Fenced owners store no curve.
 """
@@ -41,7 +41,7 @@ REFRESH_S = 2
 LEASE_S = 4.0
 MARGIN_S = 0.5
 _LATE_S = 5.0  # the bar allows this much time between the expiry of a lease and the refresh
-_ROWS = 50_000  # rows of each board, so that a refresh takes long enough to be caught
+_ROWS = 50_000  # rows of each board; enough to make a refresh last until the signal comes
 _POST_EVERY_S = 0.2
 _WAIT_S = 60.0
 _RECORD = (
@@ -63,8 +63,9 @@ class Figures:
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
-    refreshed_after_s: list[float] = field(default_factory=list)  # of every curve, from the kill
-    past_expiry_s: list[float] = field(default_factory=list)  # of the killed owner's curves, from the lease's end
+    refreshed_after_s: list[float] = field(default_factory=list)  # for every curve: from the kill to the refresh
+    # For the killed owner's curves: from the end of the lease to the refresh.
+    past_expiry_s: list[float] = field(default_factory=list)
     bound_s: list[float] = field(default_factory=list)  # for each kill: from its last refresh to the bar's limit
     fenced: int = 0
 
@@ -95,13 +96,13 @@ class Observer:
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
     async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
-        """Signal a process as soon as it refreshes. Return the leases that it had then, and the time of the signal."""
+        """Signal a process as soon as it refreshes. Return its leases at that moment, and the time of the signal."""
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
             if await self.held_leases(server):
                 server.send_signal(signal_number)
                 at_us = await self.read_clock_us()
-                await asyncio.sleep(0.1)  # a commit that was under way has ended after this time, or never will
+                await asyncio.sleep(0.1)  # after this time, a commit that was under way has ended or never will
                 held = await self.held_leases(server)
                 if held or signal_number == signal.SIGKILL:
                     return held, at_us
@@ -109,7 +110,7 @@ class Observer:
         raise TimeoutError("the process refreshes nothing")
 
     async def count_wrong_stores(self) -> int:
-        """Return how many stored curves have no newer `as_of`, or no greater fencing number, than the curve before."""
+        """Count the stored curves whose `as_of` or fencing number is not greater than that of the previous curve."""
         rows = await self._connection.fetch("SELECT board_key, as_of, fence FROM stored ORDER BY board_key, version")
         pairs = [(one, next_) for one, next_ in pairwise(rows) if one[0] == next_[0]]
         return sum(next_[1] <= one[1] or next_[2] <= one[2] for one, next_ in pairs)
@@ -146,7 +147,7 @@ async def kill_owner(observer: Observer, server: Server, figures: Figures) -> No
 
 
 async def freeze_owner(observer: Observer, server: Server, figures: Figures) -> None:
-    """Stop an owner in the middle of a refresh until the others have refreshed every curve. Then let it go on."""
+    """Stop an owner in the middle of a refresh until the others have refreshed every curve. Then let it continue."""
     held, at_us = await observer.signal_while_refreshing(server, signal.SIGSTOP)
     figures.stopped_while_refreshing += bool(held)
     try:
@@ -197,7 +198,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     environment = {
         "RANKCURVE_LEASE_S": str(LEASE_S),
         "RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S),
-        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live by folding, so only its age makes it due
+        "RANKCURVE_FOLD_LAG_ROWS_MAX": "1",  # folding keeps no curve live, so only the age of a curve makes it due
     }
     with ExitStack() as stack:
         server = stack.enter_context(postgres(DURABLE))

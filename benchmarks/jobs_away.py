@@ -5,8 +5,8 @@
 Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
 other one.
 
-Bars: every answer is a rank. Without jobs `as_of` stands still. It moves on within 10 s after the jobs are started
-again.
+Bars: every answer is a rank. Without jobs `as_of` does not change. At most 10 s after the jobs are started again, it is
+newer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOB_PROCESSES = 2
 REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
-_MOVES_S_MAX = 10.0  # after the pause the curve is due immediately; its refresh, its phase and a poll need this time
+_MOVES_S_MAX = 10.0  # for a poll, the phase of the schedule, and the refresh, which is due immediately
 _POLLED_S = 3.0  # after this time every front end has polled the stored curve: curve_poll_s plus a second
 _WAIT_S = 60.0
 
@@ -51,11 +51,11 @@ class Seen:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def forget_times(self, last: str) -> None:
-        """Forget every `as_of` but the last."""
+        """Forget every `as_of` except `last`."""
         self.as_of = {last}
 
     async def wait_for_younger(self, known: str) -> float:
-        """Wait for an answer from a curve that is younger than `known`. Return the seconds."""
+        """Wait for an answer from a curve that is newer than `known`. Return the seconds that it took."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
             while max(self.as_of, default="") <= known:

@@ -1,6 +1,6 @@
 """Measure the time of a bulk of 100 Jolokia reads, on one process with SQLite and on two workers with PostgreSQL.
 
-    python -m benchmarks.jolokia_bulk [--rows N]     (as many bulks as rows, and at least 100)
+    python -m benchmarks.jolokia_bulk [--rows N]     (N bulks, but at least 100)
 
 The bulks are sent one after the other on one connection. They read objects of all kinds, and every read of every bulk
 must be answered.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
 
-The journal is read in pages of 1,000. Each of the two kinds of requests has a connection, on which they are sent one
+The journal is read in pages of 1,000. Positions and `/readyz` have one connection each, on which requests are sent one
 after the other. Rounds with and without the readers take turns. The ratio is the median of the ratios of single rounds.
 The benchmark needs both cores: if the machine has other work, start it by `chrt -r 1`.
 

@@ -1,9 +1,9 @@
-"""Check that 100 times `kill -9` under load lose no accepted post, apply none twice and forget no post id.
+"""Check that 100 `kill -9` under load lose no accepted post, make none be applied twice and lose no post id.
 
     python -m benchmarks.kill9 [--kills N]
 
-A client repeats a post with the same post_id until it is settled, and then sends the next one. The store is compared
-with the answers that the clients got (`ledger`).
+A client repeats a request with the same post ids until it gets status 200, and then sends the next request. The store
+is compared with the answers that the clients got (`ledger`).
 
 Bars: nothing lost, nothing applied twice, no id forgotten, the file sound. During at least 90 % of the kills a request
 is under way.
@@ -29,15 +29,15 @@ from benchmarks.servers import Server, serve_file
 
 _OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
-_LOAD_S_MAX = 0.4  # a kill comes at most this long after the first request that is settled since the start
-_PROGRESS_S = 30.0  # a started service must settle a request within this time, or the run fails
+_LOAD_S_MAX = 0.4  # longest time from the first answer 200 after a start to the next kill
+_PROGRESS_S = 30.0  # a started service must answer a request with 200 within this time, or the run fails
 
 
 @dataclass(slots=True)
 class Kills:
-    """What was seen while the service was killed."""
+    """The figures of all kills of one run."""
 
-    under_way: int = 0  # kills with requests under way
+    under_way: int = 0  # number of kills while a request was under way
     start_ms: float = 0.0  # median from start to ready
 
 

@@ -35,7 +35,7 @@ from tests.servers import DURABLE, postgres
 
 BOARD = "season"
 PROCESSES = 2
-_LATE_S = 2.0  # what the bar allows beyond the length of a lease; it includes the margin for the store's clock
+_LATE_S = 2.0  # the bar allows this much more than the length of a lease, including the margin for the store's clock
 _WAIT_S = 120.0
 _BATCH = 1_000
 _COLUMNS = [f"c{number}" for number in range(6)]
@@ -83,7 +83,7 @@ class Season:
         self._database, self._jobs = database, jobs
 
     async def find_closer(self) -> Server | None:
-        """Return the process that has the lease on closing, or None."""
+        """Return the process that holds the lease on closing, or None if there is no such process."""
         holder = await self._database.fetchval(_CLOSER)
         return next((each for each in self._jobs if holder and f"/{each.pid}/" in holder), None)
 
@@ -98,7 +98,7 @@ class Season:
         return bool(blocks) and stage < 3
 
     async def kill_closer(self) -> float:
-        """Kill the process that closes. Return the seconds until another one has taken over."""
+        """Kill the process that closes the board. Return the seconds until another process has taken over."""
         victim = await self.find_closer()
         assert victim is not None
         victim.send_signal(signal.SIGKILL)
@@ -110,7 +110,7 @@ class Season:
             closer = await self.find_closer()
             now = await self._database.fetchrow(_MOVED, BOARD)
             if closer is None or closer is victim:
-                before = now  # changes before the takeover are the usual refreshes of the other process
+                before = now  # before the takeover, the other process changes curves by its usual refreshes
                 return False
             return bool(now != before) or await self.is_fitted()
 
@@ -123,7 +123,7 @@ class Season:
 
 
 async def kill_closers(url: str, jobs: list[Server]) -> tuple[float, float]:
-    """Kill the process that closes, and later the one that archives. Return the seconds until each takeover."""
+    """Kill the process that closes the board, later the one that archives. Return the seconds until each takeover."""
     database = await asyncpg.connect(url)
     try:
         board = Season(database, jobs)

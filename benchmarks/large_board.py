@@ -1,13 +1,13 @@
-"""Measure a board of 25 million rows in one SQLite file: memory, refreshes, positions, ten busy minutes.
+"""Measure a board of 25 million rows in one SQLite file: memory, refreshes, positions, and ten minutes of load.
 
     python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
 
-A board of 1 million rows is measured, too. Both are served with the same page cache. Memory is the most that the
-process ever had. During the busy minutes 2,500 posts/s and 500 positions/s are sent. The time of a request counts from
+A board of 1 million rows is measured, too. Both are served with the same page cache. Memory is the peak of the
+process. During the busy minutes 2,500 posts/s and 500 positions/s are sent. The time of a request counts from
 when it was due. With `--seconds` below 5 the busy minutes are shortened.
 
 Bars: memory at most 400 MiB, skip refresh at most 2 s, p99 of positions at most 1.5 times that of 1 million rows, 99 %
-of the offered rate answered and nothing failed.
+of the offered requests answered, no request failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import Server, serve_store
 from service.stores import SQLITE_PREFIX
 
-_CACHE_MIB = 40  # for each of the four connections
+_CACHE_MIB = 40  # page cache of each of the four connections
 _SETTINGS = {"RANKCURVE_SQLITE_CACHE_MIB": str(_CACHE_MIB)}
 _SMALL_ROWS = 1_000_000
 _CONNECTIONS = 32

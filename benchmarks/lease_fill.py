@@ -30,13 +30,14 @@ _RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
 
 
 def key_at(number: int) -> str:
-    """Return the key that has the resource of that number."""
+    """Return the key to which the resource of that number is leased."""
     return f"key-{number}"
 
 
 def fill_pools(store_url: str, run_sql: Callable[[str], object], pools: dict[str, int]) -> None:
-    """Create pools of that many resources in an empty store, and print how long it took. Every second one is leased.
+    """Create pools of that many resources in an empty store, and print how long it took.
 
+    Every second resource is leased.
     `run_sql` runs a statement on the same store.
     """
     print(f"   loading {sum(pools.values()):,} resources", end="", flush=True)

@@ -2,13 +2,13 @@
 
     python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest sub-partition)
 
-A request either gets the lease that its key has, or acquires a lease for a new key. All sizes are in one store;
+A request either gets the lease that its key already has, or acquires a lease for a new key. All sizes are in one store;
 PostgreSQL then holds 15.5 M resources. Sizes take turns, at half of the rate that saturates the service. The time of a
 request counts from when it was due, not from when the client sent it. Each round has a p50 and a p99, of thousands of
 requests. A figure is the median over the rounds.
 
-Bars: p50 and p99 at 1,000,000 at most 1.5 times those at 1,000. On PostgreSQL p99 at most 3 ms to get a lease and 7 ms
-to acquire one.
+Bars: p50 and p99 with 1,000,000 resources are at most 1.5 times those with 1,000. On PostgreSQL p99 is at most 3 ms to
+get a lease and 7 ms to acquire one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
 from tests.servers import DURABLE, postgres
 
-# These settings avoid checkpoints, because one would slow the rounds of one size and not those of the others.
+# These settings avoid checkpoints, because a checkpoint would slow the rounds of one size but not those of the others.
 _SERVER = {
     **DURABLE,
     "shared_buffers": "1GB",
@@ -64,7 +64,7 @@ class Asker:
         self._pool_id = self._pools[number % len(self._pools)]
 
     def get(self) -> bytes:
-        """Build a request for a key that already has a lease, which lasts longer than the request needs."""
+        """Build a request for a key that already has a lease, which lasts long enough for the request."""
         return self._body(key_at(self._rng.randrange(self._keys) * 2), lease_seconds=1)
 
     def acquire(self) -> bytes:
@@ -80,7 +80,7 @@ Figures = dict[tuple[str, int], tuple[float, float]]  # p50 and p99 in ms, by ki
 
 
 async def measure_service(port: int, sizes: list[int], options: Options) -> tuple[Figures, dict[str, float]]:
-    rng = random.Random()  # unseeded, because keys of an earlier run already have resources
+    rng = random.Random()  # unseeded: with a fixed seed, the keys would already have resources from an earlier run
     askers = {size: Asker(size, options.rounds, rng) for size in sizes}
     rates: dict[str, float] = {}
     rounds: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -144,7 +144,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
             connection.execute(text)
 
     fill_pools(f"{SQLITE_PREFIX}{store}", run_sql, pools)
-    os.sync()  # otherwise the system would write gigabytes in the middle of the rounds
+    os.sync()  # without this, the system would write gigabytes in the middle of the rounds
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()
     return bars

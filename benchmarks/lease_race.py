@@ -1,11 +1,11 @@
-"""Let 64 clients race for 1,000 resources over three front ends, and count how often two hold the same one.
+"""Let 64 clients race for 1,000 resources over three front ends, and count how often two hold the same resource.
 
     python -m benchmarks.lease_race [--seconds S]
 
 The front ends share one PostgreSQL database. Holders and front ends are killed, and the clock of one front end is
 stepped an hour ahead and back. A holding begins with the answer to its request. It ends when it is given back, or
 `expires_in` after the request was sent. All times are from one monotonic clock. Two holdings of one resource may never
-overlap, whichever front end answered.
+overlap, even if different front ends answered.
 
 Bars: no resource has two live holders, every fencing number grows, and after liberation no resource is leaked.
 """
@@ -36,7 +36,7 @@ POOL = "/v1/pools/race/all"
 MARGIN_S = 0.2
 _LEASE_S = (0.5, 5.0)
 _STEP_S = 2.0  # how long the clock of the stepped front end keeps one offset
-_KILL_EVERY_S = 4.0  # between two kills of a front end
+_KILL_EVERY_S = 4.0  # seconds between two kills of a front end
 _WAIT_S = 30.0
 _ENVIRONMENT = {"RANKCURVE_LEASE_MARGIN_S": str(MARGIN_S), "RANKCURVE_LIBERATE_INTERVAL_S": "1"}
 
@@ -81,7 +81,7 @@ class Client:
                 await asyncio.sleep(0.05)
             finally:
                 connection.close()
-            self._held.clear()  # a dead client: its leases expire by themselves
+            self._held.clear()  # as if the client had died: its leases expire by themselves
             self._race.seen["clients killed"] += 1
 
     async def _act(self, connection: Connection) -> None:
@@ -124,7 +124,7 @@ class Client:
 
 
 def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
-    """Return how many pairs of holdings of a resource overlap, and how many later holdings have no greater number."""
+    """Return how many pairs of holdings of a resource overlap, and how many later holdings have no greater version."""
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
         by_resource[holding.resource].append(holding)
@@ -151,7 +151,7 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
 
 
 async def run_race(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
-    """Run the race. Return it, the pool after everything was liberated, and the resources that are not free then."""
+    """Run the race. Return it, the pool after all leases were liberated, and the resources that are then not free."""
     connection = Connection(servers[-1].port)
     await connection.call_ok("PUT", POOL, {})
     names = [f"r{number}" for number in range(RESOURCES)]

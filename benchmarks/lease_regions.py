@@ -1,11 +1,12 @@
-"""Count the keys that get a resource in two of three stores, which read each other's journals a second late.
+"""Count the keys that get a resource in two of three stores, while the stores read each other's journals a second late.
 
     python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
 
-Every key asks in each of three regions within two hours. The stores' own programs run on a simulated clock, and each
-store's clock is off by a little. The truth is the leases that the simulation saw granted, not the counts of the stores.
+Every key requests a lease once in each of three regions within two hours. The stores' own programs run on a simulated
+clock, and each store's clock is off by a little. The truth is the leases that the simulation saw granted, not the
+counts of the stores.
 
-Bars: at most 0.1 % of the keys, and all of those are found and released.
+Bars: at most 0.1 % of the keys get two resources. All of these keys are found and released.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class World:
                 return
 
     async def count_held_twice(self) -> int:
-        """Return the keys that currently have more than one resource."""
+        """Return the number of keys that currently have more than one resource."""
         holders: Counter[str] = Counter()
         for region in self.regions:
             pools = lease_pools(region.store.dialect)

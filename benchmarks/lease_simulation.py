@@ -6,7 +6,8 @@ The days have daily cycles, a news spike and a drained region (`lease_world`). T
 balancer's own job run on a simulated clock. The world with balanced shares and the one with static shares get the same
 keys at the same minutes.
 
-Bars: at most 10 % of the refusals of static shares. No resource is lost or given to two keys.
+Bars: with balanced shares, at most 10 % as many leases are refused as with static shares. No resource is lost or given
+to two keys.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _MINUTE_US = 60_000_000
 _START_US = 1_760_000_000_000_000
 _PARTITIONS = 10
 _PICTURE = "lease_simulation.svg"
-_EVERY_MINUTES = 20  # between two points of a line in the picture
+_EVERY_MINUTES = 20  # minutes between two points of a line in the picture
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Totals:
     doubled: int = 0
     lost: int = 0
     moved: int = 0
-    refused_by_minute: list[int] = field(default_factory=list)  # all refused leases up to the end of each minute
+    refused_by_minute: list[int] = field(default_factory=list)  # number of leases refused until the end of each minute
     shares: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
@@ -107,8 +108,10 @@ class World:
         )
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
-        self._ends: list[tuple[int, str, str, bool]] = []  # (time, key, resource, whether the key gives it back)
-        self._held: dict[str, int] = {}  # the time at which the use of a resource ends
+        self._ends: list[
+            tuple[int, str, str, bool]
+        ] = []  # (time, key, resource, whether the key gives the resource back)
+        self._held: dict[str, int] = {}  # the time at which the lease of each resource ends
         self.totals = Totals()
 
     def _clock(self) -> Program[int]:
@@ -167,7 +170,7 @@ class World:
             await self._store.write(lambda: self._groups.serve_requests(given_back))
 
     async def _drain_region(self, pool: Pool, minute: int) -> None:
-        """Take resources out of a region during the drain, as operators do, and put them back at its end."""
+        """Remove resources from a region during the drain, as operators do, and add them again after the drain."""
         pools = lease_pools(self._store.dialect)
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
         drained = [f"r{number}" for number in range(first, first + DRAINED)]
@@ -189,7 +192,7 @@ class World:
                 continue
             self.totals.doubled += outcome.resource in self._held
             self._held[outcome.resource] = outcome.expires_at_us
-            # A key gives its lease back a little before the end, because at the end nothing is left to give back.
+            # A key gives its lease back a little before the lease ends: a lease that has ended cannot be given back.
             heapq.heappush(
                 self._ends, (outcome.expires_at_us - (one.returns * 1_000), one.key, outcome.resource, one.returns)
             )
@@ -213,7 +216,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
 
 
 def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
-    """Draw the demand, the shares that follow it, and what was refused."""
+    """Draw the demand, the shares of the regions that follow the demand, and the refused leases."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -238,9 +241,8 @@ def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
         each.grid(alpha=0.3)
     figure.suptitle(f"{RESOURCES:,} resources in three regions; a spike in eu, operators drain {DRAINED_REGION} (red)")
     figure.savefig(path, format="svg", metadata={"Date": None})
-    path.write_text(
-        re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8"
-    )  # rounded numbers make the file a third smaller
+    # Rounded numbers make the file a third smaller.
+    path.write_text(re.sub(r"(\d\.\d)\d+", r"\1", path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:

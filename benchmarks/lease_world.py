@@ -1,6 +1,6 @@
 """Three regions of one pool for three days: keys that come and go, a news spike, and operators who drain a region.
 
-The world is the same for all contestants. One seed decides which keys ask at which minute, whatever is refused.
+The world is the same for all contestants. One seed decides which keys ask at which minute; refusals do not change that.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
 _BASE_PER_MINUTE = 16.0  # keys that ask in a region per minute, on average over a day
 _SWING = 0.85
-# Start, length in minutes, and added demand: on the second day at 14:00, for an hour, 1.6 times the usual comes on top.
+# Start and length in minutes, and added demand: on the second day at 14:00, for an hour, 1.6 times the usual is added.
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15
-DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)  # the third day from 19:00 to 23:00, when it is busiest
-DRAINED = 150  # resources that operators take out of that region as they become free, and put back at the end
+# On the third day from 19:00 to 23:00, when the drained region is busiest.
+DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)
+DRAINED = 150  # resources that operators remove from the region as they become free, and add again at the end
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A key that asks once."""
+    """A key that asks for a lease once."""
 
     key: str
     region: str

@@ -1,8 +1,8 @@
 """Record the answers that clients get from a store under attack, and check that the store agrees with them.
 
-A client repeats a request with the same post ids until it is settled, and then sends the next one. The settled posts
-say which sums and counts the store must have, by owner and board. In the end posts are sent once more, and each of them
-has to be a `duplicate`.
+A request is *settled* once it got status 200. A client repeats a request with the same post ids until the request is
+settled, and then sends the next one. The settled posts say which sums and counts the store must have, by owner and
+board. In the end posts are sent once more, and each of them has to be a `duplicate`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.client import BadAnswerError, Connection, percent_encode
 BOARDS = [f"kill-{number}" for number in range(5)]
 CHAMPION = "champion"  # the owner of about 30 % of the posts
 COLUMNS = ["xp", "posts"]
-_AUDITED = 500  # posts in a request when they are sent again
+_AUDITED = 500  # posts in a request when posts are sent again
 _PAUSE_S = 0.01
 _SETTLED = ("applied", "unchanged", "duplicate")
 _REFUSED = (429, 503)
@@ -28,12 +28,12 @@ _REFUSED = (429, 503)
 
 @dataclass(slots=True)
 class Ledger:
-    """What the clients know: every settled post, by the path it went to."""
+    """What the clients know about their requests. `settled` has every settled post, by the path of its request."""
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)  # refused and unanswered requests, by detail
-    # The monotonic times of answers 200, by port.
+    refusals: Counter[str] = field(default_factory=Counter)  # number of refused and unanswered requests, by detail
+    # The times (monotonic) of the answers with status 200, by port.
     acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     retries: int = 0
     under_way: int = 0
@@ -60,9 +60,9 @@ class Ledger:
         return sum(count for detail, count in self.refusals.items() if word in detail.lower())
 
     def first_after_s(self, port: int, moment: float) -> float:
-        """Return the seconds from a moment (monotonic) to the first post that a process acknowledged after it.
+        """Return the seconds from `moment` to the first later post that the process at `port` acknowledged.
 
-        `port` says which process.
+        `moment` is a time of the monotonic clock.
         """
         return next((at - moment for at in self.acknowledged[port] if at > moment), float("inf"))
 
@@ -88,7 +88,7 @@ def _draw(rng: random.Random, name: str, number: int, owners: Sequence[str]) -> 
     for index in range(size):
         chosen = CHAMPION if rng.random() < 0.3 else rng.choice(owners)
         post_id = f"{name}/{number}/{index}"
-        # The range of `xp` is so large that a lost post and one applied twice hardly ever leave the right sum.
+        # The range of `xp` is large. So a lost post and a post applied twice hardly ever cancel out in a sum.
         posts.append({"owner": chosen, "xp": rng.randrange(1, 2**24), "post_id": post_id, "boards": boards})
     return path, posts
 
@@ -120,7 +120,7 @@ async def post_until_stopped(ports: Sequence[int], name: str, owners: Sequence[s
 async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
-    """Send a request until it is answered with 200. Return its results."""
+    """Send a request until its answer has status 200. Return its results."""
     connection = connections[0]
     while True:
         ledger.under_way += 1

@@ -4,11 +4,12 @@
 
 A frozen curve was fitted before the changes and does not count them. Certified curves with 1,000 knots are measured
 after 10 % and after 50 % of the entries got new random values. With DATA a month of changes of a real board is posted,
-too, and every value is asked for after each tenth of the posts. Errors are measured at every value and at the next
-lattice point after it, for ranks beyond 1,000, because a service counts better ranks. Brackets and bounds are checked
-at all ranks.
+too. After each tenth of these posts, every value is asked for. Errors are measured at every value and at the next
+lattice point after it, for ranks beyond 1,000, because a service counts better ranks exactly. Brackets and bounds are
+checked at all ranks.
 
-Bars: worst error at most 0.40 % and 0.60 %, in the replay 0.7 % with 500 knots. No bracket or bound is broken.
+Bars: worst error at most 0.40 % after 10 %, 0.60 % after 50 %, and 0.7 % in the replay (500 knots). No bracket or bound
+is broken.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 
 
 class ShortGapsCounted:
-    """A live curve as `rank=auto` uses it: if a gap has few entries, they are counted, and the rank is exact."""
+    """A live curve as `rank=auto` uses it: if a gap has few entries, its entries are counted and the rank is exact."""
 
     def __init__(self, live: LiveCurve, sorted_keys: Keys) -> None:
         self._live, self._keys = live, sorted_keys
@@ -156,7 +157,7 @@ async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[r
 
 
 async def wait_for_fold(port: int, board: str, posted_s: float) -> None:
-    """Wait until the curve counts everything that was acknowledged until `posted_s`, in seconds since 1970."""
+    """Wait until the curve counts all posts that were acknowledged before `posted_s` (seconds since 1970)."""
     connection = Connection(port)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Create load by wrk, in rounds that alternate between contestants, so that servers can be compared.
+"""Create load with wrk, in rounds that alternate between contestants, so that servers can be compared.
 
 A contestant is a function that takes the number of a round, runs the round and returns its figure. Contestants take
 turns (A B, B A, …) in one run, so that other work of the machine affects them alike. Figures are medians.

@@ -5,7 +5,7 @@
 Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if that fails, only
 through the table. Each fault must be visible in the metrics: a fault without an effect fails its bar.
 
-Bars: no read error, p99 at most 50 ms longer, no curve older than 10 s or of another board.
+Bars: no read error, p99 at most 50 ms longer than without a fault, no curve older than 10 s or of another board.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _COLUMNS = 6
 _WRITE_PAUSE_S = 0.05
 _POSTS = 20  # posts in a request: enough changes for every curve to be replaced every second
 _SPOIL_PAUSE_S = 0.02
-_AGE_S_MAX = 10.0  # oldest allowed age of a curve that is replaced every second and polled every half second
+_AGE_S_MAX = 10.0  # greatest allowed age of a curve; curves are replaced every second and polled every half second
 _SETTINGS = {
     "CURVE_POLL_S": "0.5",
     "MEMCACHED_PAUSE_S": "0.5",
     "SQLITE_CACHE_MIB": "64",
     "LOG_LEVEL": "error",
-    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each one is refreshed by the clock and shared
+    "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed at intervals and shared
 }
 # For each fault, the outcome of reads of memcached that shows its effect.
 _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
@@ -132,7 +132,7 @@ def cause_fault(name: str, cache: Server) -> Iterator[None]:
 
 
 def count_outcomes(port: int) -> dict[str, float]:
-    """Return how many reads of memcached the front end made so far, by outcome."""
+    """Return the number of reads of memcached that the front end has made, by outcome."""
     found = {}
     for line in call_once(port, "GET", "/metrics")[1].decode().splitlines():
         name, _, value = line.rpartition(" ")
@@ -145,7 +145,7 @@ def count_outcomes(port: int) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Seen:
-    """What was measured in the rounds of one fault."""
+    """The figures of all rounds of one fault."""
 
     met: dict[str, float] = field(default_factory=dict)
     ages_s: list[float] = field(default_factory=list)  # age of the oldest serving curve at the end of each round
@@ -154,7 +154,7 @@ class Seen:
 
 
 class Faults:
-    """The contestants for `load.run_alternately`. Each one sends reads under its fault."""
+    """The contestants for `load.run_alternately`. Each contestant sends reads while its fault lasts."""
 
     def __init__(self, server: Server, cache: Server, options: Options) -> None:
         self._server, self._cache, self._options = server, cache, options

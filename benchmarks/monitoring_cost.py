@@ -1,4 +1,4 @@
-"""Measure how much monitoring slows `positions`: their rate while all metrics are read, against the rate without.
+"""Measure how much monitoring slows `positions`: compare the rate while all metrics are read with the rate without.
 
     python -m benchmarks.monitoring_cost [--rows N] [--seconds S] [--rounds N]
 

@@ -1,6 +1,6 @@
 """The command line that all benchmarks share: the size, the length and the place of a run.
 
-The bars are meant for the defaults. Options can make a run smaller; the heading of a run shows its size.
+The bars apply to the default options. Options can make a run smaller; the heading of a run shows its size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Send requests at random moments at a given rate, however late the answers are, and measure how long each takes.
+"""Send requests at random moments at a given rate, even if answers are late, and measure how long each request takes.
 
 The time of a request counts from when it was due, so the wait for a connection, or for this process, is included. The
 client is as small as possible, because it shares the machine with what it measures.
@@ -101,7 +101,7 @@ class PacedClient:
         await asyncio.sleep(0)
 
     async def send_at_rate(self, ask: Ask, *, per_s: float, seconds: float, rng: random.Random) -> list[float]:
-        """Send requests at random moments for that many seconds. Return the milliseconds that each took."""
+        """Send requests at random moments for `seconds` seconds. Return the milliseconds that each took."""
         self._took_ms, self._again = [], None
         at = begun = time.perf_counter()
         while True:
@@ -115,7 +115,7 @@ class PacedClient:
                 self._send(self._idle.pop(), at, ask())
             else:
                 self._due.append((at, ask()))
-                await asyncio.sleep(0)  # lets answers be read even while the client is late
+                await asyncio.sleep(0)  # without this pause, a client that is late would read no answers
         await self._finished()
         return self._took_ms
 

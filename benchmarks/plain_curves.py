@@ -1,6 +1,6 @@
 """Boards as plain lists of keys, and curves of them whose knots are chosen in different ways.
 
-Each way gets the same list and the same number of knots; only the places of the knots differ.
+Every curve gets the same list and the same number of knots; only the places of the knots differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PlainBoard:
         return Curve(knots, total=len(self.sorted_keys), as_of_us=0)
 
     def uniform(self, knots_max: int) -> Curve:
-        """Return a curve with knots at equal distances in rank, the obvious choice."""
+        """Return a curve with knots at equal distances in rank."""
         total, knots = len(self.sorted_keys), self.knots
         keys = [knot.key for knot in knots]
         rows = {round(index * (total - 1) / (knots_max - 1)) for index in range(knots_max)}

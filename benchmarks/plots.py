@@ -2,8 +2,8 @@
 
     python -m benchmarks.plots DATA [--folder docs]
 
-One picture compares three ways to choose knots, the other one a frozen and a live curve. The curve is asked for every
-value of the board and for the next key after each. A point shows the worst error of its ranks, never a mean.
+One picture compares three ways to choose knots, the other one a frozen and a live curve. Each curve is asked for every
+value of the board and for the next key after each value. A point shows the worst error of its ranks, never a mean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIVE_KNOTS = 500
 COUNTED_TOP = 1_000  # the best ranks, which a service can be set to count, so that it estimates none of them
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
-FLOOR_PERCENT = 0.01  # exact ranks are drawn here: a logarithmic axis has no 0
+FLOOR_PERCENT = 0.01  # an error of 0 is drawn here, because a logarithmic axis has no 0
 SIZE_INCHES = (7.2, 4.2)
 
 
@@ -48,7 +48,7 @@ def read_scores(path: Path) -> dict[str, int]:
 
 
 def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: int = 0) -> Line:
-    """Return the worst error in each bin of ranks. `worst_percent` is the worst one of ranks beyond `past_rank`."""
+    """Return the worst error in each bin of ranks. `worst_percent` is the worst error of ranks beyond `past_rank`."""
     bins: dict[int, float] = {}
     worst, broken = 0.0, 0
     for rank, error, missed in board.errors(curve):
@@ -85,7 +85,7 @@ def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Lin
 
 
 def draw_picture(lines: Sequence[Line], title: str, path: Path, *, counted_top: int = 0) -> None:
-    """Draw one picture: error by rank, both logarithmic. Ranks that are counted are shaded."""
+    """Draw one picture: error by rank, on logarithmic axes. The ranks up to `counted_top` are shaded."""
     import matplotlib
     from matplotlib.figure import Figure
 

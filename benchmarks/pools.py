@@ -2,12 +2,12 @@
 
     python -m benchmarks.pools [--rows N] [--seconds S] [--rounds N]
 
-Sixteen clients ask for exact ranks on the noisy board, which are counted. Requests to the quiet board come 100 times a
-second, at the same times with and without the noise, and their latency counts from when they were due. Rounds with and
-without the noise take turns. They are run twice: the noisy board has a connection pool of its own, or there is one pool
-for all boards.
+Sixteen clients ask for exact ranks on the noisy board, which the service must count. Requests to the quiet board come
+100 times a second, at the same times with and without the noise, and their latency counts from when they were due.
+Rounds with and without the noise take turns. All rounds are run twice: once the noisy board has a connection pool of
+its own, and once all boards share one pool.
 
-Bar: with two pools, p99 of the quiet board is at most 2 times its value without noise. With one pool it is only
+Bar: with two pools, p99 of the quiet board is at most 2 times its value without noise. With one pool, p99 is only
 reported.
 """
 

@@ -4,7 +4,7 @@
 
 The server is a real one with fsync on. The benchmark restarts it five times as if it had crashed, and ends a random
 session every 2 s, as an operator might. Four processes with 16 posters each post to the same 1,000 owners. A client
-repeats a request until it is answered with 200 (`ledger`).
+repeats a request until its answer has status 200 (`ledger`).
 
 Bars: nothing lost, nothing applied twice, no id forgotten, no answer that names a deadlock. Every process acknowledges
 a post at most 5 s after the server takes connections again.
@@ -53,7 +53,7 @@ class Attack:
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
-    """End a random session every 2 s, unless the server is away."""
+    """End a random session every 2 s. If the server cannot be reached, skip a turn."""
     while not ledger.stop:
         with contextlib.suppress(RuntimeError):
             attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))
@@ -85,7 +85,7 @@ async def run_restarts(ports: list[int], server: PostgresServer, seconds: float)
 async def attack_under_load(
     ports: list[int], attack: Callable[[Ledger], Awaitable[T]]
 ) -> tuple[Ledger, T, Counter[str]]:
-    """Run the posters while `attack` does something to the store.
+    """Run the posters while `attack` disturbs the store.
 
     Return the ledger of the posters, the result of `attack`, and the faults of the store.
     """

@@ -4,10 +4,11 @@
 
 By default 15,300 posts a second are sent to 100,000 owners for 30 minutes. Four job processes with short leases apply
 them. Every post adds one to its owner's count and stores its own number. In the end the board is compared with the
-accepted posts. This shows lost posts, posts applied twice, and owners whose posts were applied in another order.
+accepted posts. The comparison finds lost posts, posts applied twice, and owners whose posts were applied in another
+order.
 
-Bars: at least 15,000 posts/s applied, in every second at least half of the mean. A post is visible at most 5 s after it
-was sent (p99). Nothing is lost, applied twice, or out of order.
+Bars: at least 15,000 posts/s are applied, and in every second at least half of the mean. A post is visible at most 5 s
+after it was sent (p99). Nothing is lost, applied twice, or out of order.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LEASE_S = 3  # length of the leases of jobs; the default length is the time betw
 BAR = 15_000
 BATCH = 500  # posts in a request
 CONNECTIONS = 4
-PROBES = 20  # owners whose every post is timed
+PROBES = 20  # number of owners whose posts are all timed
 _PROBE_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.05
 _DRAIN_S_MAX = 60.0
@@ -68,7 +69,7 @@ class Posted:
     last: list[int] = field(default_factory=list)  # the number of the last accepted post, by owner
     accepted: int = 0
     refused: int = 0
-    late_s: float = 0.0  # the longest delay of a request behind its due time
+    late_s: float = 0.0  # the longest time by which a request was sent late
 
     def __post_init__(self) -> None:
         self.posts, self.last = [0] * self.rows, [0] * self.rows
@@ -79,8 +80,8 @@ class Seen:
     """What was measured while posts were sent."""
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
-    latency_s: list[float] = field(default_factory=list)  # of the probes' posts, from sending until visible
-    disordered: int = 0  # how often the number of a probe was seen to go back
+    latency_s: list[float] = field(default_factory=list)  # for each post of a probe: from sending until visible
+    disordered: int = 0  # how often a probe's number was lower than in an earlier read
     kills: int = 0
 
 

@@ -22,13 +22,13 @@ from benchmarks.options import parse_options
 from benchmarks.servers import serve_file
 
 _CONNECTIONS = 8
-_PAGE = 997  # divides no board's size, so that the last page is a short one
+_PAGE = 997  # no board's size is a multiple of this, so that the last page is short
 _SHOWN = 3
 
 
 @dataclass(slots=True)
 class Faults:
-    """What differed from the truth on one board; the first few are printed."""
+    """The differences from the truth on one board. Only the first few are printed."""
 
     exact: int = 0
     bracket: int = 0

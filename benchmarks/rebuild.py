@@ -27,7 +27,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import POSTGRES_SETTINGS, Server, rankcurve_command, serve_file, serve_store
 from tests.servers import postgres
 
-_OWNERS_RATIO = 0.25  # owners per post: each posts four times on average
+_OWNERS_RATIO = 0.25  # owners per post: each owner gets four posts on average
 
 Execute = Callable[[str], list[tuple[object, ...]]]
 

@@ -2,8 +2,8 @@
 
 It is as fast as such a shell can reasonably be: redis-py's asyncio client with hiredis, the commands of one request in
 one pipeline, msgspec for JSON. It does less than the service: it has no brackets, no versions, no post ids and no
-cursors, and it ranks ties by member. As in the service, entries have the time of their last change; it is in a hash
-beside the sorted set. With `bare=1` a request reads and writes only scores, no times.
+cursors, and it ranks ties by member. As in the service, entries have the time of their last change; these times are in
+a hash beside the sorted set. With `bare=1` a request reads and writes only scores, no times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiohttp import web
 _encode = msgspec.json.Encoder().encode
 REDIS: web.AppKey[Any] = web.AppKey("redis", object)
 AROUND: web.AppKey[Any] = web.AppKey("around", object)
-# Reads the rows around a member in one round trip instead of two.
+# This script reads the rows around a member in one round trip instead of two.
 _AROUND = """
 local better = redis.call('ZREVRANK', KEYS[1], ARGV[1])
 local first = math.max(0, better - tonumber(ARGV[2]))

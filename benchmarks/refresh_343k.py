@@ -32,7 +32,7 @@ async def time_refreshes(port: int, rounds: int) -> dict[str, list[tuple[float, 
     sampled = {
         **board_spec(column_names(_COLUMNS)),
         "predictor": {"method": "skip"},
-    }  # `auto` would scan a board that gets no posts
+    }  # the default method, `auto`, would scan this board, because it gets no posts
     await connection.call_ok("PUT", f"/v1/leaderboards/{BOARD}", sampled)
     for number in range(rounds + 1):
         for name, figures in took.items():

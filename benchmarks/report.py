@@ -25,7 +25,7 @@ _LIBRARIES = ("aiohttp", "uvloop", "aiosqlite", "msgspec", "redis", "hiredis")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise of the project: `measured` must be at least `target`, or with `at_most` at most `target`.
+    """One promise of the project: `measured` must be at least `target`, or, if `at_most` is true, at most `target`.
 
     If `target` is None, the figure is only reported.
     """
@@ -68,7 +68,7 @@ def print_heading(title: str, folder: Path) -> None:
 def machine_facts(folder: Path) -> list[str]:
     """Return processor, memory, disk, versions and load average.
 
-    Disk: file system, and the time of a durable 4 KiB append in `folder`.
+    The line about the disk has the file system, and the time of a durable 4 KiB append in `folder`.
     """
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     load_1m, _, _ = os.getloadavg()
@@ -133,7 +133,7 @@ def run_benchmark(options: Options, title: str, measure: Callable[[Options, Path
 
 
 def print_verdict(bars: Sequence[Bar]) -> int:
-    """Print the bars. Return the exit status: 0 if all are met, else 1."""
+    """Print the bars. Return the exit status: 0 if all bars are met, else 1."""
     print()
     for bar in bars:
         print(f"   {bar.line()}", flush=True)

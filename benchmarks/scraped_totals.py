@@ -5,7 +5,7 @@
 Eight clients make the load. Their own counts of requests and posts are compared with the metrics of every worker, once
 with kills and once without.
 
-Bars: answered <= counted <= sent. Without kills the three numbers are exactly equal, for posts and for requests.
+Bars: for posts and for requests, answered <= counted by the metrics <= sent. Without kills the three numbers are equal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _WORKERS = 2
 _CLIENTS = 8
 _POSTS = 10  # posts in a request
 _KILLS = 10
-_ASKED = 6  # connections that ask for the metrics, so many that each worker is asked
+_ASKED = 6  # connections that ask for the metrics; enough to reach every worker
 _LINE = re.compile(r"^(rankcurve_(?:posts|requests)_total)\{([^}]*)\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class ClientCounts:
-    """The numbers of requests that the clients sent, and that were answered with 200."""
+    """The number of requests that the clients sent, and the number that got status 200."""
 
     sent: int = 0
     answered: int = 0

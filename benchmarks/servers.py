@@ -97,7 +97,7 @@ class Server:
             )
 
     def wait_ready(self, *, poll_s: float = 0.02) -> None:
-        """Wait until the process answers. Raises ServerFailedError if it ended or a minute has passed."""
+        """Wait until the process answers. Raises ServerFailedError if it ends, or does not answer within a minute."""
         assert self._process is not None, "spawn comes first"
         until = time.monotonic() + _READY_S
         while time.monotonic() < until:
@@ -124,9 +124,9 @@ class Server:
         return self.log_text()[-600:]
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int | None:
-        """Send a signal to the process group and wait until it ends; kill it if that takes too long.
+        """Send a signal to the process group and wait until the group ends; kill it if that takes too long.
 
-        Return the exit status, or None if it never started.
+        Return the exit status, or None if the process never started.
         """
         if self._process is None:
             return None
@@ -216,13 +216,13 @@ def rankcurve_command() -> list[str]:
 
 
 def serve_hello(folder: Path) -> Server:
-    """Return the hello-world route on the service's aiohttp and uvloop. Its rate is the highest that these reach."""
+    """Return the hello-world route on the service's aiohttp and uvloop. Its rate is the highest that the two reach."""
     port = free_port()
     return Server([sys.executable, "-m", "benchmarks.hello", str(port)], folder, port=port, ready_path="/hello")
 
 
 def serve_redis_shell(folder: Path, redis_port: int) -> Server:
-    """Return the server that has the service's routes over a Redis sorted set."""
+    """Return the server that offers the service's routes over a Redis sorted set (`redis_shell`)."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.redis_shell", str(port), str(redis_port)]
     return Server(command, folder, port=port, ready_path="/readyz")
@@ -235,8 +235,8 @@ def serve_redis(folder: Path) -> Server:
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")
-    # The append-only file is never rewritten, which favours Redis: a rewrite would fork a process of a gigabyte in a
-    # run.
+    # The append-only file is never rewritten, which favours Redis: a rewrite would fork a process of a gigabyte
+    # during a run.
     settings = {"port": str(port), "bind": HOST, "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     settings |= {"save": "", "auto-aof-rewrite-percentage": "0", "daemonize": "no", "protected-mode": "yes"}
     command = [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]

@@ -2,8 +2,8 @@
 
     python -m benchmarks.shared_tables [--rows N] [--rounds N]
 
-Both layouts have the same rows and get the same requests, one after the other. The large board (343,000 rows of 6
-columns) shares its table with another board of the same size.
+Both table layouts have the same rows and get the same requests, one request after the other. The large board (343,000
+rows of 6 columns) shares its table with another board of the same size.
 
 Bars: a refresh in a shared table takes at most 1.3 times as long as in a table of its own. Views take at most 1.3 times
 as long with 10,000 small boards as with ten. An idle service with 10,000 boards takes at most 1 % of a core.
@@ -39,9 +39,9 @@ _FIRST_US = 1_760_000_000_000_000
 _BATCH_ROWS = 20_000
 _FAMILY = "small"
 _FEW, _MANY = 10, 10_000
-_OWNERS = 20  # owners of a small board
+_OWNERS = 20  # number of owners on each small board
 _VIEWS = 400
-_SETTLED_S = 70.0  # long enough for the schedule to look at every board once after the posts
+_SETTLED_S = 70.0  # long enough for the schedule to check every board once after the posts
 _IDLE_S = 20.0
 _FAMILY_SPEC: dict[str, Any] = {**board_spec(["xp"]), "periods": ["all"], "facets": [["org"]]}
 

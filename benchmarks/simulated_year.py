@@ -1,13 +1,13 @@
-"""Play a year of a family at 1-day steps, in two time zones that change clocks, and compare it with a model.
+"""Simulate a year of a family in steps of a day, in two time zones that change clocks, and compare it with a model.
 
     python -m benchmarks.simulated_year [--rows N]     (fewer rows: fewer days)
 
-The same year is played on SQLite and on PostgreSQL. Posts arrive in the last microsecond of every day, in the first of
-the next day, within the time of grace, in its last microsecond and after it. Some posts arrive twice. A job closes and
-archives boards; it dies at random steps and is late on random days. Every answer, and in the end every board, is
-compared with a model in plain Python that shares no code with the service.
+The same year is played on SQLite and on PostgreSQL. Posts arrive in the last microsecond of every day, in the first
+microsecond of the next day, within the time of grace, in the last microsecond of the grace, and after it. Some posts
+arrive twice. A job closes and archives boards; it dies at random steps and is late on random days. Every answer, and in
+the end every board, is compared with a model in plain Python that shares no code with the service.
 
-Bars: no board differs from the model, no post counts in two periods of a kind, no board is open past its time.
+Bars: no board differs from the model, no post counts in two periods of a kind, no board is open after its end.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tests.service.real_service import Service
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
 FIRST = date(2037, 3, 1)
 KEEP = {"day": 30, "week": 8, "month": 3}
-_CLOSING_RATIO = 0.7  # the share of days on which the job runs; on the others it is late
+_CLOSING_RATIO = 0.7  # the share of days on which the job runs; on the other days it is late
 _YEAR_DAYS = 366
-_ROWS_A_DAY = 600  # the rows written on a day, roughly: 48 posts to up to 15 boards each
+_ROWS_A_DAY = 600  # about this many rows are written on a day: 48 posts to up to 15 boards each
 
 
 async def _play_year(service: Service, zone: str, days: int) -> list[float]:

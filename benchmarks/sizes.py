@@ -2,8 +2,8 @@
 
     python -m benchmarks.sizes [--rows N]
 
-Entries have 1 or 6 ranked columns, and each is posted twice, the second time with a post id. Bytes are those of whole
-tables with their indexes, as the database reports them, divided by the number of rows.
+Entries have 1 or 6 ranked columns, and each is posted twice, the second time with a post id. A figure is
+the size of a whole table with its indexes, as the database reports it, divided by the number of rows.
 
 Everything is reported; there is no bar.
 """
@@ -104,7 +104,7 @@ async def _measure_stores(options: Options, folder: Path, url: str) -> list[list
 
 
 def _measure_memory(rows: int, folder: Path) -> list[Any]:
-    """Return the MiB of one process on a SQLite file: started, after posts, after a scan of every row, and at most."""
+    """Return the MiB of a process on a SQLite file after the start, after posts and after a scan, and the peak."""
     with serve_file(folder / "memory.db") as server:
         started = server.resident_mib()
         body = board_spec(column_names(1))

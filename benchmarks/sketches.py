@@ -44,7 +44,10 @@ class Changed:
 
 
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
-    """Return a board of lognormal entries. A share of them gets new random values or, if `grown`, grows by half."""
+    """Return a board of lognormal entries and its changes.
+
+    A share of the entries gets new random values. If `grown`, they get their old values times 1.5 instead.
+    """
     rng = numpy.random.default_rng(11)
     before = numpy.rint(rng.lognormal(10, 1.5, rows)).astype(numpy.int64)
     who = rng.choice(rows, round(rows * share), replace=False)
@@ -109,7 +112,7 @@ def true_ranks(values: Values, asked: Values) -> Values:
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from quantiles at geometric ranks. They start at the true values, the best start possible."""
+    """Return ranks from quantiles at geometric ranks. The estimates start at the true values: no start is better."""
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)

@@ -5,7 +5,7 @@
 Every distinct value, and the next possible value after it, is asked for with `rank=estimate`. The true ranks are
 counted from the board itself. The error is the worst one, not the mean.
 
-Bars: worst relative error over all entries at most 0.9 %, no broken bracket, at most 1,000 knots.
+Bars: the worst relative error over all entries is at most 0.9 %, no bracket is broken, at most 1,000 knots.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORST = 0.9  # percent
 
 
 class Answers:
-    """The service's answers by key (smaller is better), in a form that `measure_quality` takes like a curve."""
+    """The service's answers by key (smaller is better). `measure_quality` can use this object in place of a curve."""
 
     def __init__(self, step: int) -> None:
         self.step = step

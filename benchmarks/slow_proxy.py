@@ -3,7 +3,7 @@
     python -m benchmarks.slow_proxy PORT TARGET
 
 If the database answers after a time t, the proxy passes the answer on after t times the factor. At factor 1 nothing is
-delayed. A line of standard input is a number, which is the factor from then on. The proxy ends when its input ends.
+delayed. Each line of standard input is a number, the new factor. The proxy ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stretch:
 
 
 class _Answers:
-    """Computes how long the answers of one connection are held back, from the times of their questions."""
+    """Computes how long each answer of one connection is held back, from the time of its question."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
@@ -54,7 +54,7 @@ async def _pass_questions(reader: asyncio.StreamReader, writer: asyncio.StreamWr
 
 async def _pass_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: _Answers) -> None:
     while chunk := await reader.read(_CHUNK_BYTES):
-        # Bytes that arrive while this piece is held back wait in the reader. They are sent with it or after it.
+        # Bytes that arrive while this piece is held back wait in the reader. They are sent after this piece.
         await asyncio.sleep(answers.hold_back_s(now=perf_counter()))
         answers.note_answer()
         writer.write(chunk)

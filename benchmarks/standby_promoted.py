@@ -3,7 +3,7 @@
     python -m benchmarks.standby_promoted [--seconds S]
 
 The load is that of `postgres_restarts`. Sessions are ended while they wait for the standby, then the primary is killed.
-The service gets the addresses of both servers at its start, and no later notice of the change.
+The service gets the addresses of both servers at its start. Nobody notifies it of the promotion.
 
 Bars: nothing lost, nothing applied twice, no id forgotten. Every process acknowledges a post at most 10 s after the
 promotion.
@@ -28,7 +28,7 @@ from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 _DATABASE = "promoted"
 _DOWN_S = 2.0  # an operator needs some time to notice the failure and promote the standby
 _AFTER_S = 10.0  # the load goes on for this long after the promotion
-_ENDED_WAITING = 4  # how many times the sessions that wait for the standby are ended
+_ENDED_WAITING = 4  # how often all sessions that wait for the standby are ended
 _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 
@@ -54,7 +54,7 @@ def run_pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
 
 
 def set_synchronous_standbys(server: PostgresServer, names: str) -> None:
-    """Make commits of a server wait for the standbys of these names. If `names` is empty, they wait for none."""
+    """Make commits of a server wait for the standbys of these names. If `names` is empty, commits wait for none."""
     server.run_sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
 
 
@@ -67,9 +67,9 @@ def store_url(*servers: PostgresServer) -> str:
 async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: float) -> float:
     """Kill the primary after that many seconds and promote the standby a little later. Return when it was promoted.
 
-    Before the kill the standby is stopped: commits wait for it, and their sessions are ended. Such a transaction is in
-    the log of the primary, where retries see it, but not on the standby. So a retry must not be answered with
-    `duplicate` either.
+    Before the kill the standby is stopped. Commits then wait for the standby, and their sessions are ended. Such a
+    transaction is in the log of the primary, where retries see it, but not on the standby. So the retry of such a post
+    must not be answered with `duplicate` either.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

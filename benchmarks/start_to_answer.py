@@ -1,4 +1,4 @@
-"""Check the answers from the moment the process starts, with no curve stored and with one.
+"""Check the answers from the moment at which the process starts, with and without a stored curve.
 
     python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 
@@ -44,7 +44,7 @@ class Seen:
 async def ask_until(
     server: Server, numbers: list[int], ascending: list[int], seen: Seen, *, seed: int, until: float
 ) -> None:
-    """Ask for positions of random owners until a time. A connection refused before the first answer is no failure."""
+    """Ask for positions of random owners until `until`. A connection refused before the first answer is no failure."""
     connection, rng = Connection(server.port), random.Random(seed)
     while time.perf_counter() < until:
         index = rng.randrange(len(numbers))

@@ -3,11 +3,11 @@
     python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
 
 Both stores are measured. Posts are sent at half of the rate that the process can take. A probe is a post that makes one
-owner the best. Its time begins when the post is answered, and ends when it is seen: by a read of the row, by a read of
-the top, and by every client of its board.
+owner the best. Its time begins when the post is answered. It ends when the probe is seen; this is measured for a read
+of the row, for a read of the top, and for every client that follows the top of the board.
 
 Bars: p99 at most 100 ms in the row, the top and the stream. All clients of a top get the same events. The last event of
-a client of an owner has the owner's final rank. Memory per client is reported.
+a client of an owner has the owner's final rank. Memory per client is only reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BOARDS = 10
 _CLIENTS = 1_000
 _FOLLOW_OWNERS = 2  # on the board that gets posts, one in this many clients follows an owner
 _TOP = 10
-_CONNECTIONS = 128  # enough to saturate the process; 32 would leave it waiting for the disk
+_CONNECTIONS = 128  # enough to saturate the process; with 32 the process would wait for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
 _FIRST = 10**12  # the first value of a probe, above all others
@@ -103,7 +103,7 @@ async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | N
 
 
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
-    """Raise one owner above all others again and again. Return, by value, the board and the time of the answer."""
+    """Raise one owner above all others again and again. Return the board and the time of the answer, by value."""
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
     readers = Connection(port), Connection(port)
 
@@ -210,7 +210,7 @@ async def _measure_store(server: Server, options: Options, store: str) -> list[r
 
 
 def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
-    """Return the bars about the clients of a top: whether they got the same events, and the last state.
+    """Return the bars about the clients of a top: whether all got the same events, and whether all got the last state.
 
     `last` maps a board to its best value at the end.
     """
@@ -226,7 +226,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Return for how many clients of an owner the last rank that they got is wrong. Posting must have ended."""
+    """Count the clients of owners whose last received rank is wrong. Posting must have ended."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"

@@ -1,9 +1,9 @@
-"""Compare five settings of fillfactor and autovacuum of PostgreSQL: posts/s, size, and counts after the posts.
+"""Compare five settings of PostgreSQL's fillfactor and autovacuum: posts/s, size, and the time of a count after posts.
 
     python -m benchmarks.table_settings [--rows N]
 
-Every layout starts with the same rows and gets the same batches; the layouts take turns. What autovacuum does during a
-run is part of the measurement.
+Every table layout starts with the same rows and gets the same batches; the layouts take turns. The work of autovacuum
+during a run is part of the measurement.
 
 Everything is reported; there is no bar.
 """
@@ -45,7 +45,7 @@ class Outcome:
     heap_mib: float
     indexes_mib: float
     hot_ratio: float
-    count_ms: float  # to count half of the board by the ranking index, right after the posts
+    count_ms: float  # time to count half of the board by the ranking index, right after the posts
 
     def cells(self) -> list[str]:
         return [

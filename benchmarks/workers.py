@@ -3,7 +3,7 @@
     python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
 
 Both nodes serve one database with a board of 1 M rows at the same time. Neither runs jobs, and rounds take turns. The
-metrics are compared after a known number of requests, because `wrk` breaks off its last requests at the end of a round.
+metrics are compared after a known number of requests, because `wrk` aborts its last requests at the end of a round.
 
 Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is reported.
 """
@@ -24,7 +24,7 @@ from benchmarks.servers import POSTGRES_SETTINGS, Server, free_port, rankcurve_c
 from tests.servers import postgres
 
 _COUNTED = 20_000  # requests to send; the benchmark compares this number with the metrics
-_ASKED = 16  # connections that ask for the metrics, so many that each worker is asked
+_ASKED = 16  # connections that ask for the metrics; enough to reach every worker
 _SAMPLE = 'rankcurve_requests_total{route="positions",status="2xx"} '
 
 
@@ -44,7 +44,7 @@ async def _read_counts(port: int) -> set[float]:
 
 
 async def _count_off(port: int, rows: int) -> int:
-    """Return by how much the metrics of every worker are off after a known number of requests."""
+    """Send a known number of requests. Return the difference between this number and the metrics of the workers."""
     rng = random.Random(7)
     [before] = await _read_counts(port)
 

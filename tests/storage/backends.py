@@ -72,7 +72,7 @@ def sqlite_backend(_request: pytest.FixtureRequest) -> Backend:
 
 
 def postgres_backend(request: pytest.FixtureRequest) -> Backend:
-    """Return the PostgreSQL backend. Each store is a schema of the server that is given, or of one that tests start."""
+    """Return the PostgreSQL backend. Each store is a schema on the given server, or on one that the tests start."""
     url: str = request.getfixturevalue("postgres_url")
 
     @asynccontextmanager

@@ -88,7 +88,7 @@ async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
 
 @pytest.fixture
 async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Provide a session on the place that belongs to no store."""
+    """Provide a session on the place. The session belongs to no store."""
     connection = await asyncpg.connect(place)
     yield connection
     await connection.close()
@@ -96,7 +96,7 @@ async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def bystander(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Provide a session of a service that does not belong to the test; nothing may happen to it."""
+    """Provide a session that looks like one of another service, and check that the test did not end it."""
     connection = await asyncpg.connect(place, server_settings={"application_name": "rankcurve"})
     yield connection
     assert await connection.fetchval("SELECT 1") == 1

@@ -29,7 +29,7 @@ def replace_bytes(path: Path, these: bytes, those: bytes) -> None:
 
 
 async def grow_by(store: SqliteStore, *, pages: int) -> None:
-    """Limit the file to this many further pages, as on a disk with room for that many."""
+    """Let the file grow by at most `pages` pages, as if the disk had room for no more."""
 
     def limit(connection: sqlite3.Connection) -> None:
         [used] = connection.execute("PRAGMA page_count").fetchone()

@@ -1,4 +1,4 @@
-"""A migrated store with the objects that a process builds on it, so that a test holds only what it is about.
+"""A migrated store with the objects that a process builds on it, so that a test contains only its own subject.
 
 It uses only public names of storage.
 """
@@ -115,7 +115,7 @@ class Observed:
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # number of groups in flight, after each change
+    in_flight: list[int] = field(default_factory=list)  # number of groups in flight after each of its changes
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
@@ -153,7 +153,7 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Migrate the store. Boards that are created here keep their rows in tables of the kind `table`."""
+        """Migrate the store and return a deployment. Its boards keep their rows in tables of the kind `table`."""
         return cls(store, await store.write(lambda: migrate(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
@@ -170,7 +170,7 @@ class Deployment:
         )
 
     def entries(self, board: Board) -> Entries:
-        """Return the statements of a board."""
+        """Return the object that builds the statements on the entries of a board."""
         return self.boards.open_board(board)[0]
 
     def merger(self, board: Board) -> Merger:
@@ -209,7 +209,7 @@ class Deployment:
         return await self.store.read(lambda: self.entries(board).find_entries(owners))
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
-        """Return an owner's values by column name, or None without an entry."""
+        """Return an owner's values by column name, or None if the owner has no entry."""
         found = await self.rows(board, [owner])
         if owner not in found:
             return None
@@ -217,7 +217,7 @@ class Deployment:
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
 
     async def totals(self, board: Board) -> dict[int, int]:
-        """Return the numbers of entries by column index, zeros left out."""
+        """Return the number of entries by column index, without columns that have no entries."""
         counted = await self.store.read(lambda: find_totals(self.dialect, [board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 

@@ -1,6 +1,6 @@
 """A store's pools with a clock that a test moves.
 
-Through it, a test sees only what callers see and what the tables hold.
+With these pools, a test sees only what callers see and what the tables hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLIENT = "acme"
 
 
 class Pools:
-    """What tests do with pools."""
+    """The operations on pools that tests use."""
 
     def __init__(self, deployment: Deployment, clock: StoreClock | None = None) -> None:
         self.store, self.dialect = deployment.store, deployment.dialect

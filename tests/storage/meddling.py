@@ -17,7 +17,7 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 1  # the read of rows; the writer's later statements are conditional writes
+READS_OF_A_GROUP = 1  # number of reads before the writes of a group: it only reads the rows
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:

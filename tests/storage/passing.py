@@ -1,4 +1,4 @@
-"""A store that passes every call on to another store, as a base for stores of tests that differ in one method."""
+"""A store that passes every call on to another store. Test stores that change one method are based on it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Boards in plain Python dicts, to compare a store with: written for clarity, not for speed.
+"""Boards in plain Python dicts. Tests compare a store with them.
 
-It shares no code with storage except the records.
+The code is written for clarity, not for speed. It shares no code with storage except the records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OutOfRangeError(Exception):
 
 
 def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
-    """Return a column's value after a change; `before` is its value before."""
+    """Return a column's value after a change. `before` is the value before the change."""
     if column.kind is ColumnKind.TEXT:
         return change.value
     assert isinstance(change.value, int)
@@ -52,7 +52,7 @@ def merge_row(
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a row stands in a ranking: smaller is better."""
+    """The place of a row in a ranking; a smaller place is better."""
 
     key: tuple[int, int]  # value and time, with signs that make smaller better; the time is 0 if ties are shared
     owner: str

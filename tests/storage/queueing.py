@@ -104,7 +104,7 @@ class QueueDesk:
         return Worker(drainer, leases)
 
     async def update_share(self, worker: Worker) -> None:
-        """Keep and claim a worker's leases."""
+        """Renew a worker's leases, and let the worker claim free shards."""
         worker.share = await self.store.write(lambda: worker.leases.keep_share(worker.share))
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
@@ -113,7 +113,7 @@ class QueueDesk:
         return await worker.drainer.drain_round(worker.held)
 
     async def drain_queue(self, name: str = "ada") -> list[DrainedRound]:
-        """End all other leases, and run rounds of one new worker until nothing waits."""
+        """End all other leases, and run rounds of one new worker until no post waits."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name)
         await self.update_share(worker)

@@ -110,7 +110,7 @@ class BoardsMachine(RuleBasedStateMachine):
         super().__init__()
         self.session = Session(backend, directory, table)
         self.plain: dict[str, PlainBoard] = {}
-        # Every copy of a board that was ever made. Some of the boards are deleted, and some copies lack later columns.
+        # Every copy of a board that was ever made. Some of the boards are deleted, and some copies lack newer columns.
         self.handles: list[Board] = []
         self.keys: set[int] = set()
 
@@ -118,7 +118,7 @@ class BoardsMachine(RuleBasedStateMachine):
         """Close what the machine opened."""
         self.session.close()
 
-    # Rules: the steps that can happen.
+    # The rules are the steps that can happen.
 
     @initialize(shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
     def begin(self, shape: str, ties: Ties) -> None:
@@ -203,21 +203,21 @@ class BoardsMachine(RuleBasedStateMachine):
                 self.expect(post, parts)
         for name, plain in self.plain.items():
             for owner, before_us in versions[name].items():
-                # All requests may share one transaction. A row that ends with its old values may have been written.
+                # One transaction may serve all requests. It may write a row even if the row ends with its old values.
                 grew = plain.versions[owner] > before_us
                 assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
 
-    # Helpers: how a step runs, and which result it must have.
+    # The helpers run a step and compute the result that it must have.
 
     def choose_board(self, number: int) -> PlainBoard:
         """Return one of the boards that exist."""
         return list(self.plain.values())[number % len(self.plain)]
 
     def make_post(self, plan: PostPlan) -> Post:
-        """Return the post of a plan. It goes to boards that exist or existed, once to each."""
+        """Return the post of a plan, with at most one part for each board. Some of the boards may no longer exist."""
         parts: dict[int, BoardPost] = {}
         for planned in plan.parts:
-            # Handles count from the newest copy, so that most posts go to boards as they currently are.
+            # Handle 0 is the newest copy, so that most posts use current copies of boards.
             board = self.handles[-1 - planned.handle % len(self.handles)]
             columns = board.spec.columns
             stats: dict[str, StatValue] = {}
@@ -262,7 +262,7 @@ class BoardsMachine(RuleBasedStateMachine):
     def plan_row(
         self, plain: PlainBoard | None, post: Post, one: BoardPost, at_us: int
     ) -> tuple[list[StatValue | None] | None, list[Reached | None] | None]:
-        """Return a duplicate's first stats, or the row after the post, or neither if it must be rejected."""
+        """Return (first stats, None) for a duplicate, (None, new row) for an applied post, else (None, None)."""
         if plain is None:
             return None, None
         if post.post_hash is not None and post.post_hash in plain.remembered:
@@ -294,7 +294,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_hash is not None:
             plain.remembered[post.post_hash] = (post.fingerprint, outcome.stats)
 
-    # Invariants: what must be true after every step.
+    # The invariants must be true after every step.
 
     @invariant()
     def the_store_tells_what_the_dicts_do(self) -> None:

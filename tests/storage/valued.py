@@ -1,6 +1,6 @@
 """Boards with values that a test chooses or draws, to test code that reads a whole column.
 
-The ranked column is not the first, and some entries have no value in it.
+The ranked column is not the first column. Some entries have no value in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, par
 Values = list[tuple[int | None, int]]  # each value, and the time at which it was reached
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
-BOARDS_MAX = 10_000  # a property test creates one for each example
+BOARDS_MAX = 10_000  # a property test creates a board for each example
 
 
 async def create_filled_board(

@@ -78,7 +78,7 @@ def post_to_boards(
 
 
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
-    """Close those of these boards whose time is over. Return the closed ones."""
+    """Close each of these boards whose time is over. Return the closed boards."""
     return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
 
 
@@ -91,7 +91,7 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """Apply a post. Its time is `at_s` seconds after `NOW_US`, or for None the time of its arrival."""
+    """Apply a post. Its time is `at_s` seconds after `NOW_US`. If `at_s` is None, its time is that of its arrival."""
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
 

@@ -114,7 +114,7 @@ async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
 
 
 def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
-    """Read a board as a process does that has an old copy of it."""
+    """Read a board as a process with an old copy of the board does."""
     if board.table_key is not None:
         yield from check_exists(deployment.dialect, board)
     yield from deployment.entries(board).find_entries(["ada"])

@@ -1,4 +1,4 @@
-"""Test posts to a family: one transaction writes many boards and one post id, even while others write, too.
+"""Test posts to a family: one transaction writes many boards and one post id, even while other transactions write.
 
 The tests compare what the boards hold with what the posts add up to.
 """
@@ -41,7 +41,7 @@ NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
 async def make_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
-    """Create a family whose boards have the deployment's table layout and, by default, accept posts of long ago."""
+    """Create a family whose boards have the deployment's table layout and, by default, accept very old posts."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
     family, _ = await deployment.store.write(
@@ -284,7 +284,7 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(
 
 
 async def apply_with_retries(store: Store, process: Deployment, post: Post) -> None:
-    """Apply a post again until it loses no race, as the writer does."""
+    """Apply a post, and repeat this after each lost race, as the writer does."""
     boards = [process.boards.open_board(each.board) for each in post.parts]
     while True:
         try:

@@ -1,6 +1,6 @@
 """Test the ids of a family's boards: callers name a board by its id, and each board has exactly one id.
 
-Parsing a written id returns what was written, and writing that again returns the same id.
+Parsing an id returns the family, period and facets that it was written from. Writing these again returns the same id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Test that boards of one shared table do not notice each other, and that leftover rows are deleted in short steps.
+"""Test that boards of one shared table do not affect each other, and that leftover rows are deleted in short steps.
 
 Every test has a second board in the same table, which must not change.
 """

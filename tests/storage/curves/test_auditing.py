@@ -85,7 +85,7 @@ class Audited:
 
 
 async def create_audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
-    """Create a board with some entries, whose curves have few knots."""
+    """Create a board with some entries. Its curves have few knots."""
     columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
     board = await deployment.create("b", *columns, ties=ties)
     predictor = replace(board.spec.predictor, samples=6)
@@ -176,7 +176,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
         assert (
             await made.audit(replace(live, mark=moment.mark))
-        ).broken  # with the mark of the fit, the true ranks are those of another moment
+        ).broken  # with the mark of the fit, the audit would count the true ranks of another moment
         await made.post(30)
 
 

@@ -1,4 +1,7 @@
-"""Test a memcached server that is down, slow or lying: it may delay an answer by its timeout, and never prevent it."""
+"""Test a memcached server that is down, slow or lying.
+
+It may delay an answer by the timeout. It must never prevent an answer.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
 ) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
-        # With a long timeout, the server that answers is in time even on a busy machine.
+        # The timeout is long, so that the other server answers in time even on a busy machine.
         cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
         for key in keys:
             assert (await cache.store_value(key, VALUE)).stored

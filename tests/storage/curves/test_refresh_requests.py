@@ -1,4 +1,4 @@
-"""Test refresh requests in the store: one that is lost, or answered by an earlier refresh, misleads an operator."""
+"""Test refresh requests in the store: a request that is lost, or answered by an older refresh, misleads operators."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class CountedReads(MeddlingStore):
 
 
 class Process:
-    """The curves of one process, and what they reported about memcached."""
+    """The curves of one process, and counts of the reports that it got about memcached."""
 
     def __init__(self, deployment: Deployment, cache: Memcached, salt: str = SALT) -> None:
         self.deployment = deployment
@@ -201,7 +201,7 @@ async def test_the_curves_of_the_table_serve_whatever_happens_to_memcached(
     assert front.book.find_curve(board, 0) == curve(10)
     assert front.book.find_curve(other, 0) == curve(20)
     assert (front.read, front.errors, front.corrupt) == ({outcome: 2}, errors, 0)
-    # The harm must not disturb the job either: its curve is stored and served.
+    # What happened to memcached must not disturb the job either: the job's curve is stored and served.
     await job.refresh(board, 0, curve(11))
     assert job.book.find_curve(board, 0) == curve(11)
     assert await front.book.poll() == 1

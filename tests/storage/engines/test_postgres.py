@@ -1,4 +1,4 @@
-"""Test what only the PostgreSQL store can do: several processes write it, and boards may have connection pools."""
+"""Test what only the PostgreSQL store can do: several processes write to it, and boards may have pools."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Proce
 async def test_processes_that_change_the_same_owners_of_several_boards_lose_nothing_and_never_deadlock(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    deadlocks_before = await raw.fetchval(DEADLOCKS)  # a server that others use, too, may have had some
+    deadlocks_before = await raw.fetchval(DEADLOCKS)  # other users of the server may have caused deadlocks before
     deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
@@ -214,7 +214,7 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
-    # The name exists already, as if another caller had been faster. The caller gets the error and decides what to do.
+    # The name already exists, as if another caller had been faster. The caller gets the error and decides what to do.
     with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 

@@ -30,7 +30,7 @@ Step = Callable[[], Awaitable[object]]
 
 @dataclass
 class Meeting:
-    """Two processes on one store, a board that both know and that has an entry of ada, and a third session."""
+    """Two processes on one store, a board that both know and on which ada has an entry, and a third session."""
 
     operator: Deployment
     poster: Deployment
@@ -74,8 +74,8 @@ class Meeting:
         table = entries_table(self.board.key)
         running: list[asyncio.Future[object]] = []
         async with self.third.transaction():
-            # A posting transaction waits for the row. A step that needs the whole table waits for every session that
-            # came earlier.
+            # A posting transaction waits for the locked row. A step that needs the whole table waits for every session
+            # that came earlier.
             await self.third.execute(f"SELECT 1 FROM {table} FOR UPDATE")
             for step in steps:
                 running.append(asyncio.ensure_future(step()))

@@ -15,7 +15,7 @@ from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.processes import Processes
 
 OWNERS = [f"o{number:04}" for number in range(1_000)]
-OTHERS = 100_000  # other rows; with so many, one read of all rows looks cheaper than looking up a thousand keys
+OTHERS = 100_000  # number of other rows; with this many, a planner may prefer one scan to a thousand lookups
 RUN = PostgresConnection.run_query
 
 
@@ -42,7 +42,7 @@ async def test_a_group_reads_and_writes_by_key_whatever_the_statistics_say(
     posts = [deployment.post(owner, part(board, {"xp": 1}), post_id=f"first/{owner}") for owner in OWNERS]
     await deployment.apply(*posts)
     table, key = layout_of(board).table, board.key
-    # The planner has statistics of the rows of other boards. It has none yet of the many new post ids of this board.
+    # The planner has statistics of the rows of other boards, but none yet of the many new post ids of this board.
     await raw.execute(f"INSERT INTO {table} SELECT -1 - g % 7, 'o' || g, 1, '1' FROM generate_series(1, {OTHERS}) g")
     await raw.execute(f"ANALYZE {table}, {POST_IDS}")
     await raw.execute(f"INSERT INTO {POST_IDS} SELECT {key}, g::text, '', '', 1 FROM generate_series(1, {OTHERS}) g")

@@ -1,4 +1,6 @@
-"""Test what a PostgreSQL server in trouble does to the store: bounded waits, clear refusals, recovery by itself.
+"""Test a store whose PostgreSQL server hangs, is full or refuses it: waits are bounded, refusals are clear.
+
+The store recovers by itself.
 
 A test that breaks a server has a server of its own.
 """

@@ -1,4 +1,4 @@
-"""Test that reading a page, or the rows around a place, reads few rows, wherever on the board the place is."""
+"""Test that reading a page, or the rows around a place, reads few rows, even in the middle of the board."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 20_000
 TIED = 3  # number of rows with the same value
 BATCH_ROWS = 5_000
 NEAR = 10  # rows to read on one side of a place
-# Rows that one step of a plan may read of one table. A step with two arms may read NEAR + TIED rows in each.
+# The most rows that one step of a plan may read. A step with two branches may read NEAR + TIED rows in each branch.
 READ_ROWS_MAX = 2 * (NEAR + TIED)
 GAP_ROWS_MAX = 400  # rows that may be between two knots of a curve; the boards here have 100
 RUN = PostgresConnection.run_query
@@ -69,7 +69,7 @@ async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
 
 
 async def read_everywhere(deployment: Deployment, board: Board) -> int:
-    """Read around places at the top, in the middle and at the end. Return the number of places."""
+    """Read the rows around places at the top, in the middle and at the end. Return the number of places."""
     ranking = deployment.entries(board).rankings[0]
     places = 0
     for rank in (1, ROWS // 2, ROWS):
@@ -128,7 +128,9 @@ async def test_postgresql_reads_few_rows_around_a_place(
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        around = [each for each in rows_read if "OFFSET" not in each[1]]  # leave out the statements that find the place
+        around = [
+            each for each in rows_read if "OFFSET" not in each[1]
+        ]  # without the statements that only find a place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")

@@ -1,4 +1,4 @@
-"""Test that a curve sampled on a replica holds every write that was acknowledged before it, as such a curve claims."""
+"""Test that a curve sampled on a replica counts every write that was acknowledged before the sample."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sampled:
         return curve.total
 
     async def samples_the_primary(self, board: Board) -> bool:
-        """Return whether a sample of a board's only entry is read from the primary."""
+        """Sample a board with one entry. Return whether the entry was read from the primary."""
         return await self.sample_total(board) == 1 and self.heard["primary"] == 1
 
 

@@ -1,4 +1,4 @@
-"""Test backups of the SQLite store: a backup is complete or absent, holds one moment, and leaves no other files."""
+"""Test backups of the SQLite store: a backup is complete or absent, has one snapshot, and leaves no other files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def open_migrated(path: Path) -> Deployment:
 
 
 async def create_with_number(path: Path, value: int = 1) -> None:
-    """Create a store with one board, on which ada has `value`."""
+    """Create a store with one board, and post `value` for ada."""
     deployment = await open_migrated(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
@@ -34,7 +34,7 @@ async def create_with_number(path: Path, value: int = 1) -> None:
 
 
 async def read_number(path: Path) -> object:
-    """Return ada's value, or None without an entry."""
+    """Return ada's value, or None if ada has no entry."""
     deployment = await open_migrated(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")

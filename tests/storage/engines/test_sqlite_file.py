@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
-    """Set a umask with which every user can read a file that is created without a mode."""
+    """Set a umask with which every user can read a file that is created without an explicit mode."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -150,7 +150,7 @@ async def create_filled_store(path: Path) -> None:
 
 
 async def open_damaged(path: Path) -> Deployment:
-    """Open a store whose pages of the board `a` are garbage."""
+    """Open a store in which the pages of the board `a` are garbage."""
     await create_filled_store(path)
     spoil_table(path, "entries_1")
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
@@ -239,7 +239,7 @@ def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
         "except StoreFullError as error:\n"
         "    print(error.detail)\n"
     )
-    for room_bytes in (0, 2_048, 16_384):  # too little for the lock, for the file, and for the log's index
+    for room_bytes in (0, 2_048, 16_384):  # too small for: the lock, the file, the log's index
         path = tmp_path / f"{room_bytes}.db"
         done = subprocess.run(
             [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True

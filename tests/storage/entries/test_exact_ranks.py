@@ -212,9 +212,9 @@ async def compare_while_writing(
 
 
 async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
-    """The log adds the slow transaction, which the fit's snapshot did not see.
+    """The count from the log adds the slow transaction, which the fit's snapshot did not see.
 
-    It does not add a transaction that began later and ended before the fit.
+    The count does not add a transaction that began later and ended before the fit.
     """
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     deployment = await Deployment.on(store)

@@ -18,7 +18,7 @@ GROUPS = 40
 
 
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Otherwise a post that sees the change and a post that does not would insert two rows, in different tables."""
+    """Otherwise a post that sees the change and a post that does not see it would insert rows in different tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))

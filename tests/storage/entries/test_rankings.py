@@ -27,7 +27,7 @@ class Case:
     column: ColumnSpec
     ties: Ties
     rows: Mapping[str, Sequence[Reached | None]]
-    probes: list[tuple[int, int, str]]  # places as value, time reached and owner; a row may have the place or not
+    probes: list[tuple[int, int, str]]  # places to look up: value, time reached, owner; not every place has a row
     limit: int
     skip_rows: int
 
@@ -82,7 +82,7 @@ class Compared:
         return self.ranking.padding.pad(value, reached_us)
 
     def expected(self, at: Place) -> tuple[str, str]:
-        """Return the cell and owner that the store should return for a place of the plain order."""
+        """Return the cell and owner that the store should return for a place in the plain order."""
         value, reached_us = self.case.rows[at.owner][1]  # type: ignore[misc]
         assert isinstance(value, int)
         return self.cell(value, reached_us), at.owner

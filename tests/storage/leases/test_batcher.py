@@ -42,7 +42,7 @@ LIMITS = LeaseBatcherLimits(
 
 
 class GatedStore(PassingStore):
-    """A store whose transactions and answers wait until the test opens a gate. The test can also make it fail."""
+    """A store whose transactions and answers wait until the test lets them go on. A test can also make writes fail."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -200,7 +200,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
     await gated.store.answered.get()
     gated.store.answers.clear()
     second = gated.ask("k")
-    # The second request has read that the key has no lease. The test holds back this answer.
+    # The second request has read that the key has no lease. The test holds back the answer of this read.
     await gated.store.answered.get()
     gated.store.gate.set()
     acquired = await first
@@ -223,7 +223,7 @@ async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_fo
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
-    for number in range(2):  # each request makes the batcher forget the transaction before it
+    for number in range(2):  # each release makes the batcher forget an earlier transaction
         with pytest.raises(UnknownLeaseError):
             await small.batcher.release_lease(Release(CLIENT, "numbers", f"nobody {number}"))
     small.store.written.clear()
@@ -242,7 +242,7 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
     for each in batchers:
         each.store.gate.clear()
     asked = [each.ask("k") for each in batchers]
-    for each in batchers:  # both have read that the key has no lease
+    for each in batchers:  # wait until both have read that the key has no lease
         await each.store.begun.get()
     for each in batchers:
         each.store.gate.set()
@@ -319,7 +319,8 @@ async def test_a_key_keeps_the_resource_that_another_process_gave_it_meanwhile(
     await ask_for_an_hour(direct, "x")
     direct.store.gate.clear()
     late = ask_for_an_hour(direct, "k")
-    for _ in range(2):  # one write is of `x`, the other is of `k`, which had no lease when it was read
+    # Wait until two writes have begun: one for key `x`, one for key `k`, which had no lease when `k` was read.
+    for _ in range(2):
         await direct.store.begun.get()
     prompt = await ask_for_an_hour(other, "k")
     direct.store.gate.set()

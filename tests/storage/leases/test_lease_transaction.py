@@ -244,7 +244,7 @@ REGIONS = ("eu", "us")
 
 
 class PoolModel(RuleBasedStateMachine):
-    """Compare keys that request and give back leases, and operators that change the pool, with a plain model."""
+    """Let keys request and give back leases, and let operators change the pool. Compare the pool with a plain model."""
 
     session: Session  # set by the test
 

@@ -69,7 +69,7 @@ class Holder:
             if self._rng.random() < 0.5:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
-                until_us = min(until_us, before_us)  # until then, the holder certainly had the lease
+                until_us = min(until_us, before_us)  # the holder certainly had the lease until this time
         except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)
@@ -78,7 +78,7 @@ class Holder:
         return await self._store.write(lambda: self._leases.renew(lease, lease_us=LEASE_US))
 
     async def _pass(self, us: int) -> None:
-        """Return once the store's clock has advanced by this much."""
+        """Wait until the store's clock has advanced by `us` microseconds."""
         end_us = await self._store.read(self._clock) + us
         while await self._store.read(self._clock) < end_us:
             pass

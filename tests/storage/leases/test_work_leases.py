@@ -1,4 +1,4 @@
-"""Test work leases: only they keep two job processes from storing two curves of one column."""
+"""Test work leases: nothing else keeps two job processes from storing two curves of one column."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ HOLDERS = ("ada", "bob", "cleo")
 
 
 class Holdings(RuleBasedStateMachine):
-    """Compare holders that claim, renew, work late and give back with a plain model of who may hold the lease."""
+    """Let holders claim, renew, work late and give back. Compare them with a plain model of who may hold the lease."""
 
     session: Session  # set by the test
 

@@ -155,7 +155,7 @@ async def poster_on(place: str) -> tuple[Deployment, Board]:
 async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
     place: str, raw: asyncpg.Connection
 ) -> None:
-    """A mark taken before the transaction ends does not include it, although the mark includes later numbers."""
+    """A mark taken before the transaction ends does not include it, although it includes later transactions."""
     deployment, board = await poster_on(place)
     store = deployment.store
     slow = raw.transaction()

@@ -1,4 +1,4 @@
-"""Test the texts of the change log. SQL and Python both cut values out of them, to count live and to rank exactly."""
+"""Test the texts of the change log. SQL and Python both extract values from them, for live counts and exact ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that exactly the requests that wait too long expire, whatever was answered before and meanwhile."""
+"""Test that exactly the requests that wait too long expire, even if others were answered before or meanwhile."""
 
 from __future__ import annotations
 

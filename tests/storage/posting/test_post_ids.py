@@ -84,7 +84,7 @@ async def test_each_board_remembers_its_own_ids(deployment: Deployment) -> None:
 
 
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
-    """Deleting them immediately would be most of the transaction's work, and every writer would wait for it."""
+    """Deleting the ids immediately would be most of the transaction's work, and every writer would have to wait."""
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
     for round_number in range(3):
         for board in (emptied, deleted):

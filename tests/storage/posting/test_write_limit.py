@@ -1,4 +1,4 @@
-"""Test that the limit finds how many groups the store can write at a time, follows changes, and keeps its bounds."""
+"""Test that the limit of groups in flight finds the number that is fastest, follows changes, and keeps its bounds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from storage.posting.admission import OVERLONG_RATIO, WriteLimit
 
 POSTS = 100
-Speed = Callable[[int], float]  # groups in flight -> groups a second
+Speed = Callable[[int], float]  # maps the number of groups in flight to groups per second
 
 
 class Load:
-    """A store of a given speed, under a limit that is always used up."""
+    """A simulated store. As many groups are always in flight as the limit allows."""
 
     def __init__(self, *, groups_max: int = 8) -> None:
         self.limit = WriteLimit(groups_max=groups_max)

@@ -35,7 +35,7 @@ class Bounds(random.Random):
 
 
 class HeldWriter:
-    """A writer over a store whose writes a test can hold back, and one board to post to."""
+    """A writer on a store whose writes a test can hold back, and one board to post to."""
 
     def __init__(
         self, deployment: Deployment, board: Board, limits: WriterLimits, meddle: list[Built | Exception]
@@ -48,7 +48,7 @@ class HeldWriter:
         self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:
-        """Return one post with a point for each owner."""
+        """Return one post for each owner. Each post adds one point."""
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     async def submit(self, *owners: str) -> list[list[PartOutcome]]:
@@ -141,7 +141,7 @@ async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> N
         held.store.release()
         await asyncio.gather(*tasks)
         assert await held.xp("a", "b", "c", "d", "e", "f") == [1, 1, None, None, 1, None]
-        await held.submit("c", "d", "e", "f", "g")  # if no other request waits, one may be larger than the queue
+        await held.submit("c", "d", "e", "f", "g")  # if no other request waits, a request may be larger than the queue
         assert await held.xp("g") == [1]
 
 

@@ -44,7 +44,7 @@ class TurnstileStore(PassingStore):
 
 
 class Flow:
-    """A writer over a turnstile, with a clock that the test moves."""
+    """A writer on a turnstile store, with a clock that the test moves."""
 
     def __init__(self, deployment: Deployment, limits: WriterLimits, writes_at_once: int) -> None:
         self.deployment, self.observed = deployment, Observed()
@@ -55,7 +55,7 @@ class Flow:
         )
 
     def post(self, *owners: str) -> asyncio.Task[list[list[PartOutcome]]]:
-        """Submit a request with a point for each owner, and return its task."""
+        """Submit a request that adds one point for each owner, and return its task."""
         posts = [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
         return asyncio.create_task(self.writer.submit(posts))
 
@@ -172,7 +172,7 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
     async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
-        # The store writes one post per second. The six posts that are left are in time, but a post behind them is not.
+        # The store writes one post per second. The six waiting posts are in time, but a post behind them would not be.
         for _ in range(3):
             turn = await flow.store.waiting.get()
             flow.now_s += 1.0

@@ -51,7 +51,7 @@ class Observed:
 
 
 class Intake:
-    """An enqueuer over a store whose writes a test can hold back, with one board."""
+    """An enqueuer on a store whose writes a test can hold back, and one board to post to."""
 
     def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
         self.desk, self.board, self.observed = desk, board, Observed()
@@ -61,7 +61,7 @@ class Intake:
         self.enqueuer = Enqueuer(self.store, backlog, SHARDS, limits, self.observed, now_us=desk.clock)
 
     def posts(self, *owners: str) -> list[Post]:
-        """Return one post with a point for each owner."""
+        """Return one post for each owner. Each post adds one point."""
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     def pass_time(self, seconds: float) -> None:

@@ -41,7 +41,7 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 
 async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
-    """Create a board with a sum and the number of the last post."""
+    """Create a board with two columns: a sum, and the number of the last post."""
     return await desk.deployment.create(board_id, XP, counter("last", merge=Merge.LAST))
 
 
@@ -52,7 +52,7 @@ def make_post(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int =
 
 
 async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
-    """Return a worker with its leases."""
+    """Create a worker, let it claim shards, and return it."""
     worker = desk.worker(name, store=store)
     await desk.update_share(worker)
     return worker
@@ -382,7 +382,7 @@ class FullStore(PausingStore):
 
 
 class FailingStore(PausingStore):
-    """A store that fails a transaction at a statement that contains a text, or whose post ids contain it."""
+    """A store that fails a transaction at the first statement with `text` in its SQL or in its post ids."""
 
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)

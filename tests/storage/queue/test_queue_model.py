@@ -42,7 +42,7 @@ class Queueing(RuleBasedStateMachine):
         self.places = itertools.count()
         # The waiting posts of each shard, the oldest post first.
         self.queued: dict[int, list[tuple[int, Board, Post]]] = defaultdict(list)
-        self.rows: dict[str, list[int]] = {}  # xp and last of each owner
+        self.rows: dict[str, list[int]] = {}  # the values of `xp` and `last` of each owner
         self.seen: set[str] = set()  # the hashes of applied post ids
         self.number = 0
         self.session.run(self._empty_queue())  # earlier examples may have left posts
@@ -51,7 +51,7 @@ class Queueing(RuleBasedStateMachine):
         await self.desk.drain_queue("cleaner")
 
     def teardown(self) -> None:
-        """Let one more worker apply all posts that are left."""
+        """Let one more worker apply all posts that still wait."""
         self.session.run(self.desk.drain_queue("last"))
         self._applied({shard: len(posts) for shard, posts in self.queued.items()})
         self.boards_agree()

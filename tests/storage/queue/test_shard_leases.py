@@ -18,7 +18,7 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 
 async def resize(desk: QueueDesk, size: int) -> None:
-    """Store a number of workers, as a measurement would."""
+    """Store a new number of workers, as if a measurement had found it."""
     desk.clock.now_us += 1
     found = await desk.store.read(desk.semaphore.sizing)
     sizing = Sizing(size, 2 * size, 3, desk.clock())

@@ -1,7 +1,7 @@
 """Test that this version opens and serves stores that older versions of the service wrote.
 
 The version with schema SCHEMA wrote `old_stores/NAME_SCHEMA.sql` by its own HTTP interface, and the file is never
-written again. It holds 40 owners on two boards with curves, a post id each, and one post after the curves.
+written again. It holds two boards with curves, 40 owners with a post id each, and one post after the curves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Test that stores find, in each other's journals, the keys to which two stores gave a resource."""
+"""Test that stores read each other's journals and find the keys to which two stores gave a resource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = 100
 
 
 class Region:
-    """A store of its own. It reads another store's journal when a test calls `read`."""
+    """A region with a store of its own, which reads another store's journal when a test calls `read`."""
 
     def __init__(self, name: str, deployment: Deployment, clock: Clock, *, release: bool = True) -> None:
         self.name, self.pools = name, Pools(deployment)
