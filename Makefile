@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 # One process with RANKCURVE_TEST_STORE: several would share its one server, and disturb each other in what a server has
 # only once.
-TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,2)
+TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import asyncpg
+
+DROPS_MAX = 3
 
 
 @asynccontextmanager
@@ -20,7 +22,15 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
     try:
         yield f"{url}{'&' if '?' in url else '?'}search_path={name}"
     finally:
-        await _run(url, f"DROP SCHEMA {name} CASCADE")
+        await _drop(url, name)
+
+
+async def _drop(url: str, name: str) -> None:
+    """Drop a schema. The last statement of a connection that was just closed may still run and deadlock with this."""
+    for _ in range(DROPS_MAX - 1):
+        with suppress(asyncpg.DeadlockDetectedError):
+            return await _run(url, f"DROP SCHEMA {name} CASCADE")
+    await _run(url, f"DROP SCHEMA {name} CASCADE")
 
 
 async def _run(url: str, sql: str) -> None:
