@@ -5,7 +5,7 @@
 
 Each job is a class with an endless method that `wiring.start_jobs` hands to the runner:
 
-- `curves`: refresh and audit curves, keep them live, and notice the curves of other processes.
+- `curves`: refresh and audit curves, keep them live, and load the curves that other processes stored.
 - `queue`: apply posts that wait in the ingest queue.
 - `leases`: liberate expired leases of pools and balance resources between regions.
 - `boards`: close and archive boards, and delete rows past their retention.
@@ -14,7 +14,7 @@ Each job is a class with an endless method that `wiring.start_jobs` hands to the
 passes the id and the trace of a request to a job. The rooms may import these modules and `storage`, but never
 `service`.
 
-The rule: no read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
+No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
 of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from
 what the store holds.
 

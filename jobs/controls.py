@@ -1,12 +1,12 @@
 """Lets operators run a job now, pause it and resume it, and reports its rounds and failures to them.
 
-    work ──> rest (its sleep) ──> work …        run: ends the rest now
-               └── paused: the rest lasts until an operator resumes the job, or runs it once
+    work ──> sleep ──> work …        run: ends the sleep now
+               └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-The rule: pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
+Pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
 
-A job needs no code for this. It sleeps with `JobControls.sleep`, which reads from a context variable to which job the
-calling task belongs.
+A job needs no code for this. It sleeps with `JobControls.sleep`. That function reads from a context variable which job
+the calling task belongs to.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Protocol
 
 Sleep = Callable[[float], Awaitable[None]]
 
-_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # endings of the names of tasks that belong to one job
+_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # the part of a task's name that follows the name of its job
 
 
 class JobObserver(Protocol):
     """What jobs report to operators; `job` is the name that operators know."""
 
     def job_round_ended(self, job: str, seconds: float) -> None:
-        """Record that a job worked for `seconds` and begins to rest."""
+        """Record that a job worked for `seconds` and begins to sleep."""
 
     def job_failed(self, job: str) -> None:
         """Record that a job raised an error; it will start again."""
@@ -40,11 +40,11 @@ class _Control:
 
     def __init__(self) -> None:
         self.paused = False
-        self.rests: set[asyncio.Event] = set()  # one event for each resting task; setting it ends the rest
+        self.sleeps: set[asyncio.Event] = set()  # one event for each sleeping task; setting the event ends the sleep
 
-    def end_rests(self) -> None:
-        for rest in self.rests:
-            rest.set()
+    def end_sleeps(self) -> None:
+        for over in self.sleeps:
+            over.set()
 
 
 class _Task:
@@ -83,20 +83,23 @@ class JobControls:
         self._observer.job_failed(job)
 
     async def sleep(self, seconds: float) -> None:
-        """Let the job of the calling task rest; a task without a job only sleeps."""
+        """Sleep between two rounds of the calling task's job. A task without a job sleeps exactly `seconds`.
+
+        The sleep of a job is shorter if an operator runs the job, and longer if the job is paused.
+        """
         task = _CURRENT.get()
         if task is None:
             await self.steady_sleep(seconds)
             return
         self._observer.job_round_ended(task.name, self._monotonic() - task.began_s)
         try:
-            await self._rest(task.control, seconds)
+            await self._sleep_until_ended(task.control, seconds)
         finally:
             task.began_s = self._monotonic()
 
-    async def _rest(self, control: _Control, seconds: float) -> None:
+    async def _sleep_until_ended(self, control: _Control, seconds: float) -> None:
         over = asyncio.Event()
-        control.rests.add(over)
+        control.sleeps.add(over)
         sleeping = asyncio.ensure_future(self.steady_sleep(seconds))
         ending = asyncio.ensure_future(over.wait())
         try:
@@ -108,21 +111,21 @@ class JobControls:
         finally:
             sleeping.cancel()
             ending.cancel()
-            control.rests.discard(over)
+            control.sleeps.discard(over)
 
     def run(self, job: str) -> bool:
-        """End the rest of a job, so that it works once even if paused; return whether this process has the job."""
+        """End the sleep of a job, so that it works once even if paused; return whether this process has the job."""
         control = self._controls.get(job)
         if control is not None:
-            control.end_rests()
+            control.end_sleeps()
         return control is not None
 
     def pause(self, job: str) -> bool:
-        """Keep a job from beginning further rounds; return whether this process has the job."""
+        """Let a job begin no further rounds; return whether this process has the job."""
         return self._set_paused(job, paused=True)
 
     def resume(self, job: str) -> bool:
-        """Resume a paused job and end its rest; return whether this process has the job."""
+        """Resume a paused job and end its sleep; return whether this process has the job."""
         resumed = self._set_paused(job, paused=False)
         return self.run(job) and resumed
 

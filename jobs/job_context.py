@@ -1,6 +1,6 @@
 """The tools that every job receives.
 
-The rule: a job gets its clocks, its sleep function and its random numbers only through its constructor.
+A job gets its clocks, its sleep function and its random numbers only through its constructor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class JobTools:
     store: Store
     open_boards: OpenBoards
     post_ids: PostIds
-    holder: str  # name of this process; no other process that ever worked on the store has it
+    holder: str  # name of this process; no other process has ever used it on this store
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep

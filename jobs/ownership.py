@@ -3,7 +3,7 @@
     claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at its end
                  └── lost: the work is cancelled
 
-The rule: a job begins only with the lease. A transaction that must not overlap a transaction of another owner calls
+A job begins only with the lease. A transaction that must not overlap a transaction of another owner calls
 `HeldLease.renew` or `HeldLease.release`. A process that was suspended for longer than its lease may work on for a
 moment, but then these transactions fail with `LeaseLostError` and store nothing. Steps that are harmless to repeat,
 such as pruning, need no such call.
@@ -47,7 +47,7 @@ class HeldLease:
     lease: WorkLease
     leases: WorkLeases
     lease_us: int  # the length of the lease from each renewal on
-    is_released: bool = False  # whether the transaction that ran `release` was committed; the work sets it
+    is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
         """Release the lease, as part of the work's last transaction.
@@ -85,11 +85,11 @@ class Ownership:
     ) -> T:
         """Do the work while nobody else does it, and return its outcome.
 
-        `still_wanted` runs in the transaction of the claim; it raises if there is nothing left to do. With `rests_s`,
-        nobody gets the lease again within that time after the claim, however soon the work ends.
+        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. Nobody
+        gets the lease again before `rests_s` seconds after the claim, however soon the work ends.
 
         Raises:
-            LeaseTakenError: another process does the work, or nobody gets the lease for now, because of `rests_s`.
+            LeaseTakenError: another process does the work, or the `rests_s` seconds of an earlier claim are not over.
             LeaseLostError: another process took over meanwhile.
             Any error that `still_wanted` or the work raises.
         """
@@ -113,7 +113,7 @@ class Ownership:
     def _claim(self, pool: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
         lease = yield from self._leases.claim(pool, resource, holder=self._holder, lease_us=self._lease_us)
         if still_wanted is not None:
-            yield from still_wanted()  # after the claim, when the previous owner has ended and its result is visible
+            yield from still_wanted()  # after the claim, so that the result of the previous owner is visible
         return lease
 
     async def _keep_renewing(self, lease: WorkLease) -> None:

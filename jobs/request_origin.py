@@ -1,8 +1,8 @@
-"""The request that a job works for. Its id and its trace reach the job, even in another process.
+"""The request that a job works for. The job knows the id and the trace of the request, even in another process.
 
     request ──> REQUEST_ID, TRACEPARENT ──> RequestOrigin ──row in the store──> job process ──> its log lines and spans
 
-The rule: a job that works for a request does so within `RequestOrigin.restored`. So no function needs a parameter for
+A job that works for a request does so within `RequestOrigin.restored`. So no function needs a parameter for
 the id or the trace.
 """
 

@@ -1,7 +1,7 @@
 """Keeps the jobs of this process running. If a job raises, the error is logged and the job starts again after a pause.
 
-The rule: stopping never hangs. Every job can be cancelled. A job that does not end within the bound is named in the
-log, and nobody waits for it any longer.
+Stopping never hangs. Every job can be cancelled. If a job does not end within `job_stop_s_max`, its name is logged, and
+nobody waits for it any longer.
 """
 
 from __future__ import annotations

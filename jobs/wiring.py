@@ -3,7 +3,7 @@
 `start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it loads
 the curves that other processes store.
 
-The rule: clocks, sleep functions and random numbers enter here as arguments; jobs get them from nowhere else.
+Clocks, sleep functions and random numbers enter here as arguments; jobs get them from nowhere else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class PeerParts:
-    """The parts of the job that reads the lease journals of other stores."""
+    """The objects that the job for the lease journals of other stores needs."""
 
     names: Sequence[str]
     exchange: LeaseExchange
@@ -71,7 +71,7 @@ class PeerParts:
 
 @dataclass(frozen=True, slots=True)
 class PoolParts:
-    """The parts of the jobs for pools."""
+    """The objects that the jobs for pools need."""
 
     liberate: LiberateLimits
     balance: BalanceLimits
@@ -84,7 +84,7 @@ class PoolParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobTools):
-    """The parts of all jobs of a process, in addition to `JobTools`."""
+    """The objects that the jobs of a process need besides `JobTools`."""
 
     catalog: Catalog
     book: CurveBook
@@ -95,7 +95,7 @@ class JobParts(JobTools):
     folds: FoldObserver
     prunes: PruneObserver
     closings: CloseObserver
-    pools: PoolParts | None = None  # None: no job looks after pools
+    pools: PoolParts | None = None  # None: this process runs no jobs for pools
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: curves are audited only when an operator asks
     queue: QueueParts | None = None  # None: other processes apply queued posts
@@ -179,7 +179,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         _start_pool_jobs(runner, parts, parts.pools, ownership)
     if parts.queue is not None:
         start_queue(runner, parts.queue, parts)
-    if not parts.store.sole_writer:  # front ends without jobs leave their operators' refresh requests in the store
+    if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
         requests = RefreshRequestJob(
             parts.store, parts.catalog, parts.refresh_queue, limits.refresh_requests, sleep=parts.sleep
         )
@@ -201,7 +201,7 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
 
 
 def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
-    # Final curves are fitted to the store itself: a replica may not have the last posts yet.
+    # Fit final curves from the store itself, because a replica may not have the last posts yet.
     fitting = Fitting(
         parts.store,
         parts.store,

@@ -4,10 +4,10 @@
                                (many at a time)         (one at a time)                 (in bounded steps)
 
 - `close_periods` drives a board through these stages; `archive` writes the archives for it.
-- `prune` deletes post ids, changes and rejections past their retention, and rows that boards left behind.
+- `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
 
-The rule: requests come first. Jobs work in bounded transactions with pauses between them, and boards are closed before
-any board is archived. The stages are stored, so any process can continue where another one stopped.
+Requests have priority: jobs work in bounded transactions with pauses between them. Boards that are due to be closed
+are closed before any board is archived. The stages are stored, so any process can continue where another one stopped.
 
 The room may import `jobs.curves`, `storage` and the modules at the root of `jobs`. Begin with `close_periods`.
 """

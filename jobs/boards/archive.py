@@ -2,7 +2,7 @@
 
     read rows in one transaction ──> encode blocks on a thread ──> write them in another one, if nothing changed
 
-The rule: no transaction stays open while blocks are encoded. The second transaction checks that nothing changed since
+No transaction stays open while blocks are encoded. The second transaction checks that nothing changed since
 the first one.
 """
 
@@ -140,4 +140,4 @@ class Archiver:
         elif stored and not whole:
             archiving.note_progress(place, tied)
             self._under_way = archiving
-        # In the remaining case an owner was erased meanwhile. The board will be due again, and its archive starts anew.
+        # If neither branch ran, an owner was erased meanwhile. The board will be due again, and a new archive begins.

@@ -5,9 +5,9 @@
                   │              └── if neither was due: a step of one archive ──────┤
                   └──────────────────────────────────────────────────────────────────┘
 
-The rule: closing comes first. Everything else is done in bounded steps, and after each step the job reads again which
+Closing boards comes first. Everything else is done in bounded steps, and after each step the job reads again which
 boards to close. Every step is stored on the condition that the lease is still held. The stages of boards are read from
-the store, so a process can continue wherever the process before it ended.
+the store, so a process can continue wherever the previous process ended.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class CloseJob:
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTakenError) -> float:
-        """Return how long to wait for a lease: until it ends, but at most one interval."""
+        """Return how long to wait: until the other process's lease ends, but at most one interval."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: HeldLease) -> None:
@@ -153,7 +153,7 @@ class CloseJob:
         return await self._archive(held, [board for _, board in due[ClosingStage.FROZEN]], now_us)
 
     async def _archive(self, held: HeldLease, frozen: Sequence[Board], now_us: int) -> bool:
-        """Do a step of the current archive, or else begin the next ones; return whether there was anything to do."""
+        """Do a step of the current archive, or begin the next archives. Return whether there was anything to do."""
         board = self._archiver.board
         if board is None:
             if not self._to_archive and frozen:
@@ -185,7 +185,7 @@ class CloseJob:
             await self._archiver.archive_boards(held, boards[:small], now_us)
         except LeaseLostError:
             raise
-        except StorageError as error:  # a board may have been deleted; each is then archived by itself
+        except StorageError as error:  # a board may have been deleted, so archive the next one by itself
             log.warning("archive_batch_failed", boards=small, detail=error.detail)
             return False
         for _ in range(small):
@@ -195,7 +195,7 @@ class CloseJob:
 
     async def _write_archive(self, held: HeldLease, board: Board) -> None:
         if self._archiver.board is None:
-            await self._fit_columns(board)  # needed again if an owner was erased after the board was closed
+            await self._fit_columns(board)  # an owner who was erased after the closing makes new final curves necessary
             await self._archiver.begin(held, board)
         await self._archiver.write_part(held, await self._store.read(self._clock))
 

@@ -1,6 +1,6 @@
-"""Deletes post ids, changes and rejections past their retention, and rows that boards left in shared tables.
+"""Deletes post ids, changes and rejections past their retention, and old rows of deleted or emptied boards.
 
-The rule: posts come first. A step is one bounded transaction. After each step the job pauses for as long as the step
+Posts have priority. A step is one bounded transaction. After each step the job pauses for as long as the step
 took, so that pruning never uses the writer for more than half of the time.
 
 One job process prunes in each interval. After its run, nobody gets the lease until the next run is nearly due.
@@ -71,7 +71,7 @@ class PruneJob:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
-        unread_from: Callable[[], Program[int | None]] | None = None,  # reads the first position not yet folded
+        unread_from: Callable[[], Program[int | None]] | None = None,  # reads the first position that is not folded yet
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
         self._changes = change_log(store.dialect)
@@ -107,7 +107,7 @@ class PruneJob:
         """Delete post ids past their retention, in up to `prune_steps_max` steps; return the number of rows."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        # A step that leaves old ids behind deletes more than `rows_max` rows.
+        # A step that cannot delete all old ids deletes more than `rows_max` rows.
         return await self._in_steps(
             lambda: self._post_ids.prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1
         )
@@ -115,8 +115,8 @@ class PruneJob:
     async def prune_changes(self) -> int:
         """Delete changes past their retention, in up to `prune_steps_max` steps; return the number of bundles.
 
-        Changes that are not folded yet are kept for twice as long. So the log is bounded even if folding never works
-        again. A process that folds later finds out that changes are missing.
+        Changes that are not folded yet are kept for twice the retention. So the log is bounded even if folding never
+        works again. A process that folds later detects that changes are missing.
         """
         now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -140,7 +140,7 @@ class PruneJob:
     async def blank_erased(self) -> int:
         """Remove the logged cells of erased owners; return the number of changed bundles.
 
-        Only changes are affected that are older than `erased_cells_s` and will not be folded any more.
+        This affects only changes that are older than `erased_cells_s` and that will not be folded any more.
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -148,7 +148,7 @@ class PruneJob:
         return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def make_blocks(self) -> int:
-        """Index by owner the part of the journal that fills whole blocks; return the number of new blocks."""
+        """Index the rows of the journal by owner, in whole blocks only; return the number of new blocks."""
         index, made = owner_blocks(self._store.dialect), 0
         await self._store.write(index.prune)
         while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
@@ -159,14 +159,17 @@ class PruneJob:
         return made
 
     async def sweep_tables(self) -> int:
-        """Delete rows that boards left in shared tables, in up to `prune_steps_max` steps; return their number."""
+        """Delete the rows that deleted or emptied boards left in shared tables; return the number of rows.
+
+        Work in up to `prune_steps_max` steps.
+        """
         rows_max = self._limits.prune_rows_max
         return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
         """Run steps until one deletes fewer than `rows_more` rows, and return the number of deleted rows.
 
-        A step that deletes fewer rows leaves nothing behind.
+        Such a step has deleted everything that was left.
         """
         gone = 0
         for _ in range(self._limits.prune_steps_max):

@@ -2,7 +2,7 @@
 
 In each interval, one job process audits one column. An operator may request an audit from any front end at any time.
 
-The rule: an audit is one bounded read, and it uses the connections for counts.
+An audit is one bounded read, and it uses the connections for counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
 DRAWS_MAX = 100  # largest number of random boards drawn to find one that has a curve
-BROKEN_LOGGED_MAX = 10  # wrong brackets logged for each audit; a wrong curve has many
+BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many
 
 
 class AuditObserver(Protocol):
@@ -60,9 +60,10 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve that this process uses with counts for random entries.
+        """Compare the curve that this process uses with the counted ranks of random entries.
 
-        At most `owners` entries are counted, and never more than `audit_owners_max`. None means `audit_owners_max`.
+        The audit counts at most `owners` entries, and never more than `audit_owners_max`. If `owners` is None, the
+        maximum is `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.
@@ -100,7 +101,7 @@ class Auditor:
         return found
 
     def failed(self, board: Board, column_index: int, error: Exception) -> None:
-        """Count and log an audit that raised."""
+        """Count and log an audit that raised an error."""
         self._observer.audit_failed()
         log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 

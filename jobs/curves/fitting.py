@@ -4,7 +4,7 @@
     scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
     auto ──> like skip; then like scan once the bound of a curve exceeds `scan_bound_ratio` on a quiet enough board
 
-The rule: pure computations run neither on the event loop nor on a connection of the store.
+Pure computations run neither on the event loop nor on a connection of the store.
 
 A board is quiet enough if at most `scan_changes_ratio` of its entries change while it is scanned. The certificate is
 then still nearly right when the curve is stored.
@@ -53,14 +53,14 @@ class FittingObserver(Protocol):
     """What fits report to operators."""
 
     def scan_read(self, entries: int, *, left: int) -> None:
-        """Record that scans have read `entries` more entries, and that about `left` are still to be read."""
+        """Record that a scan has read `entries` more entries, and that all scans still have about `left` to read."""
 
 
 class FitSnapshot(NamedTuple):
     """The state of a board in the snapshot of a fit."""
 
     changes: int  # the board's count of changes
-    mark: LogMark | None  # the position in the change log; None: unknown, so the curve cannot be kept live
+    mark: LogMark | None  # the snapshot's position in the change log; None: unknown, so the curve cannot be kept live
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +96,25 @@ class Fitting:
         """Return a new curve of a column, made by its board's method. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
-            look = await self._store.read(lambda: self._look(board, column_index))
+            state = await self._store.read(lambda: self._read_state(board, column_index))
             if method is RefreshMethod.SCAN or (
-                present is not None and self._quiet(look) and self._worth(board, present)
+                present is not None and self._quiet(state) and self._worth(board, present)
             ):
-                return await self._scan(board, column_index, look)
+                return await self._scan(board, column_index, state)
         return await self._sample(board, column_index)
 
     async def scan_curve(self, board: Board, column_index: int) -> tuple[Curve, FitSnapshot]:
         """Return a certified curve of a column, whatever the method of its board."""
-        look = await self._store.read(lambda: self._look(board, column_index))
-        return await self._scan(board, column_index, look)
+        state = await self._store.read(lambda: self._read_state(board, column_index))
+        return await self._scan(board, column_index, state)
 
-    def should_certify(self, board: Board, present: RankCurve | None, look: ColumnState) -> bool:
+    def should_certify(self, board: Board, present: RankCurve | None, state: ColumnState) -> bool:
         """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
         if board.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
-        return self._quiet(look) and self._worth(board, present)
+        return self._quiet(state) and self._worth(board, present)
 
-    def _look(self, board: Board, column_index: int) -> Program[ColumnState]:
+    def _read_state(self, board: Board, column_index: int) -> Program[ColumnState]:
         totals = (yield from find_totals(self._store.dialect, [board.key]))[board.key]
         marks = yield from find_curve_summaries(self._store.dialect, [board.key])
         mark = marks.get((board.key, column_index))
@@ -125,14 +125,14 @@ class Fitting:
         bound = present.estimate_drift(1 + board.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
-    def _quiet(self, look: ColumnState) -> bool:
-        """Return whether the board would change little during a scan, at its rate since the present curve."""
-        mark = look.mark
-        if mark is None or mark.changes is None or look.entries == 0:
+    def _quiet(self, state: ColumnState) -> bool:
+        """Return whether few entries would change during a scan, at the rate of changes since the present curve."""
+        mark = state.mark
+        if mark is None or mark.changes is None or state.entries == 0:
             return False
         age_s = max((self._now_us() - mark.as_of_us) / 1e6, AGE_S_MIN)
-        changes = (look.changes - mark.changes) / age_s * (look.entries / self._rows_per_s)
-        return changes <= self._limits.scan_changes_ratio * look.entries
+        changes = (state.changes - mark.changes) / age_s * (state.entries / self._rows_per_s)
+        return changes <= self._limits.scan_changes_ratio * state.entries
 
     def _seen(self, board: Board) -> Program[FitSnapshot]:
         dialect = self._store.dialect
@@ -160,7 +160,7 @@ class Fitting:
             curve = await asyncio.to_thread(_shaped, curve)
         return curve, seen
 
-    async def _scan(self, board: Board, column_index: int, look: ColumnState) -> tuple[Curve, FitSnapshot]:
+    async def _scan(self, board: Board, column_index: int, state: ColumnState) -> tuple[Curve, FitSnapshot]:
         entries, _ = self._open_boards.open_board(board)
         now_us = self._now_us()  # read before the snapshot, as in `_sample`
         slot, loop = (board.key, column_index), asyncio.get_running_loop()
@@ -173,8 +173,8 @@ class Fitting:
             tally = yield from scan_column(entries, column_index, self._limits.scan, progress=progress)
             return tally, seen
 
-        log.info("scan_began", board=board.id, column_index=column_index, entries=look.entries)
-        self._left[slot] = look.entries
+        log.info("scan_began", board=board.id, column_index=column_index, entries=state.entries)
+        self._left[slot] = state.entries
         self._progress(slot, 0)
         started = self._monotonic()
         try:

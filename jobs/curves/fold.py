@@ -2,7 +2,7 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-The rule: one process at a time folds, and it stores counts on the condition that its lease is still held. Counts and
+One process at a time folds, and it stores counts on the condition that its lease is still held. Counts and
 mark are stored together, so they belong to the same moment even if the process is killed. The next process reads them
 and continues from there.
 """
@@ -100,13 +100,13 @@ class FoldJob:
         now_us = self._now_us()  # read before the snapshot, so that all changes acknowledged before it are counted
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # With version 0 all curves are listed again. Some may still be counted, from the marks of their fits.
+            # With version 0, the next read lists all curves again. Some can still be counted, beginning at their fits.
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)
         was_busy = counting.busy
         counts = await asyncio.to_thread(counting.count_backlog, found)
-        if was_busy or self._is_news(found, counts, now_us):
+        if was_busy or self._must_store(found, counts, now_us):
             version = counts[-1].version if counts else found.before.version if found.before else 0
             folded = FoldState(found.mark, now_us, version)
             await self._store.write(lambda: self._stored(held, folded, counts))
@@ -118,8 +118,8 @@ class FoldJob:
         return await self._store.read(lambda: read_fold_backlog(self._store.dialect, counting.known, self._limits))
 
     @staticmethod
-    def _is_news(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
-        """Return whether the mark has to be stored. In an idle store it is stored once, then only every `IDLE_US`."""
+    def _must_store(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
+        """Return whether the mark has to be stored. In an idle store, store it only every `IDLE_US`."""
         if found.before is None or counts or found.rows or found.others:
             return True
         return now_us - found.before.as_of_us >= IDLE_US

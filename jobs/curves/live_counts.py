@@ -1,6 +1,6 @@
 """The live counts that the folding process holds in memory, and how it counts a backlog of changes into them.
 
-The rule: memory holds only a copy of the table of live counts. After any error the whole copy is dropped and read
+Memory holds only a copy of the table of live counts. After any error the whole copy is dropped and read
 again.
 """
 

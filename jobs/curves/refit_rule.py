@@ -1,6 +1,6 @@
 """Decides whether a live curve has drifted so far from its fit that a new curve is needed.
 
-The rule: the decision depends on what clients rely on, not on the age of the curve. Clients rely on the bound of the
+The decision depends on what clients rely on, not on the age of the curve. Clients rely on the bound of the
 error, the width of the brackets, and the number of rows that an exact rank counts. Ranks that are always counted
 (`exact_top`) are left out.
 """
@@ -42,7 +42,7 @@ class DriftRule:
         if self._now_us() - served.curve.as_of_us > board.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # more moves than entries: few ranks may be left that are not always counted
+            return True  # there were more moves than entries, so nearly all ranks that are left may be counted ones
         from_rank = board.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio

@@ -4,12 +4,12 @@
     refresh queue ──> requests, before due columns ─┴──> refresh_concurrency workers: claim, fit in a snapshot,
                                                          store and release in one transaction, use the new curve
 
-The rule: two refreshes of one column never overlap, in this process or another one. Otherwise a curve with a later
+Two refreshes of one column never overlap, in this process or another one. Otherwise a curve with a later
 version could be of an earlier snapshot. A refresh begins with a lease on the column, and the curve is stored on the
 condition that the lease is still held. A refresh that lost its lease is counted and dropped.
 
-The load is limited: after a scheduled refresh a worker rests, so that it works for only `refresh_load_ratio` of the
-time. Requests of operators don't wait for that rest.
+The load is limited: after a scheduled refresh a worker pauses, so that scheduled refreshes take only
+`refresh_load_ratio` of its time. Requests of operators don't wait until the pause ends.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ class RefreshJob:
             certifies=self._certifies,
         )
         self._busy: set[tuple[int, int]] = set()
-        # Columns that were requested, but are leased to another process; tried again at each tick.
+        # Requested columns that are leased to another process. The workers try them again at each tick.
         self._elsewhere: set[tuple[int, int]] = set()
         self._wake = asyncio.Event()
 
     def _certifies(self, board: Board, column_index: int, mark: CurveSummary, totals: Mapping[int, int]) -> bool:
-        look = ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
-        return self._fitting.should_certify(board, self._book.find_curve(board, column_index), look)
+        state = ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
+        return self._fitting.should_certify(board, self._book.find_curve(board, column_index), state)
 
     @property
     def waiting(self) -> int:
@@ -155,30 +155,30 @@ class RefreshJob:
 
     async def work(self) -> None:
         """Refresh requested columns first, then due ones, one at a time, for ever."""
-        rested_s = self._monotonic()
+        pause_ends_s = self._monotonic()
         while True:
             request = self._refresh_queue.take_next(self._busy | self._elsewhere)
             if request is not None:
                 with request.origin.restored():
                     await self._answer(request)
                 continue
-            rest_s = rested_s - self._monotonic()
-            due = self._schedule.take_next(self._busy) if rest_s <= 0 else None
+            pause_s = pause_ends_s - self._monotonic()
+            due = self._schedule.take_next(self._busy) if pause_s <= 0 else None
             if due is not None:
                 started = self._monotonic()
                 await self._refresh_due(due)
                 took_s = self._monotonic() - started
-                rested_s = self._monotonic() + took_s * (1 / self._limits.refresh_load_ratio - 1)
+                pause_ends_s = self._monotonic() + took_s * (1 / self._limits.refresh_load_ratio - 1)
                 continue
             self._wake.clear()
-            await self._woken(rest_s if self._schedule.waiting else 0)
+            await self._woken(pause_s if self._schedule.waiting else 0)
 
-    async def _woken(self, rest_s: float) -> None:
-        """Wait until there may be something to do. With `rest_s`, wait at most until that rest is over."""
-        if rest_s <= 0:
+    async def _woken(self, pause_s: float) -> None:
+        """Wait until there may be something to do. If `pause_s` is positive, wait at most that long."""
+        if pause_s <= 0:
             await self._wake.wait()
             return
-        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(rest_s))]
+        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(pause_s))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

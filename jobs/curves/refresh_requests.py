@@ -1,16 +1,16 @@
 """Refreshes that operators request, in this process or on front ends without jobs.
 
-    RefreshQueue.refresh_now ──> pending (bounded, one a column) ──> RefreshJob takes it ──> all callers are answered
+    RefreshQueue.refresh_now ──> pending (bounded; one for each column) ──> RefreshJob takes it ──> callers are answered
 
     front end: RemoteRefresher.refresh_now ──row──> job process: RefreshRequestJob ──> its queue ──> row ──> front end
 
-The rule: a request is answered by a refresh that started after the request was made, so the new curve counts every
+A request is answered by a refresh that started after the request was made, so the new curve counts every
 write acknowledged before the request. A request therefore leaves `_pending` before its refresh starts. An operator who
 asks later makes a new request.
 
-A front end waits for a limited time, and it answers once it uses the new curve itself. A job process that stops gives
-back the requests that it has not answered. If a job process is killed, its requests time out, and the operator has to
-ask again.
+A front end waits for a limited time. It answers the operator once it uses the new curve itself. A job process that
+stops gives back the requests that it has not answered. If a job process is killed, its requests time out, and the
+operator has to ask again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from storage.records import Board
 from storage.store import Store
 
 log = structlog.get_logger(__name__)
-LOOK_BASE_S = 0.05  # a front end's first pause before it looks for its answer; it doubles up to `curve_poll_s`
+LOOK_BASE_S = 0.05  # the first pause between two reads of a request's state; each pause doubles, up to `curve_poll_s`
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RefreshRequest:
     board: Board
     column_index: int
     done: asyncio.Future[Refreshed] = field(repr=False)
-    origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # of the first caller
+    origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # the origin of the first caller's request
 
     def settle(self, outcome: Refreshed | Exception) -> None:
         """Give this outcome to all callers that wait."""
@@ -141,7 +141,7 @@ class RefreshQueue:
         return None
 
     def requeue(self, request: RefreshRequest) -> None:
-        """Let a request wait again. If a later request for its column waits already, its outcome answers both."""
+        """Let a request wait again. If a later request for the same column already waits, one refresh answers both."""
         if self._wake is None:
             request.settle(NoJobProcessError("the job process stopped"))
             return

@@ -5,7 +5,7 @@
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
 
-The rule: this module does not remember what it can read from the store. So even a process that has just started knows
+This module does not remember what it can read from the store. So even a process that has just started knows
 which boards are idle, and it sees what other processes wrote or refreshed. The same reads find boards that other
 processes created, changed or deleted.
 """
@@ -33,7 +33,8 @@ CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
 
 
 PASSED_MIN = 200  # least number of boards that one tick checks, if the catalog has that many
-# Refresh intervals between two reads of a board that needs no curve. If it grows, its ranks are counted until the read.
+# A board that needs no curve is read again after this many refresh intervals. If the board grows in between, its ranks
+# are counted until that read.
 COUNTED_INTERVALS = 5
 PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all of its boards at each tick would waste CPU time
 
@@ -44,8 +45,8 @@ class ScheduleLimits:
 
     curve_poll_s: float  # how often boards that other processes created are read from the store
     refresh_jitter_ratio: float
-    refresh_tick_boards_max: int  # boards that one tick checks, and new boards that it reads; the next tick goes on
-    refresh_queue_max: int  # due columns that wait for a worker; the least needy are dropped and found due again later
+    refresh_tick_boards_max: int  # the most boards that one tick checks, and the most new boards that it reads
+    refresh_queue_max: int  # the most due columns that wait; the least needy ones are dropped and found due again later
     refresh_patience_intervals: float  # a column that waited this many intervals goes before columns that changed more
 
 
@@ -62,14 +63,14 @@ class DueColumn:
 @dataclass(slots=True)
 class _Turn:
     board: Board
-    due_s: float  # on the monotonic clock
+    due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of its curve, and the monotonic time at which this process first saw that version.
     # The clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _StoredState:
     """The result of one read of the store."""
 
     boards: dict[int, Board]
@@ -100,7 +101,7 @@ class Schedule:
         self._position = 0  # the place in the catalog at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # by board key and column index
         self._youngest = max((board.key for board in catalog.list_known()), default=0)
-        self._looked_s = monotonic()
+        self._read_s = monotonic()
 
     @property
     def waiting(self) -> int:
@@ -117,19 +118,19 @@ class Schedule:
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
-        if not turns and now_s - self._looked_s < self._limits.curve_poll_s:
+        if not turns and now_s - self._read_s < self._limits.curve_poll_s:
             return False
         asked = {turn.board.key: turn for turn in turns}
         after, limit = self._youngest, self._limits.refresh_tick_boards_max
-        look = await self._store.read(lambda: _look(self._store.dialect, list(asked), after, limit))
-        self._looked_s = now_s
-        for board in look.younger:
+        stored = await self._store.read(lambda: _read_state(self._store.dialect, list(asked), after, limit))
+        self._read_s = now_s
+        for board in stored.younger:
             self._youngest = board.key
             if self._catalog.find_known(board.id) is None:
                 self._plan(self._catalog.keep_board(board), None, now_s)
         found: list[DueColumn] = []
         for key, turn in asked.items():
-            found += self._see(turn, look.boards.get(key), look)
+            found += self._see(turn, stored.boards.get(key), stored)
         self._enqueue(found)
         return bool(found)
 
@@ -140,7 +141,7 @@ class Schedule:
         return None if slot is None else self._due.pop(slot)
 
     def reschedule(self, due: DueColumn, *, in_s: float) -> None:
-        """Let the next turn of the column's board come within `in_s`, for example if another process refreshes it."""
+        """Let the next turn of the column's board come within `in_s`, for example if another process has its lease."""
         turn = self._turns.get(due.board.key)
         if turn is not None:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
@@ -174,7 +175,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, now_s + refresh_s)
         return turn
 
-    def _see(self, turn: _Turn, board: Board | None, look: _Look) -> list[DueColumn]:
+    def _see(self, turn: _Turn, board: Board | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a board, and set its next turn."""
         if board is None or board != turn.board:
             self._follow(turn.board, board)
@@ -187,12 +188,12 @@ class Schedule:
         shortened_s = refresh_s * (1 - self._limits.refresh_jitter_ratio * self._rng.random())
         turn.due_s = now_s + shortened_s
         due = []
-        totals = look.totals[board.key]
-        counted = [index for index in board.sorted_indexes if _is_counted(board, index, look)]
+        totals = stored.totals[board.key]
+        counted = [index for index in board.sorted_indexes if _is_counted(board, index, stored)]
         if len(counted) == len(board.sorted_indexes):
             turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
         for index in board.sorted_indexes:
-            mark = look.marks.get((board.key, index))
+            mark = stored.marks.get((board.key, index))
             if index in counted:
                 continue
             if mark is None or mark.epoch != board.epoch:
@@ -251,21 +252,21 @@ class Schedule:
                 self.reschedule(due, in_s=0)
 
 
-def _is_counted(board: Board, index: int, look: _Look) -> bool:
+def _is_counted(board: Board, index: int, stored: _StoredState) -> bool:
     """Return whether a column needs no curve because all its ranks are counted.
 
     Families have thousands of boards with such columns.
     """
-    if board.family_key is None or (board.key, index) in look.marks:
+    if board.family_key is None or (board.key, index) in stored.marks:
         return False
-    return look.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
+    return stored.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
 
 
-def _look(dialect: Dialect, board_keys: list[int], after: int, limit: int) -> Program[_Look]:
+def _read_state(dialect: Dialect, board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
     younger = yield from list_boards_after(dialect, after, limit)
     if not board_keys:
-        return _Look({}, younger, {}, {})
+        return _StoredState({}, younger, {}, {})
     boards = yield from find_boards_by_key(dialect, board_keys)
     totals = yield from find_totals(dialect, board_keys)
     marks = yield from find_curve_summaries(dialect, board_keys)
-    return _Look(boards, younger, totals, marks)
+    return _StoredState(boards, younger, totals, marks)

@@ -1,6 +1,6 @@
 """Polls for curves that other processes stored, and for the live counts that one of them folded.
 
-The rule: if the store fails, the error is logged, and the job polls again at the next interval. Meanwhile the process
+If the store fails, the error is logged, and the job polls again at the next interval. Meanwhile the process
 goes on using its present curves.
 """
 

@@ -8,8 +8,8 @@
 - `peers` reads the lease journals of other stores.
 - `rounds` visits all pools at every interval, one process at a time.
 
-The rule: requests for leases come first. Each step is one bounded transaction, and the job pauses for as long as the
-step took. A running lease is never touched.
+Requests for leases have priority. Each step is one bounded transaction, and the job pauses for as long as the
+step took. A job never changes a running lease.
 
 The room may import `storage` and the modules at the root of `jobs`. The SQL statements are in `storage.leases`. Begin
 with `liberate`.

@@ -1,7 +1,7 @@
 """Frees resources whose leases expired, deletes the rows of dropped pools, and deletes old rows of the journal.
 
-The rule: requests come first. A step is one bounded transaction, and after each step the job pauses for as long as the
-step took. Nothing is remembered between steps, so another process that takes over reads what is left to do.
+Requests have priority. A step is one bounded transaction, and after each step the job pauses for as long as the
+step took. Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
-The rule: one process at a time reads a peer's journal, and a page is applied on the condition that this process still
-holds the lease for it. If a peer does not answer, the job asks again after the pause. Until then the last known leases
-of that peer count, and they expire by themselves.
+One process at a time reads a peer's journal, and a page is applied on the condition that this process still
+holds the lease on that journal. If a peer does not answer, the job asks again after the pause. Until then the last
+known leases of that peer remain valid here until they expire.
 """
 
 from __future__ import annotations

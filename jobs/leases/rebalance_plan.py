@@ -4,9 +4,11 @@
     lately   requests per second between the last two measurements; demand is never estimated below this
     trend    change of the level per second, averaged in the same way (Holt's double smoothing)
     need     (requests expected - leases expected to end) within the horizon, never below 0
-    target   need + a share of the slack; with too little for all needs, each region gets the same part of its need
+    spare    the resources that are left when every region has its need
+    target   need + a part of the spare resources, in proportion to demand; if there are too few resources for all
+             needs, every region gets the same percentage of its need
 
-The rule: a resource with a running lease never moves, and no region gives resources that it needs itself. Small
+A resource with a running lease never moves, and no region gives resources that it needs itself. Small
 shortages are ignored, so that resources don't move back and forth. This module is pure, so that its properties can be
 tested.
 """
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# The least weight of a region, as a part of the mean demand. So the first request in an idle region finds a resource.
+# An idle region counts as if it had this part of the mean demand, so that its first request finds a resource.
 FLOOR_RATIO = 0.05
 MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
 
@@ -67,7 +69,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether averages exist: after two measurements with some activity between them."""
+        """Return whether `level` and `freed` are averages: after two measurements with some activity between them."""
         return self.level > 0 or self.freed > 0
 
 
@@ -115,7 +117,7 @@ def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Loa
 def forecast_demand(load: Load, horizon_s: float) -> float:
     """Return how many resources will be requested within the horizon.
 
-    This follows from the averages, or from the rate between the last two measurements if that is higher.
+    The estimate uses the averaged level and trend, or the rate between the last two measurements if that is higher.
     """
     return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 
@@ -136,7 +138,7 @@ def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
 
 
 def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, float]:
-    """Return how many resources each region should have available; the sum is the number available in all regions."""
+    """Return how many resources each region should have available. All targets add up to what is available now."""
     everything = sum(state.available for state in regions.values())
     needs = {region: forecast_need(state.load, horizon_s) for region, state in regions.items()}
     needed = sum(needs.values())
@@ -152,10 +154,13 @@ def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dic
 
 
 def plan_moves(regions: Mapping[str, RegionState], limits: BalanceLimits) -> list[Move]:
-    """Return moves from regions above their targets to regions that will be short, up to the targets of the latter."""
+    """Return moves from regions above their targets to regions that will be short of resources.
+
+    No region gets more than its target.
+    """
     # If no region has any demand, the targets are the resources that the regions have already.
     wanted = compute_targets(regions, limits.balance_horizon_s)
-    # If there is too little for all needs, even a small shortage leads to refused requests, so it is not ignored.
+    # If there are too few resources for all needs, even a small shortage leads to refused requests. Do not ignore it.
     needed = sum(forecast_need(state.load, limits.balance_horizon_s) for state in regions.values())
     is_scarce = needed >= sum(state.available for state in regions.values())
     below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO

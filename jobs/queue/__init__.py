@@ -1,14 +1,16 @@
 """Jobs that apply the posts of the ingest queue.
 
-    queued posts, in shards ──> DrainWorker: permit and shard leases ──> rounds: posts applied in few transactions
+    queued posts, in shards ──> DrainWorker: leases a permit and shards ──> rounds: posts applied in few transactions
                                                  ^
     SizeWorkersJob: work that was done ──> WorkerCount ──> how many workers may hold a permit (a stored semaphore)
 
 - `drain` is one worker: it leases shards and applies their posts round by round.
 - `workers` starts the workers of one process.
-- `size_workers` measures all workers of the store and decides how many may work; `worker_estimate` is its arithmetic.
+- `size_workers` measures all workers of the store and decides how many may work; `worker_estimate` computes the number.
 
-The rule: each shard has at most one worker, so the posts of a shard are applied in their order. If a worker dies, the
+A permit is one of a limited number of leases. A worker works only while it holds one.
+
+Each shard has at most one worker, so the posts of a shard are applied in their order. If a worker dies, the
 others take its shards when its leases end. If nothing waits, nothing is written.
 
 The room may import `storage` and the modules at the root of `jobs`. `storage.queue` holds the queue itself and applies

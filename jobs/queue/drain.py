@@ -1,11 +1,13 @@
 """Applies the posts that wait in the ingest queue. Each worker has some shards, and each shard has one worker.
 
-    posts wait ──> tend: renew or claim a permit and shards ──> rounds on its shards ──> tend before the leases end …
+    posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew the leases in time ──> rounds …
+
+A permit is a lease that limits how many workers of the store work at the same time.
 
 A transaction costs nearly the same for few posts as for many. So after a round that left no posts in the queue, a
 worker waits a moment for more posts.
 
-The rule: if no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
+If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
 the others take its shards when its leases end. If it was only suspended until then, the store rejects its writes.
 """
 
@@ -77,16 +79,16 @@ class DrainWorker:
         monotonic: Callable[[], float],
         sleep: Sleep,
     ) -> None:
-        """Create a worker. `wake` has to be set when posts are queued in this process."""
+        """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
         self._observer, self._wake, self._now_us = observer, wake, now_us
         self._queue = ingest_queue(store.dialect)
         self._monotonic, self._sleep = monotonic, sleep
         self._share = Share()
-        self._tended_s: float | None = None
+        self._renewed_s: float | None = None
         self._measured_s: float | None = None
-        self._told_empty = False
-        self._reports_backlog = False  # whether it reported a backlog, and has to report when it stops
+        self._reported_empty = False
+        self._reports_backlog = False  # whether this worker reported a backlog, so that `backlog_left` is due later
         self._failures = 0
         self._worked_s = monotonic()  # when posts were last applied here
         self._next_round_s = self._worked_s
@@ -103,9 +105,9 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and do a round; return whether to go on without idling.
+        """Renew or claim leases if that is due, and do a round; return False if the worker should idle now.
 
-        A worker goes on after a round that applied posts, and after an error.
+        A worker does not idle after a round that applied posts, nor after an error.
         """
         try:
             worked = await self._turn()
@@ -113,28 +115,28 @@ class DrainWorker:
             if isinstance(error, LeaseLostError):
                 self._observer.drain_fenced()
                 self._share = Share(self._share.permit)
-            self._tended_s = None
+            self._renewed_s = None
             return True
         except Exception as error:
             self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
             longest = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
             detail = error.detail if isinstance(error, StorageError) else None
             log.warning("drain_failed", detail=detail, pause_s=longest, exc_info=None if detail else error)
-            self._tended_s = None
+            self._renewed_s = None
             await self._sleep(longest)
             return True
         self._failures = 0
         return worked
 
     async def _turn(self) -> bool:
-        if self._is_tending_due():
+        if self._is_renewal_due():
             if await read_single(self._store, self._queue.is_empty):
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
             if self._leases.lacks(self._share):
                 self._share = await self._store.write(lambda: self._leases.claim_shards(self._share))
-            self._tended_s = self._monotonic()
+            self._renewed_s = self._monotonic()
         if self._share.permit is not None:
             await self._measure(empty=False)
         elif self._reports_backlog:
@@ -150,27 +152,27 @@ class DrainWorker:
         self._worked_s = self._monotonic()
         self._observer.posts_drained(drained, seconds=self._worked_s - began_s, age_s=age_s)
         if not drained.more:
-            self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._tending_s)
+            self._next_round_s = began_s + min(self._limits.ingest_gather_s, self._renewal_s)
         return True
 
     @property
-    def _tending_s(self) -> float:
+    def _renewal_s(self) -> float:
         return self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
 
-    def _is_tending_due(self) -> bool:
-        return self._tended_s is None or self._monotonic() - self._tended_s >= self._tending_s
+    def _is_renewal_due(self) -> bool:
+        return self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s
 
     async def _measure(self, *, empty: bool) -> None:
         """Report the posts that wait.
 
-        An empty queue is reported immediately. A backlog is reported only every `ingest_look_s`, because counting it
-        reads every block.
+        A queue that has become empty is reported immediately. Otherwise report only every `ingest_look_s`, because
+        counting a backlog reads every block.
         """
         now_s = self._monotonic()
         fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
-        if fresh and (self._told_empty or not empty):
+        if fresh and (self._reported_empty or not empty):
             return
-        self._measured_s, self._told_empty = now_s, empty
+        self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
         backlog = {} if empty else await read_single(self._store, self._queue.backlog)
         self._observer.backlog_seen(backlog, self._now_us())
@@ -195,7 +197,7 @@ class DrainWorker:
                 task.cancel()
             await asyncio.gather(waking, sleeping, return_exceptions=True)
         if waking.done() and not waking.cancelled() and not self._share.shards:
-            self._tended_s = None
+            self._renewed_s = None
 
     async def _give_back(self) -> None:
         if self._share == Share():

@@ -1,17 +1,18 @@
 """Estimates how many workers to run: the capacity of the store divided by the speed of one worker.
 
-    capacity 2,100 posts a second, speed 700 posts a second: 3 workers
+    a capacity of 2,100 posts a second ÷ a speed of 700 posts a second = 3 workers
 
 The speed of a worker is the number of posts that it applies in a second of work. The capacity can be measured only
 while all workers are busy and posts wait:
 
-- If the workers together are as fast as their speeds add up to, the capacity is not reached, and one more is tried.
-- If they are slower, their common speed is the capacity. Fewer workers would reach it too, and disturb each other less.
+- If all workers together are as fast as the sum of their speeds, the capacity is not reached. One more is tried.
+- If the workers together are slower, their common speed is the capacity. Fewer workers would reach the capacity, and
+  disturb each other less.
 
-The number changes when `WINDOWS_AGREED` windows in a row agree. After each added worker that did not help, the next
-attempt waits longer.
+The number changes when `WINDOWS_AGREED` windows in a row suggest the same new number. Each time an added worker did not
+help, the next attempt waits longer.
 
-The rule: this module is pure. Measurements go in, and a number from 1 to its bound comes out.
+This module is pure. Measurements go in, and a number from 1 to its bound comes out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
 ADDS_UP_RATIO = 0.85  # workers that reach this part of the sum of their speeds do not disturb each other
-GAIN_RATIO = 0.5  # an added worker has to add at least this part of the speed of one worker
+GAIN_RATIO = 0.5  # an added worker has to make the total faster by at least this part of the speed of one worker
 CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is noise
 WINDOWS_AGREED = 2
 REST_WINDOWS_MAX = 16
@@ -42,7 +43,7 @@ class Window:
 
     seconds: float
     posts: int
-    busy_s: float  # the busy time of all workers, added up
+    busy_s: float  # the sum of the busy times of all workers
     workers: int  # the number of workers
     waiting: bool  # whether posts waited all the time, so that the speed of the workers was the limit
 
@@ -56,7 +57,7 @@ class WorkerCount:
         self.capacity = 0.0  # most posts a second that the store can apply, by the last estimate; 0: not estimated
         self._wanted, self._agreed = 0, 0
         self._rest_windows, self._misses = 0, 0
-        self._before_try: float | None = None  # posts a second before the last worker was added; None: no trial
+        self._before_try: float | None = None  # posts a second before the worker on trial was added; None: no trial
 
     def record_window(self, window: Window, *, size: int) -> int:
         """Return how many workers to allow after this window, in which `size` were allowed."""

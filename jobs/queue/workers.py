@@ -1,6 +1,6 @@
 """Starts the workers of the ingest queue in one process, and the job that limits the workers of all processes.
 
-The rule: the holder name of a worker differs from that of every other worker, in this process and in all others.
+The holder name of a worker differs from that of every other worker, in this process and in all others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    """The parts of the workers of the queue, in addition to `JobTools`."""
+    """The objects that the workers of the queue need besides `JobTools`."""
 
     shards: int
     leases: WorkLeases

@@ -7,7 +7,7 @@
 All streams of a process share one reader of the journal, the feed. It pauses for `stream_poll_s` seconds between two
 polls. Each poll reads one snapshot, whatever the number of topics. A topic has one state, which all its clients share.
 
-The most important rule: a topic's state is one immutable value. If a poll fails, the topic goes back to its earlier
+A topic's state is one immutable value. If a poll fails, the topic goes back to its earlier
 state. The number of an event is a number of the journal, so a client can resume at any process.
 
 The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` holds the

@@ -11,7 +11,7 @@ A handler receives a `Context` (what the process holds) and a `Call` (the decode
 `service.contract`, bytes, or a `Reply`. It raises a `ProblemError` or a typed error of a lower room; `service.http`
 turns either into an HTTP answer.
 
-The most important rule: a handler asks the store before it answers that something does not exist. What this process
+A handler asks the store before it answers that something does not exist. What this process
 remembers of a board is not enough, because another process may have changed it. `retry_on_change` runs a handler again
 if a board has changed while it ran.
 

@@ -1,6 +1,6 @@
 """Handlers and routes of API keys: operators create, list and revoke them.
 
-The rule: the text of a key appears only in the answer that creates it, and never in a log, a cache or a list.
+The text of a key appears only in the answer that creates it, and never in a log, a cache or a list.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Handlers of leases: get or extend one by its key, show it, give it back, and read the journal of all leases.
 
-The rule: the caller and the store's clock decide how long a lease lasts; the clock of this process never does.
+The caller and the store's clock decide how long a lease lasts; the clock of this process never does.
 """
 
 from __future__ import annotations

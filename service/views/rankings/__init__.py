@@ -4,6 +4,6 @@
 the rows around an owner or a value. `several_boards` adds up positions on several leaderboards.
 `curve_documents` writes the curve so that a client ranks offline exactly as the service does.
 
-Ranks come from `service.ranks`. A handler here decides what is read in one snapshot. The most important rule: the ranks
+Ranks come from `service.ranks`. A handler here decides what is read in one snapshot. The ranks
 and totals of one answer agree with each other, even while posts arrive.
 """

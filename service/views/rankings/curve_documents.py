@@ -1,6 +1,6 @@
 """The document of a curve: everything that a client needs to rank offline as the service does with the same curve.
 
-The rule: a client with only this document, which computes as docs/rank_offline.py does, gets exactly the service's
+A client with only this document, which computes as docs/rank_offline.py does, gets exactly the service's
 answer.
 """
 
