@@ -6,8 +6,8 @@
 Every rank is returned with its bracket `low … high` and with the method that found it. Ranking is expensive without a
 curve: the lower an owner stands, the more entries must be counted.
 
-The most important rule concerns snapshots. A count starts from a curve's knot and from a mark in the change log. The
-caller takes both before its read begins, because a start that is newer than the snapshot would give wrong ranks.
+A count starts from a knot of a curve and from a mark in the change log. The caller takes the curve and the mark before
+its read begins, because a start that is newer than the read's snapshot would give wrong ranks.
 
 The room imports storage, predictor and `service.contract`. It knows nothing of HTTP; `streams` and `views` use it.
 

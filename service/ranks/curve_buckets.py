@@ -1,8 +1,8 @@
 """Estimate the distribution of a column from its curve: the number of entries between two values, with its bracket.
 
-The range of the column is split into parts of equal width, and the curve gives the rank of each edge. The entries of a
-part are the difference between the ranks of its two edges. The bracket follows from their brackets. Nothing is read
-from the store.
+The range of the column is split into parts of equal width, and the curve gives the rank of each edge. The number of
+entries in a part is the difference between the ranks of its two edges. The bracket of that number follows from the
+brackets of the two ranks. Nothing is read from the store.
 """
 
 from __future__ import annotations

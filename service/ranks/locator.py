@@ -6,9 +6,9 @@ A rank comes from the curve or from a count. The mode of the request decides whi
     exact     always counts
     estimate  never counts where a curve exists
 
-A count may start at the knot of the curve that is nearest to the value (the anchor knot). Then it is equally short for
-good and for bad ranks. This works only while the change log still holds every change since the curve's mark. If a curve
-exists, a count in `auto` reads a bounded number of rows.
+A count may start at the last knot of the curve that is better than the value (the anchor knot). Such a count is equally
+short for good and for bad ranks. It is possible only while the change log still holds every change since the curve's
+mark. If a curve exists, a count in `auto` reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _CellForm(NamedTuple):
 
     name: str
     offset: int | None  # the offset of a padded cell; None: the cell is the value itself
-    width: int | None  # the digits before the time; None: the cell holds no time
+    width: int | None  # the number of digits before the time; None: the cell holds no time
     scale: int
 
 
@@ -209,14 +209,14 @@ class Locator:
         return None if short else located
 
     def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
-        """Return whether counting within the cell's gap is possible, and short enough for `auto`."""
+        """Return whether a count within the cell's gap is possible and reads few enough rows for `auto`."""
         anchor = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
         return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return the curve and mark that counts in a column start from; None if there are none.
+        """Return the start of the counts in a column: a curve and its mark; None if there is no such curve.
 
-        Call it before the read begins.
+        Call this before the read begins.
         """
         served = self._book.find_served(self.board, column_index)
         if served is None or served.mark is None:
@@ -280,7 +280,7 @@ class Locator:
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
     async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
-        """Count one rank and read the totals in one statement; return None if the caller must count in full."""
+        """Count one rank and read the totals in one statement; return None if the caller must count without `start`."""
         ranking, owner, now_us = self.entries.rankings[wanted.column_index], self._among_ties(wanted), self._now_us()
         found = await read_single(self._store, lambda: ranking.count_from_anchor(start, wanted.cell, owner=owner))
         if found is None or not found.totals:
@@ -293,7 +293,8 @@ class Locator:
     ) -> tuple[list[LocatedRank], dict[int, int]]:
         """Return the ranks in the order of `wanted`, and the board's totals.
 
-        `totals`: the totals if the caller has read them. If a rank is counted, the totals of its snapshot are returned.
+        `totals`: the totals, if the caller has already read them. If this function counts a rank, it returns the totals
+        from the snapshot of the count.
         """
         found = [self.locate_without_count(each, mode) for each in wanted]
         if None in found or totals is None:
@@ -304,7 +305,7 @@ class Locator:
                 alone = await self._counted_alone(missing[0], starts[missing[0].column_index])
                 if alone is not None:
                     return [located or alone[0] for located in found], alone[1]
-                # The change log can't confirm the start: count without it.
+                # The change log cannot confirm that the start is usable. Count without the start.
                 starts, far = {}, mode == "exact"
             counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, starts), heavy=far)
             rest = iter(counted)

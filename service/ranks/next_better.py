@@ -21,7 +21,7 @@ from .locator import Locator, WantedRank, read_board_totals
 class NextBetterFinder:
     """Reads an owner's positions, each with the next better entry.
 
-    Create it before the read begins, because the starts of exact counts must not be newer than the snapshot.
+    Create the finder before the read begins, because the starts of exact counts must not be newer than the snapshot.
     """
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:

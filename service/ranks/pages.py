@@ -1,8 +1,8 @@
 """Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
 
-A page needs the exact row number of its first row. At the top it is 1. While the board has not changed, the cursor
-holds it; otherwise it is counted again. All ranks of the page follow from counting along its rows. Therefore a walk
-over a board that does not change never counts the rows above a page.
+A page needs the exact row number of its first row. On the first page this number is 1. For a later page the cursor
+holds the number. If the board has changed since, the number is counted again. All ranks of the page follow from
+counting along its rows. Therefore reading page after page of an unchanged board never counts the rows above a page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Window:
 
     rows: list[Entry]
     first_row_number: int  # 1-based
-    first_rank: int  # the rank of the first row; smaller than its row number inside a run of ties
+    first_rank: int  # the rank of the first row; smaller than its row number if the window begins inside a tie
     exact: bool
     totals: dict[int, int]
     more_before: bool
@@ -87,7 +87,7 @@ class Pager:
         self._dialect = store.dialect
 
     async def read_first(self, limit: int) -> Window:
-        """Read the best rows, with a snapshot of their own."""
+        """Read the best rows in a separate snapshot."""
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
@@ -104,11 +104,11 @@ class Pager:
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
-        """Return what the counts for deep pages start from; see `Locator.find_count_start`."""
+        """Return the start of the counts for deep pages; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, even if it is inside a tie. Past the end there are no rows."""
+        """Return the rows from row number `rank` on, even if it is inside a tie; none after the last row."""
         totals = yield from read_board_totals(self._dialect, self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -152,7 +152,7 @@ class Pager:
         return better_count + before
 
     def _taken(self, place: RowCursor) -> Program[int]:
-        """Return 1 if the cursor's row is still at its place, else 0. If it is, it counts as a row before the page."""
+        """Return 1 if the cursor's row is still at its place and thus comes before the page; otherwise return 0."""
         near = yield from self.ranking.read_rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
         here = near.after
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
@@ -211,7 +211,8 @@ class Pager:
                 cell=cell_of(self.ranking, entry),
                 owner=entry.owner,
                 row_number=row_number,
-                # -1 differs from every count of changes, so an estimated row number is counted when the cursor is used.
+                # For an estimated row number, store -1, which no count of changes equals. The reader of the cursor then
+                # counts the row number.
                 changes=window.totals.get(CHANGES, 0) if window.exact else -1,
             )
         )

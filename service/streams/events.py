@@ -49,7 +49,7 @@ class Topic(Protocol):
         """The owner who is followed; None for the top of a ranking."""
 
     def find_count_start(self) -> CountStart | None:
-        """Return what counts start from. The feed calls it before a poll begins; see `Locator.find_count_start`."""
+        """Return the start of counts. The feed calls this before a poll begins; see `Locator.find_count_start`."""
         ...
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:

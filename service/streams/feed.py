@@ -98,12 +98,12 @@ class _PollResult:
     rows: int = 0
     lost: bool = False  # the journal was pruned before the topics had seen all of it
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
-    ended: list[_Watched] = field(default_factory=list)  # topics whose streams end
+    ended: list[_Watched] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
-        """The topics have seen all rows up to this number."""
+        """Return the number of the journal up to which the topics have seen all rows."""
         return self.snapshot.until
 
 
@@ -128,7 +128,7 @@ class Feed:
         self._sizes: dict[int, int] = {}  # by board key: the entries of boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._failure = ""  # the error of the last poll
+        self._failure = ""  # the error of the last poll; empty if it succeeded
         self._beaten_s = 0.0
 
     @property
@@ -139,11 +139,11 @@ class Feed:
     async def join_topic(
         self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: int | None
     ) -> None:
-        """Have a client receive a topic's events; return once it has received the first ones.
+        """Send a topic's events to a client from now on; return when the first events are sent.
 
-        `make` makes the topic of `key`. It is called only if no client follows that topic yet.
-        `last_seen`: the number of the last event that the client has seen, or -1 for a number that no journal has.
-        It is None for a new client.
+        `make` makes the topic of `key`. The feed calls it only if no client follows that topic yet.
+        `last_seen`: the number of the last event that the client has seen; None for a new client; -1 if the client
+        named a number that no journal has.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -154,7 +154,8 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # The task serves every client. In its own context, its log lines don't carry the first client's ids.
+            # The task serves every client. Give it a context of its own, so that its log lines don't carry the ids of
+            # the first client's request.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
@@ -255,10 +256,10 @@ class Feed:
         return poll
 
     def _reached(self, poll: _PollResult, watched: dict[Hashable, _Watched]) -> Program[None]:
-        """Mark the topics whose family board has received its first post since the last poll: their streams end.
+        """Let the streams end whose family board has received its first post since the last poll.
 
-        Only now the board has its own key, by which the journal's rows are found. The clients come back and follow the
-        board by this key.
+        Since that post the board has its own key, by which the journal's rows are found. The clients connect again and
+        follow the board by this key.
         """
         waiting = [each for each in watched.values() if each.topic.board.is_unreached]
         if waiting:
@@ -270,7 +271,8 @@ class Feed:
         self, poll: _PollResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
     ) -> Program[None]:
         try:
-            # The journal does not record who is erased from an archive. Read its state again for each new client.
+            # The journal does not record who is erased from an archive. So read the state of an archived board again
+            # for each new client.
             if one.key in unread or topic.board.archived_us is not None:
                 yield from topic.read_state(poll.snapshot)
                 unread.discard(one.key)
@@ -346,9 +348,9 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
-    """Return, for each column in which an owner is followed, what counts start from.
+    """Return the start of counts for each column in which an owner is followed.
 
-    Call it before a poll, because the curve and its mark must not be newer than the snapshot.
+    Call this before a poll, because the curve and its mark must not be newer than the snapshot.
     """
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
@@ -367,7 +369,7 @@ def _follow(poll: _PollResult, each: _Watched) -> Program[None]:
             if event is not None:
                 poll.events.append((each, event))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
-        poll.ended.append(each)  # its clients come back and receive the error
+        poll.ended.append(each)  # the clients connect again and then receive the error
 
 
 def _refuse(joining: Sequence[_Joining], error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""A lane for long answers: only one at a time is read and encoded, a few lines in each turn of the event loop.
+"""Lets only one long answer at a time be read and encoded, a few lines in each turn of the event loop.
 
 A page of the journal takes far longer to encode than an owner's positions. Therefore readers of journals wait for each
-other in this lane, and every other request waits for at most one turn.
+other here, and every other request waits for at most one turn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.errors import StoreBusyError
 TURN_LINES = 40  # lines that are encoded in one turn
 # The pause between two turns. Yielding to the event loop is not enough. The threads that read the store for other
 # requests need the interpreter lock, and a loop that never pauses releases the lock late each time.
-_REST_S = 0.001
+_PAUSE_S = 0.001
 _encode = msgspec.json.Encoder().encode_lines
 
 
@@ -32,10 +32,10 @@ class JournalLane:
 
     @asynccontextmanager
     async def hold_lane(self) -> AsyncIterator[None]:
-        """Hold the lane within the block, once it is free.
+        """Wait until all earlier readers have finished, and keep later readers waiting until the `with` block ends.
 
         Raises:
-            StoreBusyError: `reads_waiting_max` readers wait already.
+            StoreBusyError: `reads_waiting_max` readers are already waiting.
         """
         if self._waiting >= self._reads_waiting_max:
             raise StoreBusyError(f"{self._waiting} requests wait to read a journal already")
@@ -53,11 +53,11 @@ class JournalLane:
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
     """Return the lines as NDJSON, and let other tasks run in between.
 
-    Pass `lines` as a lazy iterable: then the work of making them is spread over the turns too.
+    Pass a lazy iterable, so that the work of making the lines is also spread over the turns.
     """
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:
-            await asyncio.sleep(_REST_S)
+            await asyncio.sleep(_PAUSE_S)
         encoded.append(_encode(some))
     return b"".join(encoded)

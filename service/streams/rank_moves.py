@@ -1,8 +1,8 @@
 """Rows of the journal as moves in one ranked column, and the test whether they concern an owner who is followed.
 
-A row concerns an owner in three cases: it is the owner's own; it has lost its name and may be the owner's; or it moves
-an entry past the owner's cell. The test takes two binary searches, whatever the number of rows. Therefore many owners
-of a busy board can be followed.
+A row concerns an owner in three cases: it belongs to the owner; it names no owner and may belong to this one; or it
+moves an entry past the owner's cell. The test takes two binary searches, whatever the number of rows. Therefore many
+owners of a busy board can be followed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MoveReader:
 
 
 class Moves:
-    """Moves in their order, searchable by the cells that they pass."""
+    """Moves in the order of their rows, with a fast search for moves that pass a cell."""
 
     def __init__(self, moves: list[Move], *, high: bool) -> None:
         self.all = moves

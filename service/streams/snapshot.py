@@ -54,7 +54,7 @@ class FeedSnapshot:
         return found
 
     def find_count_start(self, board: Board, index: int) -> CountStart | None:
-        """Return what counts in a column start from; see `Locator.find_count_start`."""
+        """Return the start of the counts in a column; see `Locator.find_count_start`."""
         return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
@@ -72,7 +72,7 @@ class FeedSnapshot:
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
         """Return an owner's entry.
 
-        The first call for a board also reads the entries of all followed owners who have moved.
+        The first call for a board also reads the entries of all followed owners who are named in the new rows.
         """
         key = entries.board.key
         kept = self._entries.setdefault(key, {})

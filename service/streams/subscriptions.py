@@ -1,10 +1,10 @@
 """The two topics of streams: the top of a ranking, and the position of one owner in it.
 
-A topic reads its state in one snapshot, together with a number of the journal. It then follows the rows past that
+A topic reads its state in one snapshot, together with a number of the journal. Then it applies the rows after that
 number. A row that the snapshot had already seen changes nothing.
 
-All clients of a topic share its `state`. It is one immutable value. If a poll fails, the feed restores the earlier
-value.
+All clients of a topic share the topic's `state`, which is one immutable value. If a poll fails, the feed restores the
+earlier value.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class _Standing:
 class OwnerTopic:
     """The position of one owner.
 
-    The rank is counted when the owner's own entry moves. Between two counts, it follows from the entries that pass the
-    owner.
+    The rank is counted when the owner's own entry moves. Between two counts, the rank follows from the entries that
+    pass the owner.
     """
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
@@ -190,7 +190,7 @@ class OwnerTopic:
         return self._event(now, until, None if moved or now.rank is None else now.rank - more, overtakers)
 
     def _passed(self, moves: Iterable[Move], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether the owner itself moved, and by how much others changed its rank."""
+        """Return who overtook the owner, whether the owner itself moved, and by how much others changed the rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:

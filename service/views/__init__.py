@@ -13,7 +13,7 @@ turns either into an HTTP answer.
 
 A handler asks the store before it answers that something does not exist. What this process
 remembers of a board is not enough, because another process may have changed it. `retry_on_change` runs a handler again
-if a board has changed while it ran.
+if a board has changed while the handler ran.
 
 `owners` is the lowest folder: the others import `find_column`, profiles and positions from it. The other folders do not
 import each other. The route table in `service.api` names every handler. Begin there, and read

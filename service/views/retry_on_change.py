@@ -19,11 +19,14 @@ from storage.records import Board, PartOutcome, Post
 
 T = TypeVar("T")
 
-_RENEWALS_MAX = 3  # how often the boards are read again, before a board that keeps changing fails the request
+_RENEWALS_MAX = 3  # how often the boards are read again; the request fails if a board still changes afterwards
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return the route. If it names boards, its handler runs again when a board has changed or is unknown."""
+    """Return a route whose handler runs again when a board has changed or is unknown.
+
+    Return a route that names no boards unchanged.
+    """
     if "unknown_board" not in route.problems:
         return route
     handler = route.handler

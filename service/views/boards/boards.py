@@ -105,7 +105,7 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 
     Raises:
         SpecInvalidError: its parts contradict each other.
-        ProblemError: a `min` or `max` is no number that fits the column.
+        ProblemError: a `min` or `max` is not a number, or does not fit the column.
     """
     names = [column.name for column in body.columns]
     for index, name in enumerate(names):
@@ -200,7 +200,7 @@ async def remove_board(context: Context, call: Call) -> Reply:
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
-    """Run a program that changes a board outside any family.
+    """Run a program that changes a board, if the board belongs to no family.
 
     Raises:
         UnknownBoardError: there is no such board.

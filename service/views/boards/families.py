@@ -28,7 +28,7 @@ from storage.store import Program
 
 from .boards import make_board_answer, make_spec
 
-FACET_READS_MAX = 16  # the most pages of boards that one request reads; it reads several if boards are empty
+FACET_READS_MAX = 16  # the most pages of boards that one request reads; boards without entries do not fill its answer
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:

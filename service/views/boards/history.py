@@ -1,12 +1,12 @@
 """The handler of an owner's history: the owner's final position in each closed period, newest first.
 
-It lists every closed period since the family was made, even if the owner was absent, so that a chart has a point for
-each. One answer takes at most four reads by each connection pool, whatever the limit:
+The answer lists every closed period since the family was made, even those in which the owner has no entry. So a chart
+has a point for each period. One answer takes at most four reads by each connection pool, whatever the limit:
 
     1. the family
     2. the catalog, for boards that this process does not know
     3. the owner's entries
-    4. the ranks that need a count, where a curve is not enough
+    4. the counts for ranks that the curves do not give well enough
 """
 
 from __future__ import annotations

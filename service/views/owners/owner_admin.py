@@ -29,17 +29,17 @@ from storage.queue.queue_erasure import drop_queued
 from storage.records import Board
 from storage.store import Program
 
-ARCHIVES_A_STEP = 100  # archives in one transaction; it decodes and writes few blocks of each
+ARCHIVES_A_STEP = 100  # archives in one transaction, which decodes and writes few blocks of each archive
 # Boards of families in one transaction: many, because one query reads all of them, and opening one takes microseconds.
 FAMILY_BOARDS_A_STEP = 2_000
 # Other boards in one transaction: few, because compiling the statements of unused boards blocks the event loop.
 BOARDS_A_STEP = 20
-HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the step
+HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 TOKEN_BYTES = 8
-# Seconds that a change may take beyond the wait for transactions. If it takes longer, its process must have died, and
-# the owner's next post undoes the change.
+# Seconds that a change may take besides the wait for earlier transactions. If it takes longer, its process must have
+# died, and the owner's next post undoes the change.
 CHANGE_MORE_S = 30
-SETTLED_LOOK_S = 0.005  # between two checks whether older transactions have ended; usually none is running
+EARLIER_POLL_S = 0.005  # the pause between two checks whether earlier transactions have ended; usually none is running
 _Work = Callable[[list[Entries]], Program[None]]
 
 
@@ -77,7 +77,7 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasure_statements(context.store.dialect)
-    # This comes first. When it returns, the posts that a worker had taken are applied, and erased below.
+    # Drop queued posts first. Posts that a worker had already taken are applied when this returns, and erased below.
     await drop_queued(context.store, owner)
     begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
@@ -147,21 +147,21 @@ async def _change(context: Context, owner: str, *, hide: bool) -> None:
         return
     is_hidden: bool | None = None
     try:
-        await _settle(context)
+        await _await_earlier_transactions(context)
         is_hidden = hide
     finally:
-        # After a failure, the owner is hidden or shown as before. Until this write, first posts of the owner to boards
-        # are refused.
+        # After a failure, the owner is hidden or shown as before. Until this write, the owner's first post to any board
+        # is refused.
         await context.store.write(lambda: statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
 
 
-async def _settle(context: Context) -> None:
-    """Wait until every transaction has ended that began before the change of an owner.
+async def _await_earlier_transactions(context: Context) -> None:
+    """Wait until every transaction that began before the change of an owner has ended.
 
     Such a transaction may not have seen that the owner is being hidden or shown.
 
     Raises:
-        StoreBusyError: one of them runs for too long. A repeated request continues from here.
+        StoreBusyError: such a transaction runs for too long. A repeated request continues from here.
     """
     if context.store.sole_writer:
         return
@@ -170,7 +170,7 @@ async def _settle(context: Context) -> None:
     try:
         async with asyncio.timeout(context.settings.statement_timeout_s):
             while not await context.store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
-                await asyncio.sleep(SETTLED_LOOK_S)
+                await asyncio.sleep(EARLIER_POLL_S)
     except TimeoutError as error:
         raise StoreBusyError(
             "another transaction has been running for too long; ask again when it has ended"
@@ -203,7 +203,7 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
     alive = yield from hold_boards_with_rows(dialect, [entries.board.key for entries in boards])
     # A board that was deleted or archived since the catalog was read has no rows.
     there = [entries for entries in boards if entries.board.key in alive]
-    if there and _in_family_table(there[0].board):  # of thousands of boards, the owner is on few
+    if there and _in_family_table(there[0].board):  # the owner is on few of a family's thousands of boards
         unseen = set((yield from hidden_statements(dialect).list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
         shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, owner))}
         there = [entries for entries in there if entries.board.key in shown | unseen]

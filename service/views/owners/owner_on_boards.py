@@ -1,6 +1,6 @@
 """The positions of one owner on many boards, in few statements, whatever the number of boards.
 
-It takes two reads of each store, each in one snapshot. The first reads all entries. The second counts all ranks that
+They take two reads of each store, each in one snapshot. The first reads all entries. The second counts all ranks that
 need a count.
 """
 
@@ -27,7 +27,7 @@ class BoardColumn(NamedTuple):
 
 
 class _Sought(NamedTuple):
-    """An owner's cell on a board; its rank is wanted."""
+    """An owner's cell on a board, with what is needed to find the cell's rank."""
 
     locator: Locator
     wanted: WantedRank

@@ -111,7 +111,7 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
         answer = await _positions_now(context, call, query)
-    except (UnknownOwnerError, NotRankedError) as error:  # an owner with no value in this period is compared too
+    except (UnknownOwnerError, NotRankedError) as error:  # owners without a value in this period are compared too
         absent, board = error, await context.catalog.find_board(board.id)
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
         answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])

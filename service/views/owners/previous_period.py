@@ -1,8 +1,9 @@
-"""An owner's positions beside those of the period before. A client can tell "you moved" from "the field moved".
+"""Compares an owner's positions with those of the previous period.
 
-The owner's current value is ranked on the earlier board like any other value. `moved` is the difference between this
-rank and the owner's earlier rank. For `moved`, the owner's own earlier entry does not count, and an equal value is no
-move. `field_moved` is the rest of the change of rank.
+A client can tell how far the owner's own value moved the rank (`moved`), and how far other owners did (`field_moved`).
+To compute `moved`, the owner's current value is ranked on the earlier board, without the owner's own earlier entry.
+`moved` is the difference between that rank and the owner's earlier rank. It is 0 if the value is the same.
+`field_moved` is the remaining part of the change of rank.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def find_board_before(board: Board) -> str | None:
 async def add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> OwnerPositions:
-    """Return the answer with `previous` set in each position. It is None if there is no board before."""
+    """Set `previous` in each position of the answer, and return the answer.
+
+    `previous` is None if there is no earlier board.
+    """
     if before_id is None:
         for position in answer.positions:
             position.previous = None

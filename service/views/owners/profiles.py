@@ -1,4 +1,4 @@
-"""Handlers of profiles, such as an owner's name and picture. Profiles are stored as they came.
+"""Handlers of profiles, such as an owner's name and picture. Profiles are stored as callers sent them.
 
 Other handlers add profiles to the rows of their answers: one statement reads them for all rows of an answer.
 """
@@ -62,7 +62,7 @@ async def remove_profile(context: Context, call: Call) -> Reply:
 
 
 async def add_profiles(context: Context, rows: Sequence[N]) -> None:
-    """Set the profile of each row, None where its owner has none."""
+    """Set the profile of each row; None if the row's owner has no profile."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:
         return

@@ -8,6 +8,6 @@
 `mode=queued`. `queue` shows the ingest queue and the outcome of one post. `journal` and `stream` read the log of
 accepted posts.
 
-A faulty post never reaches the writer, and only this post is rejected. A queued request has no
-result for each post. Therefore one faulty post refuses the whole queued request. Begin with `posts`.
+A faulty post never reaches the writer, and only this post is rejected. A queued request has no result for each post.
+Therefore a queued request with a faulty post is refused as a whole. Begin with `posts`.
 """

@@ -49,7 +49,7 @@ from .posts import (
 )
 from .queueing import QUEUED, ResolvedPosts, make_refusal, queue_posts
 
-FACET_SETS_KEPT = 32_768  # sets of facet values, each in one period, for which a process remembers the board ids
+FACET_SETS_KEPT = 32_768  # pairs of a period and a set of facet values for which a process remembers the board ids
 
 
 class _PeriodBoards(NamedTuple):
@@ -242,7 +242,7 @@ def _boards_in(
     ]
 
 
-_shelf = lru_cache(maxsize=1_024)(shelf)  # all boards of a shelf share one string object
+_shelf = lru_cache(maxsize=1_024)(shelf)  # boards of one period and the same facet names share one string
 
 
 async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -> dict[str, Board]:

@@ -109,7 +109,7 @@ def _line(row: JournalRow, writer: _LineWriter | None) -> JournalLine:
 
 
 class _LineWriter:
-    """Writes the posts to one board into lines."""
+    """Fills the journal lines of posts to one board."""
 
     def __init__(self, board: Board) -> None:
         self.id = board.id

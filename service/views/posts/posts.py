@@ -87,7 +87,7 @@ async def _queue(context: Context, posts: list[ReceivedPost], *, single: bool, o
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[ReceivedPost], bool]:
-    """Return the posts of a request, and whether it holds a single post outside a list.
+    """Return the posts of a request, and whether its body is a single post instead of a list.
 
     Raises:
         ProblemError: the request as a whole is faulty, or the key may not send that many posts.
@@ -122,7 +122,7 @@ async def _settle(context: Context, posts: list[ReceivedPost], *, single: bool, 
                 result, status = _result(found, next(outcomes), named=only_board is None, single=single)
             else:
                 result, status = _refused(post, found, named=only_board is None, single=single), PostStatus.REJECTED
-        except ProblemError:  # the problem of a single post is the response
+        except ProblemError:  # the only post of the request is rejected, so its problem is the response
             context.metrics.posts_settled(PostStatus.REJECTED.value)
             raise
         context.metrics.posts_settled(status.value)
@@ -171,7 +171,7 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 
 
 class _Asked(NamedTuple):
-    """What the store has answered for one request. It is asked once for each board, even if many posts name one."""
+    """What the store has answered during one request, so that a board that many posts name is read only once."""
 
     unknown: dict[str, UnknownBoardError]
     reread: set[str]

@@ -1,7 +1,7 @@
 """Posting with `mode=queued`: a request is accepted as a whole, and answered before its posts are applied.
 
-If anything is currently known to be wrong with one post, the whole request is refused and nothing of it is queued. A
-retry of an applied post is not wrong: it is a duplicate, even if no board takes posts of its time any more.
+If one post has a fault that is known at this time, the whole request is refused and none of its posts is queued. A
+retry of an applied post is not a fault. It counts as a duplicate, even if all boards of its period are closed now.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from storage.posting.post_ids import find_repeats
 from storage.records import Post, PostStatus
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # tries; if the boards change during all of them, the request fails
+_RENEWALS_MAX = 3  # the tries for one request; the request fails if its boards change during every try
 
 
 @dataclass(slots=True)
 class ResolvedPosts:
-    """The posts of a request in which no post is wrong."""
+    """The posts of a request without faulty posts."""
 
     posts: list[Post] = field(default_factory=list)  # posts that at least one board may take
     # By index in the request: posts that no board currently takes. Each of them must be a duplicate.
@@ -36,7 +36,7 @@ class ResolvedPosts:
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ResolvedPosts]], *, single: bool) -> Answer:
     """Queue the posts of a request, and return the response 202.
 
-    `resolve` returns the posts, or raises the `ProblemError` of a post that is wrong.
+    `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
 
     Raises:
         BoardChangedError: the boards changed during every try.
@@ -61,7 +61,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[Resolved
 async def _check_repeats(
     context: Context, closed: Mapping[int, tuple[Post, PeriodClosedError]], *, single: bool
 ) -> None:
-    """Refuse the request unless every post that no board takes was applied before.
+    """Refuse the request unless every post in `closed` is a duplicate of a post that was applied before.
 
     Raises:
         ProblemError: a post is not a duplicate.
@@ -82,7 +82,7 @@ async def _reread(context: Context, posts: list[Post]) -> None:
         try:
             await context.catalog.families.reread_family(family_id)
         except UnknownFamilyError:
-            continue  # `resolve` raises it again for the caller
+            continue  # the next call of `resolve` raises this error for the caller
     for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
         try:
             await context.catalog.reread_board(board_id)

@@ -1,8 +1,8 @@
-"""The handler of event streams. Events carry numbers of the journal, so that a client can resume where it was.
+"""The handler of event streams. Events carry numbers of the journal, so that a client can resume where it stopped.
 
 A client costs no more memory than the bytes that wait in its socket. Events are written to the connection as they come.
-A client that does not read them is dropped once more than `stream_unread_bytes_max` bytes wait. It can come back with
-the last number that it saw.
+A client that reads too slowly is dropped when more than `stream_unread_bytes_max` bytes wait. The client can connect
+again with the number of the last event that it saw.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StreamClient:
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.Request, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the events that wait and those that come, until the stream ends."""
+        """Send the waiting events, and let `send_event` write later ones directly. Return when the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []

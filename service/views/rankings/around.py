@@ -22,7 +22,7 @@ from storage.store import Program
 
 from .rankings import parse_wanted_value
 
-MORE = 1  # rows read beyond each edge: they tell whether there are more, and where the tie of the first row begins
+MORE = 1  # rows read beyond each edge, to see whether there are more rows and where the tie of the first row begins
 
 
 async def around_owner(context: Context, call: Call) -> Page:
@@ -163,7 +163,7 @@ def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRan
     """Return, for each row, whether its rank is exact."""
     if window.exact or wanted.owner is None or not located.exact:
         return [window.exact] * len(window.rows)
-    # The curve knows the owner's rank, unless the rows show that the rank has changed since.
+    # The owner's rank from the curve is exact, unless the newer rows show that it has changed since.
     ranks = rank_rows(pager.ranking, window)
     return [
         rank == located.rank and cell_of(pager.ranking, row) == wanted.cell

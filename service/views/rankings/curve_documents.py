@@ -1,7 +1,6 @@
 """The document of a curve: everything that a client needs to rank offline as the service does with the same curve.
 
-A client with only this document, which computes as docs/rank_offline.py does, gets exactly the service's
-answer.
+A client that has only this document and computes as docs/rank_offline.py does gets exactly the service's answer.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def curve_etag(served: ServedCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:
-    """Return the document of a column's curve. The curve is as it was fitted, or is kept live."""
+    """Return the document of a column's curve. `curve` is the curve as it was fitted, or a live curve."""
     column = board.spec.columns[column_index]
     at = _Places(board, column_index)
     return CurveAnswer(
@@ -68,7 +67,7 @@ class _Places:
 
 
 def _outside(curve: Curve | LiveCurve, at: _Places) -> OutsideAnswer | None:
-    """Return what is known about entries beyond the outer knots, which came after the fit; None if there are none."""
+    """Return what is known about entries that came after the fit and lie beyond the outer knots; None if none do."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

@@ -99,7 +99,7 @@ def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) ->
     """Return the cell that a newcomer with this value would have.
 
     Raises:
-        ProblemError: the text is no number of the column, or out of its range.
+        ProblemError: the text is not a number, or the column cannot hold that number.
     """
     column = locator.board.spec.columns[index]
     try:
@@ -175,7 +175,10 @@ class _ValueFinder:
         return to_wire_number(value, self._scale), to_wire_number(low, self._scale), to_wire_number(high, self._scale)
 
     def _takes(self, rank: int) -> bool:
-        """Return whether to count from an anchor knot to the row of a deep rank; deduct the gap from the rows left."""
+        """Return whether the row of a deep rank may be found by a count from an anchor knot.
+
+        Subtract the rows of the anchor's gap from the rows that may still be read.
+        """
         near = None if self._start is None else self._start.curve.key_at(rank)
         if self._start is None or near is None:
             return False
@@ -184,7 +187,10 @@ class _ValueFinder:
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
-    """Return the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least this one."""
+    """Return the worst rank with at least this percentile.
+
+    The percentile of a rank is 100 * (total - rank) / (total - 1).
+    """
     if total <= 1:
         return 1
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))

@@ -17,7 +17,8 @@ from service.views.owners.owners import find_column
 from storage.errors import UnknownColumnError
 from storage.records import Board
 
-# From the best to the worst. A sum is no better than its worst part, so the answer names the worst method of its parts.
+# The methods from the best to the worst. The answer names the worst method of all parts, because a sum is no better
+# than its worst part.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
