@@ -1,7 +1,7 @@
 """Reads, in one snapshot, what is to be folded into the live counts: changes since the mark, and newly stored curves.
 
     mark ──changes of every board──> now             a curve with live counts continues from the mark
-    mark of a fit ──changes of its board──> now      a new curve catches up from what its snapshot saw
+    mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 
 Changes may have been pruned, be too many, or have been numbered by another database. Then the curves that need these
 changes are reported (`lost`, `void`), and have no live counts until their next fit.

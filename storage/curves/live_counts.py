@@ -4,8 +4,8 @@ The live counts of a curve are stored as one document. All documents are as of o
 together with that mark. So one snapshot shows every curve with live counts as of the mark. A curve without a newer
 document is as of the mark too, because it had no changes to count.
 
-The first transaction that folds a curve gives it live counts. An empty `document` means that its changes are not known:
-the curve has no live counts until it is fitted anew.
+The first transaction that folds a curve gives it live counts. An empty `document` means that the curve's changes are
+not known. The curve then has no live counts until it is fitted anew.
 """
 
 from __future__ import annotations

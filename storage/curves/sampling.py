@@ -103,7 +103,7 @@ _CURSOR = "walk"
 
 
 class Strides:
-    """The strides of one walk over a column's `total` entries. All of them must run in one snapshot."""
+    """The strides of one walk over a column's `total` entries. All strides must run in one snapshot."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int, *, total: int) -> None:
         self._dialect, self._layout, self._index = dialect, layout_of(board), index

@@ -135,6 +135,6 @@ class _Column:
         return memoryview(self._mapped)
 
     def relax(self) -> None:
-        """Release mapped pages that were read. They stay in the system's page cache while there is room."""
+        """Release mapped pages that were read. The pages stay in the system's page cache while there is room."""
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)

@@ -4,7 +4,7 @@ Only the table of curves says which curves exist; memcached saves processes from
 A value in memcached may be absent, damaged, forged, or made for another column or version. Then the curve is read from
 the table, which is the only cost.
 
-A value is a sealed envelope. Its fields, with little-endian numbers:
+A value is a sealed envelope with these fields; numbers are little-endian:
 
     magic            4 bytes, `MAGIC`
     format           1 byte, unsigned

@@ -166,7 +166,7 @@ class CurveBook:
             return await self._poll()
 
     async def reread(self) -> int:
-        """Drop every curve and read all of them anew. Return how many are served then.
+        """Drop every curve and read all curves anew. Return how many curves are served afterwards.
 
         Until a column's curve is read, the column's ranks are counted.
         """
@@ -315,8 +315,8 @@ def store_curve(
     """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
 
     `changes` and `mark` describe the snapshot of the fit. `changes` is the board's count of changes, and `mark` says
-    which changes of the change log the snapshot saw. `owned` runs in the same transaction. It raises if another process
-    has taken over the refresh, and then nothing is stored.
+    which changes of the change log the snapshot saw. `owned` runs in the same transaction. `owned` raises an error if
+    another process has taken over the refresh, and then nothing is stored.
 
     Raises:
         UnknownBoardError: the board was deleted, or emptied since the fit.

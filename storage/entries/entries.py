@@ -1,6 +1,6 @@
 """The statements for one board's rows by owner: reads, conditional writes, erasure, totals.
 
-They are compiled once for all boards with the same table and spec, and bound on each call.
+The statements are compiled once for all boards with the same table and spec, and bound on each call.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Entries:
 
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        """Return the rankings by column index. They are created on first use, because posts need none."""
+        """Return the rankings by column index. Rankings are created on first use, because posts need none."""
         return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:

@@ -128,7 +128,7 @@ class Ranking:
         return int(rows[0][0])
 
     def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
-        """Count the entries strictly better than a cell, but at most `limit`. It reads at most `limit` rows."""
+        """Count the entries strictly better than a cell, but at most `limit`; read at most `limit` rows."""
         rows = yield self._sql.count_better_up_to.bind(cell=cell, limit=limit, **self._scope)
         return int(rows[0][0])
 

@@ -54,7 +54,7 @@ class RememberedFamilyPost:
     """
 
     fingerprint: str
-    parts: list[PartOutcome]  # each names its board
+    parts: list[PartOutcome]  # each outcome names its board
 
 
 class PostIds:

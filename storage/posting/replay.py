@@ -1,4 +1,4 @@
-"""Rebuild a board from the posts in the journal from a number on, including posts to deleted boards with its id.
+"""Rebuild a board from the posts in the journal from a given number on, including posts to deleted boards with its id.
 
     empty the board ──> find the deleted boards with its id ──> merge their posts and its own, in order ──> store rows
 
@@ -218,7 +218,7 @@ def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> P
 
 
 def _owner_rows(dialect: Dialect, owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
-    """Return the rows of the owners; each says whether its owner is currently hidden."""
+    """Return the rows of the owners; each row says whether the owner is currently hidden."""
     names, hidden_owners = list(owners), set[str]()
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements(dialect).find_hidden([], names[start : start + PAGE_ROWS])

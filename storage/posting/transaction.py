@@ -49,7 +49,7 @@ class TransactionResult:
 
 
 class PostTransaction:
-    """One group of posts: its state, and the program that applies it."""
+    """The state of one group of posts, and the program that applies the group."""
 
     def __init__(
         self,

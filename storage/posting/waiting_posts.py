@@ -3,9 +3,9 @@
     append_request ──> waiting ── take_group ──> in flight ── release_group ──> removed
                           └── withdraw_request: the caller left or waited too long
 
-The most important rule: an owner's posts are never in two groups at once, and no request overtakes another with the
-same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each other's
-rows or lose races to each other.
+The most important rule: an owner's posts are never in two groups at the same time, and no request overtakes another
+with the same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each
+other's rows or lose races to each other.
 
 `RequestIntake` is the task. Before its `close` returns, it applies all accepted posts. `WaitTimer` is one timer for all
 requests. All requests may wait equally long, so the oldest expires first, and only the head of the queue has to be
@@ -182,7 +182,7 @@ class WaitTimer(Generic[W]):
         return len(self._items)
 
     def add_waiting(self, waiting: W, done: asyncio.Future[Any]) -> None:
-        """Add an item. Its wait begins now."""
+        """Add an item. The item's wait begins now."""
         self._drop_done()  # keeps the queue short: afterwards, its first item still waits
         loop = done.get_loop()
         self._items.append((loop.time() + self._wait_s, done, waiting))

@@ -2,7 +2,7 @@
 
 Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction.
 
-    submit ──> bounded queue ──> groups, a few at once ──> a transaction each ──> outcomes
+    submit ──> bounded queue ──> groups, a few in flight ──> a transaction each ──> outcomes
                │                          ^                             │
                │                          └── LostRaceError: pause (jittered), read again
                └── QueueFullError, OverloadedError
