@@ -46,13 +46,13 @@ class ErasureStatements:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._log = log = change_log(dialect)
-        stretch = (log.position.ge(param("first")), log.position.le(param("last")))
+        positions = (log.position.ge(param("first")), log.position.le(param("last")))
         theirs = select(col("seq"), col("changes")).from_(CHANGE_LOG)
-        between = (*stretch, col("seq").gt(param("past")), col("seq").le(param("until")))
+        between = (*positions, col("seq").gt(param("past")), col("seq").le(param("until")))
         theirs = theirs.where(*between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(col("seq")))
         self._found = theirs.limit(param("limit")).packed().compile(dialect)
         held = select(*map(col, ("seq", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
-        held = held.where(*stretch, col("seq").in_(param("seqs"))).order_by(asc(col("seq")))
+        held = held.where(*positions, col("seq").in_(param("seqs"))).order_by(asc(col("seq")))
         self._held = held.packed().locked(Lock.NO_KEY_UPDATE).compile(dialect)
         row = {"board_key": INTEGER, "seq": INTEGER, "owners": TEXT, "posts": TEXT}
         same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
@@ -99,7 +99,7 @@ class ErasureStatements:
     def rename_owner(
         self,
         owner: str,
-        stretch: PositionRange,
+        positions: PositionRange,
         *,
         token: str,
         until: Mapping[int, int],
@@ -107,19 +107,18 @@ class ErasureStatements:
         rows_max: int,
         past: int = 0,
     ) -> Program[int | None]:
-        """Replace the name by the token, and remove the posts, in the owner's oldest bundles in a range.
+        """Replace the name by the token, and remove the posts, in the owner's oldest bundles at these positions.
 
-        `stretch` is the range of positions. Return the `seq` to pass as `past` in the next call; None: no bundle is
-        left. One call rewrites bundles whose `seq` is above `past`, with about `rows_max` changes in all. `until` gives
-        the last `seq` to rewrite, by board key; `otherwise` is the last `seq` for all other boards. Each erasure has a
-        `token` of its own.
+        Return the `seq` to pass as `past` in the next call; None: no bundle is left. One call rewrites bundles whose
+        `seq` is above `past`, with about `rows_max` changes in all. `until` gives the last `seq` to rewrite, by board
+        key; `otherwise` is the last `seq` for all other boards. Each erasure has a `token` of its own.
         """
         last = max(otherwise, *until.values()) if until else otherwise
-        sought = {"first": stretch.first, "last": stretch.last, "owner": owner_mark(owner)}
+        sought = {"first": positions.first, "last": positions.last, "owner": owner_mark(owner)}
         found = yield self._found.bind(**sought, past=past, until=last, limit=rows_max)
         if not found:
             return None
-        held = yield from self._hold(stretch, found, rows_max)
+        held = yield from self._hold(positions, found, rows_max)
         renamed = []
         for seq, board_key, owners, _, posts in held:
             if seq <= until.get(board_key, otherwise):
@@ -128,9 +127,9 @@ class ErasureStatements:
             yield self._rename.bind(rows=renamed)
         return int(held[-1][0]) if held else None
 
-    def _hold(self, stretch: PositionRange, found: Rows, rows_max: int) -> Program[Rows]:
+    def _hold(self, positions: PositionRange, found: Rows, rows_max: int) -> Program[Rows]:
         seqs = [seq for seq, _ in found[: count_rows_holding([row[1:] for row in found], rows_max)]]
-        return (yield self._held.bind(first=stretch.first, last=stretch.last, seqs=seqs))
+        return (yield self._held.bind(first=positions.first, last=positions.last, seqs=seqs))
 
     def blank_cells(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Remove the cells of nameless changes that every fit and every live count has counted.
@@ -141,8 +140,8 @@ class ErasureStatements:
         erased = yield self._erased.bind(before_us=before_us, limit=rows_max)
         if not erased:
             return 0
-        stretch = PositionRange(min(row[0] for row in erased), max(row[0] for row in erased))
-        held = yield from self._hold(stretch, [row[1:] for row in erased], rows_max)
+        positions = PositionRange(min(row[0] for row in erased), max(row[0] for row in erased))
+        held = yield from self._hold(positions, [row[1:] for row in erased], rows_max)
         yield self._blank.bind(rows=[(key, seq, _blanked(cells, posts)) for seq, key, _, cells, posts in held])
         return len(held)
 
