@@ -1,7 +1,7 @@
 """Jobs that keep curves close to the rows they describe.
 
     Schedule: due columns ──────────────┐
-    RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store, release and serve the curve
+    RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
                                                                                        │
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes it due again
     other processes' curves and counts ──> WatchJob ──> the curve book of this process

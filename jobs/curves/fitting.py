@@ -1,6 +1,6 @@
 """Makes the curve of a column. Sampling takes milliseconds; scanning takes seconds and gives a certificate.
 
-    skip ──> seeks in one snapshot ─────────────> lines, or cubics if knots are few and cubics are closer
+    skip ──> seeks in one snapshot ─────────────> lines, or cubics if brackets are wide and cubics fit clearly better
     scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
     auto ──> like skip; then like scan once the bound of a curve exceeds `scan_bound_ratio` on a quiet enough board
 
@@ -140,7 +140,7 @@ class Fitting:
         try:
             mark = yield from change_log(dialect).take_mark()
         except ChangesUnorderedError:
-            # A transaction has been running for too long. The curve is as accurate, but it cannot be kept live.
+            # A transaction has been running for too long. The curve is just as accurate, but it cannot be kept live.
             mark = None
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 

@@ -28,7 +28,7 @@ from .live_counts import Counting
 log = structlog.get_logger(__name__)
 
 RESOURCE = "fold"
-IDLE_US = 10_000_000  # without changes, the mark is stored anew when it is this old
+IDLE_US = 10_000_000  # without changes, the mark is stored again only when it is this old
 
 
 class FoldObserver(Protocol):

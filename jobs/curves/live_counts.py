@@ -64,7 +64,10 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Count a backlog; return the counts to store. A curve that loses its live counts gets an empty document."""
+        """Add a backlog to the live counts; return the counts to store.
+
+        For a curve that loses its live counts, return an empty document.
+        """
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[StoredFit] = []

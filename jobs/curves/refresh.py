@@ -225,9 +225,9 @@ class RefreshJob:
         log.error("refresh_failed", board=board.id, column_index=column_index, exc_info=error)
 
     async def _refresh(self, board: Board, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit, store and serve a curve of one column.
+        """Fit a curve of one column, store it, and use it from then on.
 
-        Return None, and store nothing, if the column is empty and has no curve, and the refresh was not requested.
+        If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
         """
         slot = (board.key, column_index)
 
@@ -263,7 +263,7 @@ class RefreshJob:
 async def store_and_serve(
     store: Store, book: CurveBook, held: HeldLease, column: tuple[Board, int], curve: Curve, seen: FitSnapshot
 ) -> ServedCurve:
-    """Store a fitted curve and release the lease on its column in one transaction; then serve the curve.
+    """Store a fitted curve and release the lease on its column in one transaction; then use the curve.
 
     Raises:
         LeaseLostError: nothing was stored.

@@ -24,8 +24,8 @@ from storage.curves.stored_curves import CurveSummary, describe_rules, find_curv
 from storage.records import Board
 from storage.store import Program, Store
 
-# Takes a board, a column index and the version of a curve. Returns whether that curve has drifted too far from its fit;
-# None: its age decides.
+# Takes a board, a column index and the version of a curve. Returns whether that curve has drifted too far from its fit,
+# or None if the age of the curve decides.
 DriftCheck = Callable[[Board, int, int], bool | None]
 # Takes a board, a column index, the summary of its curve, and the board's totals. Returns whether a certified curve
 # should replace that curve.
@@ -231,7 +231,7 @@ class Schedule:
         return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return the need of a column: the changed share of its entries, at most 1, plus its waiting time.
+        """Return the need of a column: the changed part of its entries, at most 1, plus its waiting time.
 
         The waiting time begins after the refresh interval. Its unit is `refresh_patience_intervals` intervals.
         """

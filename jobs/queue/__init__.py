@@ -11,7 +11,7 @@
 A permit is one of a limited number of leases. A worker works only while it holds one.
 
 Each shard has at most one worker, so the posts of a shard are applied in their order. If a worker dies, the
-others take its shards when its leases end. If nothing waits, nothing is written.
+others take over the shards when the dead worker's leases end. If no posts wait, nothing is written.
 
 The room may import `storage` and the modules at the root of `jobs`. `storage.queue` holds the queue itself and applies
 posts. Begin with `drain`.

@@ -8,7 +8,8 @@ A transaction costs nearly the same for few posts as for many. So after a round 
 worker waits a moment for more posts.
 
 If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
-the others take its shards when its leases end. If it was only suspended until then, the store rejects its writes.
+the others take over the shards when the dead worker's leases end. If the worker was only suspended until then, the
+store rejects its writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Decides how many workers of the ingest queue may work at the same time, from the work of all workers of the store.
 
 Every job process may decide, and no lease is needed. The number is stored in one versioned document. If two
-processes write it, the later one finds it changed and does nothing. If no posts were applied, nothing is written.
+processes write the document, the second one finds that it has changed and does nothing. If no posts were applied,
+nothing is written.
 """
 
 from __future__ import annotations

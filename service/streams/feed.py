@@ -55,7 +55,7 @@ class Subscriber(Protocol):
         """Send an event; return False if the client has left, or was dropped because it reads too slowly."""
 
     def send_heartbeat(self) -> bool:
-        """Send a sign of life; return False as `send_event` does."""
+        """Send a heartbeat; return False in the same cases as `send_event`."""
 
     def end_stream(self) -> None:
         """End the stream."""
