@@ -31,7 +31,8 @@ from .health_routes import add_health_routes
 _UNROUTED_VIEW = "none"
 # This pattern also matches line ends. Otherwise aiohttp itself would answer a path with a line end, without a log line.
 _ANYTHING = "(?s:.*)"
-LINE_BYTES_MAX = 64 * 1024  # holds a query with a thousand escaped values; aiohttp's own 8 KiB holds half of them
+# Enough for a query with a thousand escaped values. The default of aiohttp, 8 KiB, is enough for half of them.
+LINE_BYTES_MAX = 64 * 1024
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
 # The number of bytes of a body that may wait for the handler. At twice this number, aiohttp stops reading from the
 # connection until the handler has read some of them.

@@ -1,6 +1,6 @@
 """The command `rankcurve`: one application made of the commands in `service.commands`.
 
-This file holds only names and order, so it reads like the output of `rankcurve --help`.
+This file holds only the names of the commands and their order, so it reads like the output of `rankcurve --help`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
                                                                 └──> _context ──> Context, for handlers
 
 Storage and jobs receive clocks and random generators as arguments, from here and from `lease_wiring`. There are two
-exceptions: `storage.schema.steps` draws the salt of a new store, and `storage.engines.postgres` its retry delays.
+exceptions: `storage.schema.steps` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
 Within this package, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
 `http.key_watch`, `processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the sample of the request
 log.
@@ -354,7 +354,10 @@ def _managed_failed(error: Exception) -> None:
 
 
 def make_holder() -> str:
-    """Return a new name for a holder of leases: host, process id and a random part. It lets people find the process."""
+    """Return a new name for a holder of leases: host, process id and a random part.
+
+    The name lets people find the process.
+    """
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 

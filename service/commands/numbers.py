@@ -18,7 +18,7 @@ class NumbersAreArguments(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line, with negative numbers as arguments."""
-        # Set this only if there is a negative number. Otherwise typer would treat every unknown option as an argument,
-        # and complain about one argument too many.
+        # Set this only if an argument is a negative number. Otherwise typer would treat every unknown option as an
+        # argument, and complain about one argument too many.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
         return super().parse_args(ctx, args)

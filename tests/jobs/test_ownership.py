@@ -1,4 +1,4 @@
-"""Test that job processes may start and end any time. A process that lost its lease must not replace a newer curve."""
+"""Test that job processes may start and end at any time. A process without its lease must not replace newer curves."""
 
 from __future__ import annotations
 

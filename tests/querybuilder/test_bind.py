@@ -1,6 +1,6 @@
 """Test the binding of values. Every request binds its values, and each value is checked.
 
-The database must read exactly the bound values, or an error of the package must say why it cannot.
+Either the database reads exactly the bound values, or the package raises an error that says why it cannot.
 """
 
 import re

@@ -243,7 +243,7 @@ def close(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Set the time at which a leaderboard with opening or closing times closes, without grace. Prints its spec as JSON.
+    """Set the closing time, without grace, of a leaderboard that has opening or closing times. Prints its spec as JSON.
 
     Posts at or after this time are rejected. Once the board is closed, this can't be undone. Boards of a family close
     by themselves.

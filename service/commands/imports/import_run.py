@@ -1,4 +1,4 @@
-"""Send the batches of an import. Several are in flight, and their results are counted in the order of the file.
+"""Send the batches of an import, several at the same time. The results are counted in the order of the file.
 
 The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
 again, under the same post ids. For a post that it already has, the service answers `duplicate`. So no line counts

@@ -106,8 +106,8 @@ def import_csv(
     """Post every line of a CSV file to a leaderboard.
 
     Each line is one post. Its id is made of the content of the file and the line. To continue an import that was
-    stopped, run the same command again: it goes on where it ended, and no line counts twice. An edited file is another
-    file, so all its lines count again.
+    stopped, run the same command again: the import continues where it was stopped, and no line counts twice. An edited
+    file is another file, so all its lines count again.
 
     If lines are rejected, they are listed with their numbers, the others stay applied, and the exit code is 1. To add
     the rejected lines, correct the file that --rejects wrote and import that file.

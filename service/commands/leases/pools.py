@@ -212,7 +212,7 @@ def remove(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Take resources out of a pool. Leased ones stay; run the command again once they are given back."""
+    """Take resources out of a pool. Leased resources stay; run the command again once they are given back."""
     names = read_names(resources, path)
     more = {} if region is None else {"region": region}
 

@@ -227,7 +227,7 @@ def create(
     """Create a key and print it. It is shown only this once.
 
     The first key of a service that runs without keys must have the role ops. From then on every caller needs a key.
-    If no service runs, create it in the store itself.
+    If no service runs, create the key in the store itself.
 
     Examples:
         export RANKCURVE_KEY=$(rankcurve keys create me --role ops)

@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
 _NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# Matches one key and its value. The value is quoted, with escapes, or it needs no quotes. It may hold wildcards.
+# Matches one key and its value. The value is quoted, with escapes, or it needs no quotes. The value may hold
+# wildcards.
 _PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
 NAME_CHARS_MAX = 4096
 
@@ -142,7 +143,7 @@ def _wild(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _matching(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern. It compares quoted texts as written, with their escapes."""
+    """Return the regular expression of a pattern. Quoted texts are compared as written, with their escapes."""
     if not _wild(pattern):
         return re.compile(re.escape(pattern))
     tokens = re.findall(r"\\.|.", pattern, re.DOTALL) if pattern.startswith('"') else list(pattern)

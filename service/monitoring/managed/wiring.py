@@ -142,7 +142,8 @@ class _Fixed:
                 )
 
     def _viewed(self, family: str) -> Callable[[Any], float]:
-        return lambda _: self._metrics.read_view(family)  # read only on demand, because it reads every curve
+        # Call `read_view` only when an operator reads the attribute, because the call reads every curve.
+        return lambda _: self._metrics.read_view(family)
 
     def _curves(self) -> dict[str, Attribute]:
         viewed = self._viewed

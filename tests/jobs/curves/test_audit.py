@@ -116,7 +116,8 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    assert [each.true_rank for each in found.broken] == [10]  # the curve calls the wrong rank of its last knot exact
+    # At its last knot, the curve gives a wrong rank and calls it exact.
+    assert [each.true_rank for each in found.broken] == [10]
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found
     assert "bracket_broken" in capsys.readouterr().out
