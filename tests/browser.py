@@ -1,7 +1,6 @@
 """A page of a real browser: a test sends it keys, clicks and JavaScript, and reads its requests and errors.
 
-A wait checks its condition in every frame that the page draws. A page keeps all its errors, so that no test overlooks
-one.
+`wait_for` checks its expression in every frame that the page draws. `errors` has every error of the page.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Sent:
 
 
 class Page:
-    """One page in a profile of its own."""
+    """One page, with a browser profile of its own."""
 
     def __init__(self, tools: DevTools, session: str) -> None:
         self._tools, self._session = tools, session
@@ -136,7 +135,7 @@ class Page:
             raise PageError(f"never true: {expression}\n{found['error']}\n{found['text']}")
 
     async def wait_for_text(self, text: str, *, within: str = "body") -> None:
-        """Return once an element shows a text."""
+        """Wait until the element that `within` selects shows a text."""
         await self.wait_for(f"document.querySelector({json.dumps(within)})?.innerText.includes({json.dumps(text)})")
 
     async def text(self, selector: str = "body") -> str:

@@ -1,4 +1,4 @@
-"""A real Chromium for tests, without a window: the process, and a connection that speaks DevTools with it.
+"""A real Chromium for tests, without a window: the process, and a connection to its DevTools.
 
 One browser runs at a time. It connects only to the pages that a test opens, and it ends with all its child processes.
 """

@@ -19,7 +19,7 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """Return the folder that holds npm's packages: jolokia.js, and axe-core, which judges pages."""
+    """Return the folder that holds npm's packages: jolokia.js, and axe-core, a checker of accessibility."""
     return _installed("npm", "package-lock.json") / "node_modules"
 
 

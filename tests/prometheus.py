@@ -81,7 +81,7 @@ class Prometheus:
             assert time.monotonic() < until, f"the condition never held: {log}"
 
     def ask(self, path: str, **query: str) -> Any:
-        """Return the data of an answer of its API; fail if the query is wrong."""
+        """Send a GET to the API of Prometheus; return the data of the answer. Fail if Prometheus reports an error."""
         url = f"http://{HOST}:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=READY_S) as answer:
             found = json.load(answer)
@@ -89,12 +89,12 @@ class Prometheus:
         return found["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the current samples of an expression. Raises urllib's HTTPError if it is not valid."""
+        """Return the current samples of an expression. Raises urllib's HTTPError if the expression is not valid."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
     def value(self, expression: str) -> float | None:
-        """Return the number of an expression; None if there is no sample, or if Prometheus does not answer yet."""
+        """Return the value of an expression; None if it has no sample, or if Prometheus does not answer yet."""
         try:
             found = self.query(expression)
         except OSError:

@@ -1,4 +1,4 @@
-"""An empty schema on a shared PostgreSQL server, named in the connection string.
+"""Create an empty schema on a shared PostgreSQL server; the connection string names the schema.
 
 Tests know nothing of the server but its connection string, so that any compatible server can be used.
 """

@@ -1,6 +1,6 @@
 """The real servers that tests run against: started when the first test needs one, on free ports, in temporary folders.
 
-However this process ends, its servers end and their folders are removed: a watcher process outlives it and does so.
+However this process ends, a watcher process outlives it, ends its servers and removes their folders.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
-# The watcher waits until this process closes the pipe. Then it ends the process in the file, and removes the folder.
+# The watcher waits until this process closes the pipe. Then it ends the server by the id in the pid file.
+# After a second, it removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
 # Most tests need no durable disk. A test of durability starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
@@ -51,7 +52,7 @@ def program(name: str, package: str) -> Path:
 
 
 def _find(name: str) -> Path | None:
-    # Debian keeps PostgreSQL's programs out of PATH, a folder for each version.
+    # Debian keeps PostgreSQL's programs in one folder for each version, outside of PATH.
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which(name)
     return versions[-1] if versions else Path(on_path) if on_path else None
@@ -88,10 +89,10 @@ class Folder:
 
 
 class PostgresServer:
-    """A PostgreSQL server of the tests' own: start, stop, kill, restart; `url` names a database."""
+    """A PostgreSQL server that a test starts, stops, kills and restarts; `url` returns a connection string."""
 
     def __init__(self, settings: Mapping[str, str] = FAST, *, standby_of: PostgresServer | None = None) -> None:
-        """Set up a cluster without starting it; `standby_of`: copy and follow the cluster of that server."""
+        """Set up a cluster without starting it. If `standby_of` is given, copy that server's cluster and follow it."""
         self._postgres = program("postgres", "postgresql")
         # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.getuid() == 0 else None
@@ -202,7 +203,7 @@ class PostgresServer:
 
 
 class MemcachedServer:
-    """A memcached of the tests' own: start, stop, kill, freeze."""
+    """A memcached that a test starts, kills and freezes."""
 
     def __init__(self, *words: str) -> None:
         """Choose a port without starting the server; `words` are further arguments."""

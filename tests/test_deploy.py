@@ -35,7 +35,7 @@ OTHERS_SETTINGS = {
 
 
 def sections(text: str, start: str, heading: str) -> dict[str, str]:
-    """Return the parts below a chapter of the guide, by their headings."""
+    """Return the parts of the chapter `start` of a text, by heading; `heading` is the prefix of their headings."""
     chapter = re.split(r"^## ", text.partition(f"\n## {start}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     parts = re.split(rf"^{heading} (.+)$", chapter, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))

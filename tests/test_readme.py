@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| `([A-Z]+) (\S+)` \| (\w+) \| (.+) \|$", re.MULTILINE)
 
 
 def _endpoint_rows() -> dict[tuple[str, str], str]:
-    """Return the role by method and path, for every row of the endpoint table."""
+    """Return the role of each row of the endpoint table, by method and path."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = readme.partition("<!-- endpoints -->\n")[2].partition("<!-- /endpoints -->")[0]
     rows = {(method, path): role for method, path, role, _ in ROW.findall(table)}

@@ -35,7 +35,7 @@ class FakeService:
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
     families: dict[str, dict[str, Any]] = field(default_factory=dict)
-    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by post id
+    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # the posts to families, by post id
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     batches: list[list[dict[str, Any]]] = field(default_factory=list)

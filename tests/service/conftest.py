@@ -28,7 +28,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Yield a function that starts processes of the command line; stop them at the end."""
+    """Yield a function that starts `rankcurve` commands as processes; stop the processes at the end."""
     started: list[Process] = []
 
     def start(*arguments: str, **named: Any) -> Process:
@@ -53,7 +53,7 @@ def cache() -> Iterator[MemcachedServer]:
 
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
-    """Undo what a test changes in the configuration of logging."""
+    """Restore the configuration of logging after a test."""
     handlers, level = logging.root.handlers[:], logging.root.level
     yield
     structlog.reset_defaults()

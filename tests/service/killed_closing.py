@@ -25,9 +25,9 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-CALLS_MAX = 40  # calls of the store that a process makes before it dies
+CALLS_MAX = 40  # a process dies at one of its first 40 calls of the store
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # the most processes that run, one after the other; each gets a little further
+PROCESSES_MAX = 1_000  # the most processes that run; each stores a little more than the one before
 
 
 class KilledError(Exception):
@@ -75,7 +75,7 @@ class KilledClosing:
         self.deaths = 0
 
     async def close_all(self) -> None:
-        """Start one process after another, until a process finds nothing left to do."""
+        """Start one process after another until one of them closes all due boards without dying."""
         for _ in range(PROCESSES_MAX):
             self._leases_us += 10 * LEASE_US
             calls = self._rng.randint(1, CALLS_MAX)

@@ -64,7 +64,7 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
 
 
 def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Yield the faults of a value, by the keywords that the document uses."""
+    """Yield every place where a value breaks its schema; only the keywords that the document uses are known."""
     if "$ref" in schema:
         yield from faults_of(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]], where)
     for keyword in ("anyOf", "oneOf"):

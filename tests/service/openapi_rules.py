@@ -102,7 +102,7 @@ def _json_of(response: Any) -> Any:
 
 @schemathesis.serializer("application/x-ndjson")
 def one_line(ctx: Any, value: Any) -> bytes:
-    """Write a body of one line."""
+    """Encode a value as a body of one JSON line."""
     return json.dumps(value).encode()
 
 
@@ -143,7 +143,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _name_in(body: Any) -> None:
-    """Put existing names into a body: its owners, columns and stats, in a list of posts too."""
+    """Put existing names into a body as its owners, columns and stats, also in each post of a list."""
     if not isinstance(body, dict):
         return
     for post in body.get("posts") or ():

@@ -48,7 +48,7 @@ def period_of(kind: str, day: date) -> tuple[str, date | None]:
 
 @dataclass
 class PlainFamily:
-    """The boards that posts have reached, by id."""
+    """A family's rules, and by id the boards that at least one post has reached."""
 
     zone: ZoneInfo
     kinds: list[str]
@@ -58,7 +58,8 @@ class PlainFamily:
     ties: str
     boards: dict[str, PlainBoard] = field(default_factory=dict)
     closes_us: dict[str, int | None] = field(default_factory=dict)
-    counted: Counter[str] = field(default_factory=Counter)  # posts that counted in some period, by kind and facets
+    # How many posts counted, by kind of period and names of facets.
+    counted: Counter[str] = field(default_factory=Counter)
 
     def post(
         self, owner: str, stats: dict[str, int], facets: Mapping[str, str], *, at_us: int, now_us: int

@@ -125,7 +125,7 @@ class Caller:
 
 
 def escaped(text: str) -> str:
-    """Return a name as a part of a path."""
+    """Percent-encode a name, so that it can be one part of a path."""
     return quote(text, safe="")
 
 
@@ -158,7 +158,7 @@ class Service(Caller):
         await self._stack.enter_async_context(self)
 
     async def stop(self) -> None:
-        """Finish what was accepted and release the file."""
+        """Stop serving: finish the accepted requests and release the file."""
         await self._stack.aclose()
 
     async def restart(self, **settings: object) -> None:
@@ -170,7 +170,7 @@ class Service(Caller):
 
 
 class Process:
-    """`rankcurve serve` on a free port, or another long-running command; `lines` keeps what it logs, as dicts."""
+    """`rankcurve serve` on a free port, or another long-running command; `lines` has its log lines as dicts."""
 
     def __init__(
         self, folder: Path, *arguments: str, store: str = "rankcurve.db", command: tuple[str, ...] = SERVE
@@ -206,7 +206,7 @@ class Process:
             assert line["event"] != "the log ended", f"the process ended before {event!r}: {self.lines[-3:]}"
 
     def ready(self) -> Process:
-        """Return once the process serves."""
+        """Wait until the process serves; return it."""
         self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
         return self
 

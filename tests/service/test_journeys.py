@@ -22,13 +22,8 @@ import pytest
 from tests.service.real_service import WAIT_S, Service
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "config",
-    "predictor",
-    "storage",
-    "jobs",
-    "service",
-)  # not querybuilder, which most modules of storage import
+# The package querybuilder is left out, because most modules of storage use it.
+PACKAGES = ("config", "predictor", "storage", "jobs", "service")
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
 ROUNDS = 5  # background work may run during a round, but it does not run during every round

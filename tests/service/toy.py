@@ -107,12 +107,12 @@ async def entry(context: ToyContext, call: Call) -> EntryAnswer:
 
 
 async def erase(context: ToyContext, call: Call) -> Reply:
-    """Answer 204 without a body."""
+    """Answer with status 204 and no body."""
     return Reply(status=204)
 
 
 async def posts(context: ToyContext, call: Call) -> bytes:
-    """Answer how many posts arrived."""
+    """Answer how many posts the body has, and whether it is a single post."""
     limits = PostLimits(posts_max=10, boards_max=3, parts_max=20)
     may_set = call.identity.role >= Role.OPS
     parsed, single = parse_posts(call.body, call.media_type, limits, kind=PostTarget.ONE_BOARD, may_set=may_set)
@@ -125,7 +125,7 @@ async def lookup(context: ToyContext, call: Call) -> Any:
 
 
 async def page(context: ToyContext, call: Call) -> Reply:
-    """Answer an empty page, with an ETag."""
+    """Answer with an empty page and an ETag."""
     body = Page(call.path["column"], call.query.limit or 100, [], None, None)
     return Reply(body, headers={"ETag": '"1"'})
 

@@ -99,7 +99,7 @@ async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
 
 
 async def no_pause(_seconds: float) -> None:
-    """Return at once, without letting time pass."""
+    """Return immediately; no time passes."""
 
 
 def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
@@ -117,7 +117,7 @@ def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
 
 
 async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
-    """Lease for that many seconds from now; return the key's resource."""
+    """Ask the agent for a lease of that many seconds; return the resource that the key gets."""
     return (await agent.get_lease("acme", "numbers", key, fake.time_in(seconds))).resource
 
 

@@ -28,7 +28,7 @@ Start = Callable[[Handler], Awaitable[str]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Yield a function that serves one handler for every path and returns its address."""
+    """Yield a function that starts a server with one handler for every path and returns the server's address."""
     runners: list[web.AppRunner] = []
 
     async def serve(handler: Handler) -> str:
@@ -46,7 +46,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 class Waits:
-    """A sleep that only records how long it was asked to last."""
+    """A sleep that does not wait and only records the requested seconds."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

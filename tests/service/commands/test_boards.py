@@ -1,4 +1,4 @@
-"""`rankcurve board …` turns words into a spec and prints answers as tables."""
+"""`rankcurve board …` turns its arguments into a spec and prints answers as tables."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def shell(serving: Process) -> Shell:
 
 
 def write_csv(path: Path, lines: int) -> Path:
-    """Write lines of 500 owners, each worth 1 point; every 1,000th line cannot be posted."""
+    """Write a CSV file with lines of 500 owners; each score is 1, but in every 1,000th line it is no number."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(("id", "score", "lap"))
@@ -168,7 +168,7 @@ def test_an_import_needs_a_board_and_headings_and_lists_rejected_lines(shell: Sh
 
 @pytest.fixture
 def small(shell: Shell, tmp_path: Path) -> Shell:
-    """Make a board `small` of 40 owners, tied in pairs."""
+    """Make a board `small` of 40 owners: two owners each have the same xp, and every lap is different."""
     shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     path = tmp_path / "small.csv"
     lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))

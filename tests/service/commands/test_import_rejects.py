@@ -30,7 +30,7 @@ def do_import(fake: FakeService, path: Path, *more: str) -> Result:
 
 
 def bad_scores(folder: Path, lines: int) -> Path:
-    """Write lines with an owner each; every third score is not a number."""
+    """Write a CSV file with one owner in each line; every third score is not a number."""
     path = folder / "players.csv"
     rows = "".join(f"p{i},{'bad' if i % 3 == 0 else i}\n" for i in range(lines))
     path.write_text("id,xp\n" + rows)
@@ -38,7 +38,7 @@ def bad_scores(folder: Path, lines: int) -> Path:
 
 
 def reason_lines(rejects: Path) -> list[int]:
-    """Return the line numbers of the imported file that the reasons name."""
+    """Return the line numbers in the file of reasons; they are lines of the imported file."""
     with Path(f"{rejects}.reasons").open(newline="") as stream:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 

@@ -123,7 +123,7 @@ class Key:
 
 
 class Keys:
-    """A key store in memory."""
+    """A replacement for the store of keys, which keeps the keys in memory."""
 
     def __init__(self) -> None:
         self.held: list[Key] = []

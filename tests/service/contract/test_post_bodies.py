@@ -202,7 +202,7 @@ def test_colons_and_quotes_inside_strings_are_not_taken_for_keys() -> None:
 
 
 class Members(list[tuple[str, Any]]):
-    """The members of a JSON object in order, duplicates included."""
+    """The members of a JSON object in order; a key may occur twice."""
 
 
 json_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -217,7 +217,7 @@ values = st.recursive(
 
 
 def to_json_text(value: Any, *, colon: str) -> str:
-    """Return JSON text in which an object may have the same key twice."""
+    """Encode a value as JSON; `Members` become an object, which may have the same key twice."""
     if isinstance(value, Members):
         return (
             "{" + ",".join(json.dumps(key) + colon + to_json_text(member, colon=colon) for key, member in value) + "}"

@@ -44,7 +44,7 @@ class Upload:
 
     async def readany(self) -> bytes:
         self.passes(self.pause_s)
-        for _ in range(3):  # in these turns of the event loop, every due timer fires
+        for _ in range(3):  # after these turns of the event loop, every due timer has fired
             await asyncio.sleep(0)
         piece = self.pieces.pop(0) if self.pieces else b""
         return await asyncio.Future[bytes]() if piece is None else piece

@@ -33,7 +33,7 @@ QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around
 
 
 def make_key(folder: Path, name: str, role: str) -> str:
-    """Make a key of the store in a folder, as an operator does; return its text."""
+    """Create a key as an operator does, in the store of a folder; return the key's text."""
     done = command_line("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -41,7 +41,7 @@ def make_key(folder: Path, name: str, role: str) -> str:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """Make a store with a key for each role and a revoked one."""
+    """Make a store with a key for each role and a revoked key; return its folder and the keys."""
     folder = tmp_path_factory.mktemp("keys")
     made = {role: make_key(folder, f"my {role}", role) for role in ROLES}
     made["revoked"] = make_key(folder, "gone", "ops")
@@ -61,7 +61,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 
 def path_of(route: Route) -> str:
-    """Return the path of a request that the route accepts; its board may exist or not."""
+    """Return a path with a query that the route accepts; the board in the path may be missing."""
     names = {
         "board": "b",
         "owner": "a",

@@ -31,7 +31,7 @@ def request_text(path: str, *headers: str, method: str = "GET", version: str = "
 
 @pytest.fixture
 async def b(service: Service) -> Service:
-    """Start a service with a board `b` of 900 owners with long names: a page of it is large, an entry small."""
+    """Start a service with a board `b` of 900 owners with long names: its pages are large, its entries small."""
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{i}-{'x' * 100}", "stats": {"xp": i}} for i in range(900)))
     await service.post("b", {"owner": "a", "stats": {"xp": 1}})

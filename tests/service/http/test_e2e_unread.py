@@ -53,7 +53,7 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
         for _ in range(50):  # requests on other connections; each one uses the store
             await service.call("GET", "/readyz")
         after = answered()
-    assert 0 < after < 1000  # the service answered as many as fit into the sockets and one buffer
+    assert 0 < after < 1000  # the answers that fit into the buffers of the sockets and of the service
     writer.close()
     await service.stop()
 

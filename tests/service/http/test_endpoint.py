@@ -1,4 +1,4 @@
-"""What surrounds every handler, over real HTTP: identifying the caller, reading the request, writing the answer."""
+"""The endpoint around every handler, over real HTTP: it identifies callers, reads requests and writes answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Caller:
-    """Sends paths unchanged and keeps the last answer."""
+    """Sends requests with unchanged paths, and keeps the last answer."""
 
     def __init__(self, context: ToyContext, port: int, session: ClientSession) -> None:
         self.context, self.port, self.session = context, port, session
@@ -33,7 +33,7 @@ class Caller:
         self.body: Any = None
 
     async def __call__(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> Any:
-        """Send a request; return the status, and for a problem its code too."""
+        """Send a request; return its status, or its status and code if the answer is a problem."""
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self.session.request(method, url, data=data, headers=headers) as response:
             self.status, self.headers = response.status, response.headers

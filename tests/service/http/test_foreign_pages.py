@@ -22,7 +22,7 @@ FOREIGN += ["localhost, x"]
 
 
 def refusal_code(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
-    """Return the code of the refusal; empty if the request is accepted."""
+    """Return the code that a request is refused with; empty if the request is accepted."""
     refusal: ProblemError | None = None
     try:
         refuse_foreign_page(host, origin, changes=changes)

@@ -28,7 +28,7 @@ class Clock:
 
 
 def make_buckets(clock: Clock, *, rate_per_s: float = 2, burst: int = 10, callers_max: int = 3) -> TokenBuckets:
-    """Return buckets of ten tokens that gain two a second."""
+    """Return buckets; by default, a bucket holds ten tokens and gains two per second."""
     return TokenBuckets(rate_per_s=rate_per_s, burst=burst, callers_max=callers_max, monotonic=clock)
 
 

@@ -1,4 +1,7 @@
-"""Several processes of one node on PostgreSQL: each answers for the whole node, and none is lost or left behind."""
+"""Several processes of one node on PostgreSQL: each answers for the whole node.
+
+A killed process is replaced, and no process outlives the node.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def pid_of(node: Process, name: str) -> int:
 
 
 def figures_folder(node: Process) -> Path:
-    """Return the folder of the node's counters, which the kernel's memory map of a worker names."""
+    """Return the folder with the files of the node's counters; it is in the memory map of a worker."""
     mapped = Path(f"/proc/{pid_of(node, 'worker1')}/maps").read_text()
     return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
 

@@ -35,7 +35,7 @@ class Socket:
 
 
 class Response:
-    """The part of a response that the client uses."""
+    """The part of aiohttp's response that the stream's client uses."""
 
     chunked = True
 
@@ -49,7 +49,7 @@ class Response:
 
 
 class Request:
-    """The part of a request that the client uses."""
+    """The part of aiohttp's request that the stream's client uses."""
 
     version = HttpVersion11
 

@@ -77,10 +77,8 @@ async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
             names = {name for rule in rules for name in NAME.findall(rule["query"])}
             panels = expressions()
             names |= {name for expression in panels for name in NAME.findall(expression)}
-            absent = {
-                "rankcurve_process_ends_total",
-                ROOM,
-            }  # no process of this node has ended, and its store is not SQLite
+            # No process of this node has ended, and the node's store is not SQLite.
+            absent = {"rankcurve_process_ends_total", ROOM}
             assert {name for name in names - absent if not prometheus.query(f"count({name})")} == set()
             firing = [(rule["name"], found) for rule in rules if (found := prometheus.query(rule["query"]))]
             assert firing == []
@@ -116,7 +114,7 @@ async def test_ten_thousand_boards_add_no_series(tmp_path: Path) -> None:
     service = Service(tmp_path)
     await service.start()
     await use_service(service.base)
-    await scrape_metrics(service.base)  # the first request adds the series of its own route
+    await scrape_metrics(service.base)  # the first scrape adds the series of the route /metrics
     few = count_series(await scrape_metrics(service.base))
     store, catalog = service.context.store, service.context.catalog
     known = catalog.find_known("b")

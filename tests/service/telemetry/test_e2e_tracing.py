@@ -82,9 +82,8 @@ async def test_the_span_of_a_refresh_is_a_child_of_its_request_in_the_callers_tr
     assert answer.status == 200
     await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
     await service.stop()
-    spans = {
-        span.name: span for span in collector.spans()
-    }  # only the traces that the caller marked as sampled have spans
+    # Only the traces that the caller marked as sampled have spans.
+    spans = {span.name: span for span in collector.spans()}
     assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
     request = spans["POST /v1/leaderboards/{board}/rankings/{column}/refresh"]
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, PARENT)

@@ -22,7 +22,7 @@ from tests.service.telemetry.test_metrics import samples
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a node's folder; undo what joining a node changes in the library when the test ends."""
+    """Return a node's folder. When the test ends, undo what joining the node changes in prometheus_client."""
     monkeypatch.setattr(prometheus_client.values, "ValueClass", prometheus_client.values.ValueClass)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     return tmp_path

@@ -1,7 +1,7 @@
 """Fill the node that the tests of the dashboard show: a season, two pages of boards, and owners with hostile names.
 
-The requests are those that users send. Every test that writes has a board of its own, whose id (`zz-`)
-sorts after the ids of all boards here.
+The requests are those that users send. Every test that writes has a board of its own, whose id begins with `zz-`.
+So it sorts after the ids of all boards here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def new_board(url: str, board: str, **xp: int) -> None:
 
 
 async def post(url: str, board: str, **xp: int) -> None:
-    """Post values of owners."""
+    """Post values of xp by owner."""
     async with Caller(url) as caller:
         await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 

@@ -11,7 +11,7 @@ from tests.service.real_service import Caller, Process
 
 READS_MAX = 1_000  # how often a test looks at most; the page reads its numbers only every few seconds
 REQUESTS = "rankcurve_requests_total"
-# The routes that the open page requests.
+# The views whose routes the open page requests; their counts grow while a test compares.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
 COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"

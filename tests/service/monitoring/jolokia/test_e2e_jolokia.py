@@ -35,14 +35,14 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def get_envelope(service: Caller, path: str) -> Any:
-    """Return the envelope of a GET."""
+    """Send a GET; return the JSON object around the value of the answer."""
     answer = await service.call("GET", f"/jolokia{path}")
     assert answer.status == 200
     return answer.body
 
 
 async def post_envelope(service: Caller, body: object, path: str = "") -> Any:
-    """Return the envelope of a POST."""
+    """Send a POST; return the JSON object around the value, or a list of such objects."""
     answer = await service.call("POST", f"/jolokia{path}", body)
     assert answer.status == 200
     return answer.body
@@ -288,7 +288,7 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
                     while not (await get_envelope(caller, applied))["value"]["OneMinuteRate"] > 0:
-                        pass  # this worker has not noted the posts in its history of rates yet
+                        pass  # until this worker's history of metrics has a snapshot with the posts
                 # `prune` runs only in the job process. `live watch` runs in that process and in both workers.
                 assert (await get_envelope(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
                 assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3

@@ -1,4 +1,4 @@
-"""Paths lead to parts of values, wildcards in them filter, and limits cut what is too deep or too long."""
+"""A path selects a part of a value, a wildcard in a path filters, and limits cut values that are too deep or long."""
 
 from __future__ import annotations
 

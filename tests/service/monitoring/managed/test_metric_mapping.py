@@ -11,7 +11,7 @@ from service.telemetry.metrics.process import Metrics
 
 
 def objects_of(registry: CollectorRegistry) -> dict[str, ManagedObject]:
-    """Return the objects that a registry's metrics are grouped into, by canonical name."""
+    """Return the managed objects for the metrics of a registry, by canonical name."""
     history = MetricHistory(registry.collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0)
     history.note_snapshot()
     return {name.canonical: managed for name, managed in MetricMapping("sqlite").map_metrics(history.families).items()}

@@ -1,4 +1,4 @@
-"""Names of managed objects are equal whatever their order, and any text can be a value."""
+"""Names of managed objects are equal whatever the order of their properties; any text can be a property's value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of a real service: a post reaches every board of its time and facets; each board reads like any other."""
+"""Families of a real service: a post reaches each board of its time and facets; these boards are read like others."""
 
 from __future__ import annotations
 
@@ -351,7 +351,8 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_sp
     await service.call("DELETE", F)
     await service.must("PUT", F, {**SPEC, "table": table})
     context.catalog.families.keep_family(family)
-    context.catalog.keep_boards(known.values())  # the catalog is then that of a process that has not noticed the change
+    # The catalog is now that of a process that has not noticed the change.
+    context.catalog.keep_boards(known.values())
     [result] = await post(service, xp("ada", 2))
     assert result["status"] == "applied"
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2

@@ -1,4 +1,4 @@
-"""What a player reads about yesterday is what yesterday's leaderboard says, on every store."""
+"""Histories and comparisons with the previous period agree with the leaderboards of that time, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal is correct: match histories, rebuilds and streams depend on what it says."""
+"""The journal lists every change correctly; match histories, rebuilds and streams depend on it."""
 
 from __future__ import annotations
 

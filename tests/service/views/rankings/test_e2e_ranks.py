@@ -68,7 +68,7 @@ def ranked(board: PlainBoard) -> list[str]:
 
 
 async def positions_of(service: Service, owner: str, mode: str) -> list[dict[str, Any]]:
-    """Return an owner's positions in all ranked columns; none if the owner is not ranked."""
+    """Return an owner's positions in all ranked columns; an empty list if the owner is not ranked."""
     answer = await service.call("GET", f"{B}/entries/{escaped(owner)}/positions?rank={mode}")
     if answer.status == 404:
         assert answer.body["code"] == "not_ranked"
