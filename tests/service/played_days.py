@@ -34,7 +34,7 @@ PAGE = 1000
 
 
 class Days:
-    """One family on one service, and its model. Make it before the service starts: it sets the service's clock."""
+    """One family on one service, and its model. Create it before the service starts, because it sets the clock."""
 
     def __init__(self, service: Service, zone: str, first: date, *, seed: int, posts: int = 3) -> None:
         self.service, self.posts = service, posts

@@ -38,7 +38,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def alive() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that stands in for the service: it lives until its standard input closes."""
+    """Start a process in place of the service; the process runs until its standard input closes."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     yield process
     process.communicate()

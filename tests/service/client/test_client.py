@@ -1,4 +1,4 @@
-"""The HTTP client of the commands: what it retries, what it refuses, and how its errors read."""
+"""The HTTP client of the commands: what it retries, what it refuses, and the texts of its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rankcurve curve` against a real service: the summary, the document, the pictures, and missing matplotlib."""
+"""`rankcurve curve` against a real service: summary, document and pictures, and the error without matplotlib."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def check_restored(serving: Process, ledger: Ledger, acknowledged: list[di
 
 
 async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> None:
-    """Rebuild a board from the journal; fail unless it has the rows that it had."""
+    """Rebuild a board from the journal; fail unless the board has the same rows afterwards."""
     path = f"{A}/rankings/xp?limit=100"
     async with Caller(serving.url) as caller:
         before = (await caller.get(path))["entries"]

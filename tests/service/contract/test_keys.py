@@ -1,4 +1,4 @@
-"""Keys, which only their holders know, decide what a caller may do."""
+"""An API key decides what a caller may do, and only its holder knows it: the store has its hash."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def service(tmp_path: Path) -> Service:
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 2, "exact_top": 1})
-    # Most values lie at one end, so the straight line of the curve estimates wrong ranks for them.
+    # Most values lie near the lowest one, so the straight line of the curve gives them all ranks near the end.
     values = [0, *range(1, 20), 1000]
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": value}} for i, value in enumerate(values)))
     await service.refresh("b", "xp")

@@ -61,7 +61,7 @@ def pid_of(node: Process, name: str) -> int:
 
 
 def figures_folder(node: Process) -> Path:
-    """Return the folder with the files of the node's counters; it is in the memory map of a worker."""
+    """Return the folder with the files of the node's counters, which a worker has mapped into its memory."""
     mapped = Path(f"/proc/{pid_of(node, 'worker1')}/maps").read_text()
     return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
 

@@ -181,7 +181,7 @@ async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dic
     statuses: dict[str, set[int]] = {}
 
     def turn(route: Route) -> tuple[int, int]:
-        """Return a sort key: requests that make things, then those that use them, then those that remove them."""
+        """Return a sort key: first requests that make things, then those that use them, last those that remove them."""
         method = "DELETE" if route.view == "hide_owner" else route.method
         return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
 

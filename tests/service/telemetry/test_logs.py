@@ -1,4 +1,4 @@
-"""Log lines are JSON, few and without secrets, and nothing waits for them."""
+"""Log lines are JSON, few and without secrets, and no caller waits until they are written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every process knows keys that are created and revoked while it runs, without a restart.
 
-The tests ask until an answer changes, a bounded number of times, and never wait for a fixed time.
+The tests repeat requests until an answer changes, up to a time limit, and never wait for a fixed time.
 """
 
 from __future__ import annotations

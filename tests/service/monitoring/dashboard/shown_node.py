@@ -1,7 +1,7 @@
 """Fill the node that the tests of the dashboard show: a season, two pages of boards, and owners with hostile names.
 
 The requests are those that users send. Every test that writes has a board of its own, whose id begins with `zz-`.
-So it sorts after the ids of all boards here.
+These ids sort after the ids of all boards here.
 """
 
 from __future__ import annotations

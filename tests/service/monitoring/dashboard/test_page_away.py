@@ -1,4 +1,4 @@
-"""The service stops while a page is open: the page says so, and continues by itself once the service is back."""
+"""The service stops while a page is open: the page shows that, and updates again by itself once the service is back."""
 
 from __future__ import annotations
 

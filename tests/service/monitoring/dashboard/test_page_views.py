@@ -14,7 +14,7 @@ from tests.browser import DESKTOP, PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, view_url
 from tests.service.real_service import Process, escaped
 
-# Each view comes with an expression that is true once all its parts are there.
+# The address of each view, and an expression that is true once the page shows all parts of the view.
 VIEWS = {
     "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
     "board": (f"/boards/{SEASON}", "document.querySelectorAll('#view svg[role=img]').length === 2"),

@@ -1,4 +1,4 @@
-"""The boards of a family at the edges of time: boards of long ago, boards without posts, and closed boards."""
+"""Special boards of a family: boards of long ago, boards without posts, and closed boards."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def fill(service: Service, path: str, when: datetime) -> None:
 
 
 async def answers(service: Service, board: str) -> dict[str, Any]:
-    """Return those answers that a board must give equally before and after it is archived."""
+    """Return the answers that must be the same before and after a board is archived."""
     reads = [f"/entries/o{number:02}" for number in range(OWNERS)]
     reads += [f"/entries/o{number:02}/positions?rank=exact" for number in range(OWNERS)]
     reads += ["/entries/o05/positions?columns=lap,xp&next=true", "/entries/o08/positions?columns=lap,xp"]

@@ -1,4 +1,4 @@
-"""A post at the edge of a day counts in exactly one day, also on the days on which clocks change."""
+"""A post near midnight counts in exactly one day, also on the days on which clocks change."""
 
 from __future__ import annotations
 
