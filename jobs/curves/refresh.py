@@ -189,7 +189,7 @@ class RefreshJob:
         try:
             refreshed = await self._refresh(request.board, request.column_index, due=None)
             assert refreshed is not None
-            request.settle(refreshed)
+            request.answer_callers(refreshed)
             log.info("refreshed_on_demand", board=request.board.id, seconds=round(refreshed.seconds, 6))
         except (LeaseTakenError, LeaseLostError) as error:
             if isinstance(error, LeaseLostError):
@@ -198,11 +198,11 @@ class RefreshJob:
             self._elsewhere.add((request.board.key, request.column_index))
             self._refresh_queue.requeue(request)
         except asyncio.CancelledError:
-            request.settle(NoJobProcessError("the job process stopped"))
+            request.answer_callers(NoJobProcessError("the job process stopped"))
             raise
         except Exception as error:
             self._report(request.board, request.column_index, error)
-            request.settle(error)
+            request.answer_callers(error)
 
     async def _refresh_due(self, due: DueColumn) -> None:
         try:

@@ -65,7 +65,7 @@ class RefreshRequest:
     done: asyncio.Future[Refreshed] = field(repr=False)
     origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # the origin of the first caller's request
 
-    def settle(self, outcome: Refreshed | Exception) -> None:
+    def answer_callers(self, outcome: Refreshed | Exception) -> None:
         """Give this outcome to all callers that wait."""
         if self.done.done():
             return
@@ -78,7 +78,7 @@ class RefreshRequest:
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
         """Give all callers that wait the outcome of a later request for the same column."""
         error = later.exception()
-        self.settle(error if isinstance(error, Exception) else later.result())
+        self.answer_callers(error if isinstance(error, Exception) else later.result())
 
 
 class Refresher(Protocol):
@@ -129,7 +129,7 @@ class RefreshQueue:
         """Accept no more requests, and refuse those that wait."""
         self._wake = None
         for request in self._pending.values():
-            request.settle(NoJobProcessError("the job process stopped"))
+            request.answer_callers(NoJobProcessError("the job process stopped"))
         self._pending.clear()
 
     def take_next(self, busy: Container[tuple[int, int]]) -> RefreshRequest | None:
@@ -143,7 +143,7 @@ class RefreshQueue:
     def requeue(self, request: RefreshRequest) -> None:
         """Let a request wait again. If a later request for the same column already waits, one refresh answers both."""
         if self._wake is None:
-            request.settle(NoJobProcessError("the job process stopped"))
+            request.answer_callers(NoJobProcessError("the job process stopped"))
             return
         slot = (request.board.key, request.board.epoch, request.column_index)
         later = self._pending.setdefault(slot, request)

@@ -204,7 +204,7 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
 
     Raises:
         UnknownBoardError: there is no such board.
-        FamilyBoardError: the board belongs to a family, even if no post has reached it yet.
+        FamilyBoardError: the board belongs to a family, even if the board has had no posts yet.
     """
     try:
         return await context.store.write(program)

@@ -1,4 +1,4 @@
-"""Posting to families: find the boards that a post reaches by its time and its facets, and apply it to each.
+"""Posting to families: find the boards for the time and the facets of a post, and apply the post to each.
 
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
@@ -53,20 +53,20 @@ FACET_SETS_KEPT = 32_768  # pairs of a period and a set of facet values for whic
 
 
 class _PeriodBoards(NamedTuple):
-    """The boards that a post reaches in one period, and whether the period is closed."""
+    """The boards of one period that a post goes to, and whether the period is closed."""
 
     boards: list[NewBoard]
     closed: bool
 
 
 class _Wanted(NamedTuple):
-    """A post in the family's own units, and the boards that it reaches."""
+    """A post in the family's own units, and the boards that the post goes to."""
 
     periods: list[_PeriodBoards]
     changes: list[ColumnChange]
 
     def targets(self) -> Iterable[tuple[NewBoard, bool]]:
-        """Return every board that the post reaches, and whether its period is closed."""
+        """Return every board that the post goes to, and whether its period is closed."""
         return ((new, closed) for boards, closed in self.periods for new in boards)
 
 
@@ -191,7 +191,7 @@ async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost
 async def _repeated(
     context: Context, applied: Sequence[Sequence[PartOutcome]], boards: dict[str, Board]
 ) -> dict[int, Board]:
-    """Return, by key, the boards that repeated posts reached the first time. Deleted boards are left out."""
+    """Return, by key, the boards that repeated posts were applied to the first time. Deleted boards are left out."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -235,7 +235,7 @@ def _boards_in(
     listed: tuple[tuple[str, ...], ...],
     values: tuple[tuple[str, str], ...],
 ) -> list[NewBoard]:
-    """Return the boards that a post reaches in a period: one for each list of facets that all have a value."""
+    """Return the boards that a post goes to in a period: one for each list of facets that all have a value."""
     return [
         NewBoard(board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])))
         for facets in facets_of(listed, dict(values))
