@@ -61,7 +61,7 @@ class Checked:
     worst: float
     mean: float  # the mean relative error of the entries
     widest: float  # the width of the widest bracket that is more than one tie step, as a share of its rank
-    violations: int  # violations of: bracket, order, whole numbers, range of ranks, certificate
+    violations: int  # how many violations: of a bracket, the order, the range, the certificate, or of whole ranks
     queries: int
     build_s: float
     shape: str

@@ -45,7 +45,7 @@ _OWNERS = 50  # number of owners to request at each place
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
-_UNFOLDED = 1_000  # the worst owners, this many, get posts before the measurement
+_UNFOLDED = 1_000  # this many of the worst owners get posts before the measurement
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.front_end PORT     (RANKCURVE_ variables give all other settings)
 
-A SQLite file belongs to one process. So only this program can measure a front end on SQLite apart from its jobs. The
-two sides share the store. Each side has a curve book and memcached connections of its own, so the front end gets curves
+A SQLite file belongs to one process. So the front end and the jobs must run in one process here. The two
+sides share the store. Each side has a curve book and memcached connections of its own, so the front end gets curves
 only through the table and memcached.
 """
 

@@ -34,7 +34,7 @@ JOB_PROCESSES = 2
 REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
-_MOVES_S_MAX = 10.0  # for a poll, the phase of the schedule, and the refresh, which is due immediately
+_MOVES_S_MAX = 10.0  # enough for the schedule's phase, the refresh (due immediately after the pause) and a poll
 _POLLED_S = 3.0  # after this time every front end has polled the stored curve: curve_poll_s plus a second
 _WAIT_S = 60.0
 

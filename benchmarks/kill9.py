@@ -1,4 +1,4 @@
-"""Check that 100 `kill -9` under load lose no accepted post, make none be applied twice and lose no post id.
+"""Check that no accepted post is lost or applied twice, and no post id forgotten, after 100 `kill -9` under load.
 
     python -m benchmarks.kill9 [--kills N]
 

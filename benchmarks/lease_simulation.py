@@ -108,9 +108,8 @@ class World:
         )
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
-        self._ends: list[
-            tuple[int, str, str, bool]
-        ] = []  # (time, key, resource, whether the key gives the resource back)
+        # (time, key, resource, whether the key gives the resource back)
+        self._ends: list[tuple[int, str, str, bool]] = []
         self._held: dict[str, int] = {}  # the time at which the lease of each resource ends
         self.totals = Totals()
 

@@ -8,8 +8,8 @@ too. After each tenth of these posts, every value is asked for. Errors are measu
 lattice point after it, for ranks beyond 1,000, because a service counts better ranks exactly. Brackets and bounds are
 checked at all ranks.
 
-Bars: worst error at most 0.40 % after 10 %, 0.60 % after 50 %, and 0.7 % in the replay (500 knots). No bracket or bound
-is broken.
+Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 % after 50 %, and 0.7 % in the replay
+with 500 knots. No bracket or bound is broken.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m benchmarks.sizes [--rows N]
 
-Entries have 1 or 6 ranked columns, and each is posted twice, the second time with a post id. A figure is
+Entries have 1 or 6 ranked columns, and each entry is posted twice, the second time with a post id. A figure is
 the size of a whole table with its indexes, as the database reports it, divided by the number of rows.
 
 Everything is reported; there is no bar.
