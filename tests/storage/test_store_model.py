@@ -343,5 +343,5 @@ def test_boards_behave_as_dicts_do_whatever_happens_in_whatever_order(
         directory.mkdir()
         return BoardsMachine(backend, directory, table)
 
-    run = settings(max_examples=30, stateful_step_count=30, deadline=None)
+    run = settings(max_examples=20, stateful_step_count=30, deadline=None)
     run_state_machine_as_test(machine, settings=run)  # type: ignore[arg-type] # a factory serves as well as a class
