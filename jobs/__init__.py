@@ -10,9 +10,9 @@ Each job is a class with an endless method that `wiring.start_jobs` hands to the
 - `leases`: liberate expired leases of pools and balance resources between regions.
 - `boards`: close and archive boards, and delete rows past their retention.
 
-`ownership` lets one process at a time do a piece of work, and `controls` lets operators pause a job. `request_origin`
-passes the id and the trace of a request to a job. The rooms may import these modules and `storage`, but never
-`service`.
+With `ownership`, one process at a time does a piece of work. With `controls`, operators pause jobs. `request_origin`
+passes the id and the trace of a request to a job. The rooms may import the modules beside them and `storage`,
+but never `service`.
 
 No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
 of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from

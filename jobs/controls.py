@@ -5,8 +5,8 @@
 
 Pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
 
-A job needs no code for this. It sleeps with `JobControls.sleep`. That function reads from a context variable which job
-the calling task belongs to.
+A job only has to sleep with `JobControls.sleep`; it needs no other code for this. That function finds the job of the
+calling task in a context variable.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Control:
 
 
 class _Task:
-    """One task of a job. Tasks that it starts belong to the same job."""
+    """One task of a job. The tasks that this task starts belong to the same job."""
 
     def __init__(self, name: str, control: _Control, began_s: float) -> None:
         self.name, self.control, self.began_s = name, control, began_s
@@ -114,14 +114,14 @@ class JobControls:
             control.sleeps.discard(over)
 
     def run(self, job: str) -> bool:
-        """End the sleep of a job, so that it works once even if paused; return whether this process has the job."""
+        """End the sleep of a job: it works one round, even if it is paused. Return whether this process has the job."""
         control = self._controls.get(job)
         if control is not None:
             control.end_sleeps()
         return control is not None
 
     def pause(self, job: str) -> bool:
-        """Let a job begin no further rounds; return whether this process has the job."""
+        """Pause a job after its current round; return whether this process has the job."""
         return self._set_paused(job, paused=True)
 
     def resume(self, job: str) -> bool:

@@ -1,8 +1,8 @@
-"""Archives closed boards, one after the other, in bounded steps. `CloseJob` decides when to do the next step.
+"""Archives closed boards in bounded steps: several small boards, or a part of one large board. `CloseJob` decides when.
 
-    read rows in one transaction ──> encode blocks on a thread ──> write them in another one, if nothing changed
+    read rows in one transaction ──> encode blocks on a thread ──> write the blocks in a second transaction
 
-No transaction stays open while blocks are encoded. The second transaction checks that nothing changed since
+No transaction stays open while blocks are encoded. The second transaction writes nothing if the rows have changed since
 the first one.
 """
 
@@ -76,7 +76,7 @@ class Archiver:
         """Archive several boards in one transaction; together they must be small enough for one step.
 
         Raises:
-            LeaseLostError, UnknownBoardError, StoreBusyError: as in `write_part`; nothing was archived.
+            LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
         """
         opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
         archivings = [ArchiveWriter(self._store.dialect, entries, self._limits) for _, entries in opened]
@@ -140,4 +140,4 @@ class Archiver:
         elif stored and not whole:
             archiving.note_progress(place, tied)
             self._under_way = archiving
-        # If neither branch ran, an owner was erased meanwhile. The board will be due again, and a new archive begins.
+        # If neither branch ran, an owner was erased meanwhile. Later `CloseJob` begins a new archive of this board.

@@ -6,7 +6,7 @@
                   └──────────────────────────────────────────────────────────────────┘
 
 Closing boards comes first. Everything else is done in bounded steps, and after each step the job reads again which
-boards to close. Every step is stored on the condition that the lease is still held. The stages of boards are read from
+boards to close. The result of a step is stored only if the lease is still held. The stages of boards are read from
 the store, so a process can continue wherever the previous process ended.
 """
 
@@ -70,7 +70,7 @@ class CloseObserver(ArchiveObserver, Protocol):
         """Record how long the next board to close has been waiting; 0 if none is waiting."""
 
     def closing_left(self) -> None:
-        """Stop reporting the lag here, because another process may close boards from now on and report it."""
+        """Stop reporting the lag in this process. From now on another process may close boards and report the lag."""
 
     def close_failed(self) -> None:
         """Count a step that ended in an error; it will be tried again."""
@@ -185,7 +185,7 @@ class CloseJob:
             await self._archiver.archive_boards(held, boards[:small], now_us)
         except LeaseLostError:
             raise
-        except StorageError as error:  # a board may have been deleted, so archive the next one by itself
+        except StorageError as error:  # perhaps one board was deleted; archive the next board separately
             log.warning("archive_batch_failed", boards=small, detail=error.detail)
             return False
         for _ in range(small):
@@ -195,7 +195,7 @@ class CloseJob:
 
     async def _write_archive(self, held: HeldLease, board: Board) -> None:
         if self._archiver.board is None:
-            await self._fit_columns(board)  # an owner who was erased after the closing makes new final curves necessary
+            await self._fit_columns(board)  # if an owner was erased since the freeze, new final curves are fitted
             await self._archiver.begin(held, board)
         await self._archiver.write_part(held, await self._store.read(self._clock))
 
@@ -220,7 +220,7 @@ class CloseJob:
     async def _tried(
         self, held: HeldLease, board: Board, now_us: int, work: Callable[[HeldLease, Board], Awaitable[None]]
     ) -> None:
-        """Do work on one board. After an error, postpone the board, so that other boards need not wait for it."""
+        """Call `work` for one board. After an error, postpone the board, so that other boards need not wait for it."""
         wait_s = self._limits.close_retry_s
         try:
             await work(held, board)
@@ -231,7 +231,7 @@ class CloseJob:
             if isinstance(error, LeaseLostError):
                 raise
             return  # the board was deleted meanwhile
-        except Exception as error:  # a fault of one board must not keep the other boards open
+        except Exception as error:  # an error with one board must not delay the closing of others
             self._observer.close_failed()
             log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.pause_archive()

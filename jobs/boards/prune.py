@@ -3,7 +3,7 @@
 Posts have priority. A step is one bounded transaction. After each step the job pauses for as long as the step
 took, so that pruning never uses the writer for more than half of the time.
 
-One job process prunes in each interval. After its run, nobody gets the lease until the next run is nearly due.
+One job process prunes in each interval. After its run, no process gets the lease until the next run is nearly due.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PruneLimits:
     change_log_retention_s: float
     erased_cells_s: float
     prune_interval_s: float
-    prune_rows_max: int  # rows that one step deletes
-    prune_steps_max: int  # steps of one run, for each kind of rows
+    prune_rows_max: int  # about the most rows that one step deletes
+    prune_steps_max: int  # the most steps of one run, for each kind of rows
     rejected_post_retention_s: float
     rejected_posts_max: int
 
@@ -48,10 +48,10 @@ class PruneObserver(Protocol):
     """What pruning reports to operators."""
 
     def log_age(self, seconds: float) -> None:
-        """Record the age of the oldest change in the log before pruning; 0 if there is none."""
+        """Record the age of the oldest change in the change log before pruning; 0 if the log is empty."""
 
     def pruned_elsewhere(self) -> None:
-        """Stop reporting the age here, because another process prunes and reports it."""
+        """Stop reporting this age in this process, because another process prunes and reports the age."""
 
 
 class PruneJob:
@@ -71,7 +71,7 @@ class PruneJob:
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Sleep,
-        unread_from: Callable[[], Program[int | None]] | None = None,  # reads the first position that is not folded yet
+        unread_from: Callable[[], Program[int | None]] | None = None,  # returns the first log position not yet folded
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
         self._changes = change_log(store.dialect)
@@ -104,19 +104,19 @@ class PruneJob:
             log.info("leftover_rows_deleted", rows=swept)
 
     async def prune_post_ids(self) -> int:
-        """Delete post ids past their retention, in up to `prune_steps_max` steps; return the number of rows."""
+        """Delete post ids past their retention, in up to `prune_steps_max` steps; return the number of deleted ids."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        # A step that cannot delete all old ids deletes more than `rows_max` rows.
+        # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
         return await self._in_steps(
             lambda: self._post_ids.prune_ids(before_us=before_us, rows_max=rows_max), rows_max + 1
         )
 
     async def prune_changes(self) -> int:
-        """Delete changes past their retention, in up to `prune_steps_max` steps; return the number of bundles.
+        """Delete logged changes past their retention, in up to `prune_steps_max` steps; return the number of bundles.
 
-        Changes that are not folded yet are kept for twice the retention. So the log is bounded even if folding never
-        works again. A process that folds later detects that changes are missing.
+        Changes that are not folded yet are kept for twice the retention. So the change log is bounded even if no
+        process folds any more. If a process folds later, it detects that changes are missing.
         """
         now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -131,14 +131,14 @@ class PruneJob:
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
-        """Delete rejections past their retention or beyond `rejected_posts_max`; return how many."""
+        """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return how many."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
         rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
         return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
 
     async def blank_erased(self) -> int:
-        """Remove the logged cells of erased owners; return the number of changed bundles.
+        """Remove the cells of erased owners from the change log; return the number of changed bundles.
 
         This affects only changes that are older than `erased_cells_s` and that will not be folded any more.
         """
@@ -148,7 +148,7 @@ class PruneJob:
         return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def make_blocks(self) -> int:
-        """Index the rows of the journal by owner, in whole blocks only; return the number of new blocks."""
+        """Add whole blocks to the index of the change log by owner; return the number of new blocks."""
         index, made = owner_blocks(self._store.dialect), 0
         await self._store.write(index.prune)
         while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
@@ -159,17 +159,17 @@ class PruneJob:
         return made
 
     async def sweep_tables(self) -> int:
-        """Delete the rows that deleted or emptied boards left in shared tables; return the number of rows.
+        """Delete the rows that deleted or emptied boards left in shared tables, in up to `prune_steps_max` steps.
 
-        Work in up to `prune_steps_max` steps.
+        Return the number of deleted rows.
         """
         rows_max = self._limits.prune_rows_max
         return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
-        """Run steps until one deletes fewer than `rows_more` rows, and return the number of deleted rows.
+        """Run steps until one deletes fewer than `rows_more` rows; return the number of rows that all steps deleted.
 
-        Such a step has deleted everything that was left.
+        After such a step nothing is left to delete. At most `prune_steps_max` steps are run.
         """
         gone = 0
         for _ in range(self._limits.prune_steps_max):

@@ -3,7 +3,7 @@
     Schedule: due columns ──────────────┐
     RefreshQueue: operators' requests ──┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
                                                                                        │
-    change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes it due again
+    change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes the column due
     other processes' curves and counts ──> WatchJob ──> the curve book of this process
 
 - `refresh`, `schedule`, `refit_rule` and `fitting`: decide which column gets a new curve and when, and make the curve.
@@ -11,8 +11,8 @@
 - `fold` and `live_counts`: add logged changes to the live counts of the curves in use.
 - `audit` compares curves with counts for random entries; `watch` loads the curves that other processes stored.
 
-Two refreshes of one column never overlap, in this process or in another one. Each begins with a lease on the
-column and is stored on the condition that the lease is still held.
+Two refreshes of one column never overlap, in this process or in another one. Each refresh begins with a lease on
+the column, and its curve is stored only if the lease is still held.
 
 The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its neighbours `queue`,
 `leases` and `boards`. Begin with `refresh`.

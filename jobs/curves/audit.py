@@ -2,7 +2,7 @@
 
 In each interval, one job process audits one column. An operator may request an audit from any front end at any time.
 
-An audit is one bounded read, and it uses the connections for counts.
+An audit is one bounded read. It uses the database connections for long reads, so that point reads never wait for it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Auditor:
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
         """Compare the curve that this process uses with the counted ranks of random entries.
 
-        The audit counts at most `owners` entries, and never more than `audit_owners_max`. If `owners` is None, the
-        maximum is `audit_owners_max`.
+        The audit counts the ranks of at most `owners` entries, and never of more than `audit_owners_max`. If `owners`
+        is None, the maximum is `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.

@@ -2,12 +2,12 @@
 
     skip ──> seeks in one snapshot ─────────────> lines, or cubics if brackets are wide and cubics fit clearly better
     scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
-    auto ──> like skip; then like scan once the bound of a curve exceeds `scan_bound_ratio` on a quiet enough board
+    auto ──> like skip; then like scan once its error bound exceeds `scan_bound_ratio` on a quiet board
 
 Pure computations run neither on the event loop nor on a connection of the store.
 
-A board is quiet enough if at most `scan_changes_ratio` of its entries change while it is scanned. The certificate is
-then still nearly right when the curve is stored.
+A board is quiet if at most `scan_changes_ratio` of its entries change while it is scanned. So the
+certificate is still nearly right when the curve is stored.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)
 
-# Sampled curves get cubics only if a bracket past the exact top is wider than this ratio of its rank. With many samples
-# brackets are narrower, and cubics did not reduce the worst error. With few samples cubics reduced the mean error.
+# A sampled curve gets cubics only if a bracket is wider than this ratio of its rank. Brackets of the ranks up to
+# `exact_top` do not count. With many samples, brackets are narrow, and cubics did not reduce the worst error. With few
+# samples, cubics reduced the mean error.
 ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
 
@@ -57,7 +58,7 @@ class FittingObserver(Protocol):
 
 
 class FitSnapshot(NamedTuple):
-    """The state of a board in the snapshot of a fit."""
+    """The state of a board in the snapshot that a curve was fitted from."""
 
     changes: int  # the board's count of changes
     mark: LogMark | None  # the snapshot's position in the change log; None: unknown, so the curve cannot be kept live
@@ -73,7 +74,7 @@ class ColumnState:
 
 
 class Fitting:
-    """Makes curves."""
+    """Makes curves, from samples or from a scan."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Fitting:
         self._store, self._sampled, self._open_boards = store, sampled, open_boards
         self._limits, self._observer = limits, observer
         self._now_us, self._monotonic = now_us, monotonic
-        self._rows_per_s = float(limits.scan_rows_per_s)  # the speed of the last scan
+        self._rows_per_s = float(limits.scan_rows_per_s)  # the speed of the last scan; at first the setting
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
@@ -126,7 +127,7 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _quiet(self, state: ColumnState) -> bool:
-        """Return whether few entries would change during a scan, at the rate of changes since the present curve."""
+        """Return whether few entries would change during a scan, if they change as fast as since the present curve."""
         mark = state.mark
         if mark is None or mark.changes is None or state.entries == 0:
             return False
@@ -140,7 +141,8 @@ class Fitting:
         try:
             mark = yield from change_log(dialect).take_mark()
         except ChangesUnorderedError:
-            # A transaction has been running for too long. The curve is just as accurate, but it cannot be kept live.
+            # Some transaction has been open for too long, so the position in the change log is unknown. The new curve
+            # will be just as accurate, but it cannot be kept live.
             mark = None
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 
@@ -213,6 +215,6 @@ def _fitted(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Cur
 
 
 def _shaped(curve: Curve) -> Curve:
-    from predictor.fit import add_cubics  # imported here for the same reason
+    from predictor.fit import add_cubics  # imported here, because it loads numpy and scipy
 
     return add_cubics(curve)

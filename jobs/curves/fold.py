@@ -2,9 +2,9 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-One process at a time folds, and it stores counts on the condition that its lease is still held. Counts and
-mark are stored together, so they belong to the same moment even if the process is killed. The next process reads them
-and continues from there.
+One process at a time folds, and it stores counts only if its lease is still held. One transaction stores the counts and
+the mark, so they belong to the same moment even if the process is killed. The next process reads both and continues
+from the mark.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FoldJob:
         now_us = self._now_us()  # read before the snapshot, so that all changes acknowledged before it are counted
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # With version 0, the next read lists all curves again. Some can still be counted, beginning at their fits.
+            # Version 0 makes the next read list all curves. Some of them can still be counted, from their fits on.
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)

@@ -1,7 +1,7 @@
-"""The live counts that the folding process holds in memory, and how it counts a backlog of changes into them.
+"""Holds the live counts in the memory of the folding process, and adds each backlog of changes to them.
 
-Memory holds only a copy of the table of live counts. After any error the whole copy is dropped and read
-again.
+The counts in memory are only a copy of the table of live counts. After any error the whole copy is dropped, and the
+table is read again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
     """Yield the moves of one column, as (key before, key after), from logged pairs of (row before, row after).
 
-    The keys are those of the column's curve. None means no value: before an insertion or after a deletion. Pairs that
-    did not change the column are skipped.
+    A key is the column's number with the sign that makes better values smaller, as in the curve. None means that the
+    entry had no value (before an insertion) or has none (after a deletion). Pairs with an unchanged column are skipped.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -73,7 +73,7 @@ class Counting:
         gone: list[StoredFit] = []
         if found.lost:
             self._held.clear()
-            self.known.fits.clear()  # the same backlog lists them again
+            self.known.fits.clear()  # this backlog lists all fits again
         begun = self._learn(found)
         gone += [fit for fit in found.fits if (fit.board_key, fit.column_index) in found.void]
         for slot in self._concerned(found, begun):
@@ -121,7 +121,7 @@ class Counting:
         fit = self.known.fits[slot[0]][slot[1]]
         board = found.boards.get(slot[0])
         if board is None or board.epoch != fit.epoch:
-            self._forget(slot)  # the board was deleted or emptied, so rows logged before that do not count
+            self._forget(slot)  # the board was deleted or emptied, so its earlier changes do not count
             return None
         held = self._held.get(slot)
         if held is not None:

@@ -1,8 +1,8 @@
 """Decides whether a live curve has drifted so far from its fit that a new curve is needed.
 
-The decision depends on what clients rely on, not on the age of the curve. Clients rely on the bound of the
-error, the width of the brackets, and the number of rows that an exact rank counts. Ranks that are always counted
-(`exact_top`) are left out.
+The decision depends on what clients rely on, not on the age of the curve. Clients rely on the error
+bound, on the width of the brackets, and on how many rows the service counts to find an exact rank. The ranks up to
+`exact_top` are ignored, because they are always counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DriftLimits:
 
 
 class DriftRule:
-    """Judges the live curves that this process uses."""
+    """Decides which live curves of this process have drifted too far."""
 
     def __init__(self, book: CurveBook, limits: DriftLimits, *, now_us: Callable[[], int]) -> None:
         self._book, self._limits, self._now_us = book, limits, now_us
@@ -34,7 +34,7 @@ class DriftRule:
     def has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:
         """Return whether the curve of this version has drifted too far; None if it is not live, so its age decides.
 
-        A curve whose live counts are older than its refresh interval does not count as live, however little it drifted.
+        If the live counts of a curve are older than its refresh interval, the curve does not count as live.
         """
         served = self._book.find_served(board, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
@@ -42,7 +42,7 @@ class DriftRule:
         if self._now_us() - served.curve.as_of_us > board.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # there were more moves than entries, so nearly all ranks that are left may be counted ones
+            return True  # more moves than entries: perhaps few ranks beyond `exact_top` are left for the checks below
         from_rank = board.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio
