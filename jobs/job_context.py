@@ -18,12 +18,12 @@ from .controls import Sleep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTools:
-    """The store and its open boards, and the name, clocks, sleep function and random numbers of this process."""
+    """The store and the tools of this process: open boards, process name, clocks, sleep function, random numbers."""
 
     store: Store
     open_boards: OpenBoards
     post_ids: PostIds
-    holder: str  # name of this process; no other process has ever used it on this store
+    holder: str  # unique name of this process; no other process ever used this name on this store
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep

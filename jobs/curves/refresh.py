@@ -5,11 +5,11 @@
                                                          store and release in one transaction, use the new curve
 
 Two refreshes of one column never overlap, in this process or another one. Otherwise a curve with a later
-version could be of an earlier snapshot. A refresh begins with a lease on the column, and the curve is stored on the
-condition that the lease is still held. A refresh that lost its lease is counted and dropped.
+version could come from an earlier snapshot. A refresh begins with a lease on the column, and the curve is stored only
+if the lease is still held. If the lease was lost, the curve is dropped and the loss is counted.
 
 The load is limited: after a scheduled refresh a worker pauses, so that scheduled refreshes take only
-`refresh_load_ratio` of its time. Requests of operators don't wait until the pause ends.
+`refresh_load_ratio` of its time. Requests of operators don't wait for the end of the pause.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RefreshJob:
         return self._schedule.waiting
 
     def open(self) -> None:
-        """Accept requests from now on. A request that comes before the workers run waits for them."""
+        """Accept requests from now on. A request that comes before the workers run waits until they run."""
         self._refresh_queue.accept_requests(self._wake.set)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class RefreshJob:
             await self._woken(pause_s if self._schedule.waiting else 0)
 
     async def _woken(self, pause_s: float) -> None:
-        """Wait until there may be something to do. If `pause_s` is positive, wait at most that long."""
+        """Wait until the workers are woken. If `pause_s` is positive, wait at most that many seconds."""
         if pause_s <= 0:
             await self._wake.wait()
             return
@@ -194,7 +194,7 @@ class RefreshJob:
         except (LeaseTakenError, LeaseLostError) as error:
             if isinstance(error, LeaseLostError):
                 self._report(request.board, request.column_index, error)
-            # The other process may have taken its snapshot before this request was made, so this process refreshes too.
+            # The curve of the other process may lack the newest writes. So this process refreshes the column, too.
             self._elsewhere.add((request.board.key, request.column_index))
             self._refresh_queue.requeue(request)
         except asyncio.CancelledError:

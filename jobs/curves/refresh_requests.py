@@ -8,9 +8,9 @@ A request is answered by a refresh that started after the request was made, so t
 write acknowledged before the request. A request therefore leaves `_pending` before its refresh starts. An operator who
 asks later makes a new request.
 
-A front end waits for a limited time. It answers the operator once it uses the new curve itself. A job process that
-stops gives back the requests that it has not answered. If a job process is killed, its requests time out, and the
-operator has to ask again.
+A front end waits for a limited time. It answers the operator once the front end itself uses the new curve. A job
+process that stops gives back the requests that it has not answered. If a job process is killed, its requests time out,
+and the operator has to ask again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from storage.records import Board
 from storage.store import Store
 
 log = structlog.get_logger(__name__)
-LOOK_BASE_S = 0.05  # the first pause between two reads of a request's state; each pause doubles, up to `curve_poll_s`
+LOOK_BASE_S = 0.05  # the first pause between two reads of a request's state; it doubles each time, up to `curve_poll_s`
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,18 @@ class RefreshRequest:
     done: asyncio.Future[Refreshed] = field(repr=False)
     origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # the origin of the first caller's request
 
-    def answer_callers(self, outcome: Refreshed | Exception) -> None:
-        """Give this outcome to all callers that wait."""
+    def settle(self, outcome: Refreshed | Exception) -> None:
+        """Give this outcome to all waiting callers."""
         if self.done.done():
             return
         if isinstance(outcome, Exception):
             self.done.set_exception(outcome)
-            self.done.exception()  # marks it as retrieved: if all callers have given up, asyncio would log it
+            self.done.exception()  # otherwise asyncio would log the error if all callers have given up
         else:
             self.done.set_result(outcome)
 
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
-        """Give all callers that wait the outcome of a later request for the same column."""
+        """Give all waiting callers the outcome of a later request for the same column."""
         error = later.exception()
         self.answer_callers(error if isinstance(error, Exception) else later.result())
 
@@ -94,7 +94,7 @@ class RefreshQueue:
     def __init__(self, *, requests_max: int, wait_s_max: float) -> None:
         self._requests_max = requests_max
         self._wait_s_max = wait_s_max
-        # By board key, epoch and column index; the oldest first.
+        # The open requests by board key, epoch and column index, the oldest request first.
         self._pending: dict[tuple[int, int, int], RefreshRequest] = {}
         self._wake: Callable[[], None] | None = None
 
@@ -103,8 +103,8 @@ class RefreshQueue:
 
         Raises:
             NoJobProcessError: no job runs, or it stopped meanwhile.
-            TooManyRefreshRequestsError: the largest allowed number of columns is waiting.
-            TimeoutError: the refresh did not end in time; it goes on.
+            TooManyRefreshRequestsError: requests for the largest allowed number of columns are waiting.
+            TimeoutError: the refresh takes longer than callers may wait; the refresh itself goes on.
             UnknownBoardError: the board was deleted or emptied meanwhile.
             StoreBusyError: the store failed; nothing was refreshed.
         """
@@ -200,7 +200,7 @@ class RemoteRefresher:
             raise
         if answer.outcome == "unknown_board":
             raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
-        if answer.outcome == "unsupported":  # only a job process of another version writes this
+        if answer.outcome == "unsupported":  # only a job process of another software version writes this
             raise MethodUnsupportedError(answer.detail)
         if answer.outcome == "failed":
             raise StoreBusyError("the refresh failed; the log of the job process says why")
@@ -245,11 +245,11 @@ class RefreshRequestJob:
                 except StorageError as error:
                     log.error("refresh_requests_failed", detail=error.detail)
         finally:
-            # This wait ends: the refresh queue has refused the requests, so the tasks give them back to the store.
+            # The tasks end soon: the refresh queue has refused the requests, and the tasks return them to the store.
             await asyncio.gather(*self._answering)
 
     async def take_requests(self) -> None:
-        """Take open requests. A task for each one answers it when its refresh ends."""
+        """Take open requests from the store. For each request, start a task that answers it when the refresh ends."""
         room = self._limits.refresh_demands_max - len(self._answering)
         if room <= 0:
             return
@@ -290,7 +290,7 @@ class RefreshRequestJob:
         return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
 
     async def _board(self, request: StoredRefreshRequest) -> Board:
-        """Return the board of a request. Read it from the store if this process knows another state of it."""
+        """Return the board of a request. Read the board from the store if the copy in this process does not match."""
         board = await self._catalog.find_board(request.board_id)
         wanted = request.board_key, request.epoch
         if (board.key, board.epoch) != wanted or request.column_index >= len(board.spec.columns):

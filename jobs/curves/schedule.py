@@ -65,7 +65,7 @@ class _Turn:
     board: Board
     due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of its curve, and the monotonic time at which this process first saw that version.
-    # The clock of the process that stored the curve may differ.
+    # The time of the fit is not enough, because the clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ class Schedule:
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # the place in the catalog at which the next tick begins
-        self._due: dict[tuple[int, int], DueColumn] = {}  # by board key and column index
+        self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by board key and column index
         self._youngest = max((board.key for board in catalog.list_known()), default=0)
         self._read_s = monotonic()
 
@@ -114,7 +114,7 @@ class Schedule:
         A board whose turn has not come costs only one look-up in a dictionary.
 
         Raises:
-            StoreBusyError: the store did not answer; the boards whose turn it was are read in the next pass.
+            StoreBusyError: the store did not answer; boards whose turn had come are read in the next pass.
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
@@ -141,7 +141,7 @@ class Schedule:
         return None if slot is None else self._due.pop(slot)
 
     def reschedule(self, due: DueColumn, *, in_s: float) -> None:
-        """Let the next turn of the column's board come within `in_s`, for example if another process has its lease."""
+        """Let the next turn of the column's board come within `in_s` seconds, for example when a lease becomes free."""
         turn = self._turns.get(due.board.key)
         if turn is not None:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
@@ -215,7 +215,7 @@ class Schedule:
         return due
 
     def _follow(self, known: Board, found: Board | None) -> None:
-        """Copy a change of a board to the catalog, unless the catalog changed since the turn was planned."""
+        """Update the board `known` in the catalog to `found`. Do nothing if the catalog holds another state by now."""
         if self._catalog.find_known(known.id) is known:
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -227,22 +227,23 @@ class Schedule:
         if version != mark.version:
             turn.known[index] = (mark.version, now_s)
             since_s = now_s
-        # The monotonic time is needed because a clock that was set back would stop refreshes until it has caught up.
+        # The monotonic time is used, too: if the clock was set back, it would show too low an age and stop refreshes.
         return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return the need of a column: the changed part of its entries, at most 1, plus its waiting time.
+        """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
 
-        The waiting time begins after the refresh interval. Its unit is `refresh_patience_intervals` intervals.
+        The waiting time begins when the curve is one refresh interval old. It is measured in units of
+        `refresh_patience_intervals` intervals.
         """
         changed = totals.get(CHANGES, 0) - (mark.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to those that wait. Beyond `refresh_queue_max`, drop the least needy ones.
+        """Add due columns to the waiting ones. If more than `refresh_queue_max` wait, drop the least needy ones.
 
-        The board of a dropped column has its turn again in the next pass.
+        The board of a dropped column is read again in the next pass over the catalog.
         """
         self._due.update({(due.board.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:

@@ -1,7 +1,7 @@
-"""Polls for curves that other processes stored, and for the live counts that one of them folded.
+"""Polls the store for curves that other processes stored, and for the live counts of the folding process.
 
-If the store fails, the error is logged, and the job polls again at the next interval. Meanwhile the process
-goes on using its present curves.
+If the store fails, the error is logged, and the job polls again at the next interval. Meanwhile this process
+keeps its present curves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class WatchJob:
-    """Makes the curve book poll the store."""
+    """Makes the curve book poll the store for new curves and live counts."""
 
     def __init__(self, book: CurveBook, *, curve_poll_s: float, live_poll_s: float, sleep: Sleep) -> None:
         self._book, self._curve_poll_s, self._live_poll_s, self._sleep = book, curve_poll_s, live_poll_s, sleep

@@ -3,7 +3,7 @@
     LiberateJob: expired leases ──> free        BalanceJob: free resources ──> the region that will need them
     ExchangeJob: a page of another store's journal ──> applied here
 
-- `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal.
+- `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal of leases.
 - `rebalance` moves free resources between the regions of a pool; `rebalance_plan` computes the moves.
 - `peers` reads the lease journals of other stores.
 - `rounds` visits all pools at every interval, one process at a time.

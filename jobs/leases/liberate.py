@@ -1,4 +1,4 @@
-"""Frees resources whose leases expired, deletes the rows of dropped pools, and deletes old rows of the journal.
+"""Frees resources whose leases expired, and deletes the rows of dropped pools and old rows of the journal of leases.
 
 Requests have priority. A step is one bounded transaction, and after each step the job pauses for as long as the
 step took. Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
@@ -33,7 +33,7 @@ class LiberateLimits:
     """The bounds of `LiberateJob`, from the settings of the same names."""
 
     liberate_interval_s: float
-    liberate_rows_max: int  # rows that one step changes
+    liberate_rows_max: int  # the most rows that one step changes
     lease_journal_retention_s: float
 
 
@@ -68,7 +68,7 @@ class LiberateJob:
             log.info("leases_liberated", leases=liberated, resources_deleted=swept, journal_rows_removed=forgotten)
 
     async def liberate_expired(self) -> int:
-        """Free every lease that has expired by now; return how many."""
+        """Free the resources whose leases expired longer ago than the margin; return the number of freed resources."""
         freed = 0
         async for page in read_pool_pages(self._store):
             for pool, regions in page:
@@ -77,7 +77,7 @@ class LiberateJob:
         return freed
 
     async def prune_journal(self) -> int:
-        """Delete rows of the journal past `lease_journal_retention_s`; return how many."""
+        """Delete rows of the journal of leases past `lease_journal_retention_s`; return the number of deleted rows."""
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:
@@ -99,7 +99,7 @@ class LiberateJob:
         return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
-        """Run steps until one finds nothing left; return how many rows they changed."""
+        """Run steps until a step changes no rows; return the number of rows that all steps changed."""
         done = 0
         while rows := await self._step(step):
             done += rows

@@ -3,8 +3,8 @@
     claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
 One process at a time reads a peer's journal, and a page is applied on the condition that this process still
-holds the lease on that journal. If a peer does not answer, the job asks again after the pause. Until then the last
-known leases of that peer remain valid here until they expire.
+holds the work lease on reading that journal. If a peer does not answer, the job asks again after the pause. Meanwhile
+the last known leases of that peer count here until they expire.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExchangeLimits:
     """The bounds of `ExchangeJob`, from the settings of the same names."""
 
     lease_exchange_interval_s: float
-    lease_exchange_rows_max: int  # rows of one page
+    lease_exchange_rows_max: int  # the most rows of one page
 
 
 class ExchangeObserver(Protocol):
@@ -71,7 +71,7 @@ class ExchangeJob:
         self._away: dict[str, bool] = {}
 
     async def follow_journal(self, peer: str) -> None:
-        """Read a peer's journal as it grows, or wait while another process does, for ever."""
+        """Read a peer's journal for ever, page by page. While another process reads this journal, wait."""
         while True:
             try:
                 await self._ownership.run_owned(JOB_POOL, f"exchange {peer}", lambda held: self._read_on(peer, held))

@@ -2,8 +2,8 @@
 
     measure all regions ──> update the load of each ──> store the loads ──> plan ──> moves, in bounded steps
 
-Loads are stored under the lease, and before any resource moves. So a process that takes over continues from
-the last measurement. A resource moves only if its state has not changed since it was found. An outdated plan
+Loads are stored while the job holds its lease, before any resource moves. So a process that takes over continues
+from the last measurement. A resource moves only if its state has not changed since it was found. An outdated plan
 therefore moves fewer resources, never wrong ones.
 """
 

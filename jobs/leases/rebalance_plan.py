@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# An idle region counts as if it had this part of the mean demand, so that its first request finds a resource.
+# An idle region is treated as if it had this part of the mean demand, so that its first request finds a resource.
 FLOOR_RATIO = 0.05
 MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
 
@@ -34,8 +34,8 @@ class BalanceLimits:
     balance_interval_s: float
     balance_horizon_s: float
     balance_half_life_s: float
-    balance_moves_max: int  # resources moved in one run, for each pool
-    balance_step_rows_max: int  # resources moved in one transaction
+    balance_moves_max: int  # the most resources moved in one run, for each pool
+    balance_step_rows_max: int  # the most resources moved in one transaction
 
 
 class RegionMeasurement(NamedTuple):
@@ -54,7 +54,7 @@ class RegionMeasurement(NamedTuple):
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """The load of a region, which each measurement updates and stores."""
+    """The load of a region. It is updated and stored after each measurement."""
 
     at_us: int
     leased: int
@@ -69,7 +69,10 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether `level` and `freed` are averages: after two measurements with some activity between them."""
+        """Return whether leases were requested, expired or released in some interval between measurements.
+
+        Until then `level` and `freed` are no averages.
+        """
         return self.level > 0 or self.freed > 0
 
 
@@ -138,7 +141,7 @@ def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
 
 
 def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, float]:
-    """Return how many resources each region should have available. All targets add up to what is available now."""
+    """Return how many resources each region should have available. The targets add up to the number available now."""
     everything = sum(state.available for state in regions.values())
     needs = {region: forecast_need(state.load, horizon_s) for region, state in regions.items()}
     needed = sum(needs.values())
@@ -158,9 +161,9 @@ def plan_moves(regions: Mapping[str, RegionState], limits: BalanceLimits) -> lis
 
     No region gets more than its target.
     """
-    # If no region has any demand, the targets are the resources that the regions have already.
+    # If no region has any demand, the target of each region is the number of resources that it has already.
     wanted = compute_targets(regions, limits.balance_horizon_s)
-    # If there are too few resources for all needs, even a small shortage leads to refused requests. Do not ignore it.
+    # If there are too few resources for all needs, even a small shortage leads to refused requests, so it counts.
     needed = sum(forecast_need(state.load, limits.balance_horizon_s) for state in regions.values())
     is_scarce = needed >= sum(state.available for state in regions.values())
     below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO
