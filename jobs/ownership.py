@@ -4,8 +4,8 @@
                  └── lost: the work is cancelled
 
 A job begins only with the lease. A transaction that must not overlap a transaction of another owner calls
-`HeldLease.renew` or `HeldLease.release`. A process that was suspended for longer than its lease may work on for a
-moment, but then these transactions fail with `LeaseLostError` and store nothing. Steps that are harmless to repeat,
+`HeldLease.renew` or `HeldLease.release`. If a process was suspended for longer than its lease, it may work on for a
+moment. Then these transactions fail with `LeaseLostError` and store nothing. Steps that are harmless to repeat,
 such as pruning, need no such call.
 """
 
@@ -26,8 +26,8 @@ from .controls import Sleep
 
 T = TypeVar("T")
 JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store
-# The part of an interval in which nobody else gets the lease. It is below 1 because clocks differ, and the last owner
-# must find the lease free at its next turn.
+# The part of an interval in which no other process gets the lease. It is below 1 because clocks differ: the last owner
+# must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class LeaseLimits:
     """The bounds of a job's leases, from the settings of the same names."""
 
     lease_s: float
-    lease_renewal_ratio: float  # the part of lease_s after which a lease is renewed
+    lease_renewal_ratio: float  # the fraction of lease_s after which a lease is renewed
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class HeldLease:
 
     lease: WorkLease
     leases: WorkLeases
-    lease_us: int  # the length of the lease from each renewal on
+    lease_us: int  # how long the lease lasts from each renewal on, in microseconds
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
@@ -85,11 +85,11 @@ class Ownership:
     ) -> T:
         """Do the work while nobody else does it, and return its outcome.
 
-        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. Nobody
-        gets the lease again before `rests_s` seconds after the claim, however soon the work ends.
+        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. Even if
+        the work ends sooner, no process gets the lease again until `rests_s` seconds after the claim.
 
         Raises:
-            LeaseTakenError: another process does the work, or the `rests_s` seconds of an earlier claim are not over.
+            LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.
             LeaseLostError: another process took over meanwhile.
             Any error that `still_wanted` or the work raises.
         """
@@ -101,7 +101,7 @@ class Ownership:
         try:
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                renewing.result()  # raises, because this task ends only with an error
+                renewing.result()  # always raises: the renewing task ends only with an error
             return await working
         finally:
             for task in (working, renewing):
@@ -130,6 +130,6 @@ class Ownership:
         try:
             await self._store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
         except (LeaseLostError, StoreDamagedError):
-            return  # nobody claims leases of a damaged store, and its damage is reported elsewhere
+            return  # no process claims leases of a damaged store; its damage is reported elsewhere
         except StorageError as error:  # the lease expires by itself
             log.warning("lease_not_released", pool=lease.pool, resource=lease.resource, detail=error.detail)

@@ -1,4 +1,4 @@
-"""The request that a job works for. The job knows the id and the trace of the request, even in another process.
+"""Passes the id and the trace of a request to the job that works for it, even if the job runs in another process.
 
     request ──> REQUEST_ID, TRACEPARENT ──> RequestOrigin ──row in the store──> job process ──> its log lines and spans
 
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# The id of the request that the current task works for, and its `traceparent` header (W3C). Empty: no request.
+# The id of the request that the current task works for, and its `traceparent` header (W3C). Both are empty if the task
+# works for no request.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 

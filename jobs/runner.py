@@ -1,7 +1,7 @@
 """Keeps the jobs of this process running. If a job raises, the error is logged and the job starts again after a pause.
 
-Stopping never hangs. Every job can be cancelled. If a job does not end within `job_stop_s_max`, its name is logged, and
-nobody waits for it any longer.
+Stopping never hangs. Every job can be cancelled. If a job does not end within `job_stop_s_max` seconds, its name is
+logged, and the runner no longer waits for it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Runner:
         self._stopping = False
 
     def start(self, name: str, job: Job) -> None:
-        """Run `job` in a task until it returns or `stop` is called; call it again whenever it raises."""
+        """Run `job` in a task until the job returns or `stop` is called. Whenever the job raises, call `job` again."""
         if self._stopping:
             raise RuntimeError(f"job {name!r} was started after the stop")
         task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
@@ -83,7 +83,7 @@ class Runner:
             try:
                 await job()
             except (Exception, asyncio.CancelledError) as error:
-                # Something that the job awaits may be cancelled while the job is not. That is an ordinary failure.
+                # If only something that the job awaits was cancelled, the job itself failed like any other job.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:

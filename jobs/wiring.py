@@ -3,7 +3,7 @@
 `start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it loads
 the curves that other processes store.
 
-Clocks, sleep functions and random numbers enter here as arguments; jobs get them from nowhere else.
+Clocks, sleep functions and random numbers come in as arguments. Jobs get them only from here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PoolParts:
     balance: BalanceLimits
     clock: StoreClock
     observer: BalanceObserver
-    margin_us: int  # how long after its end an expired lease is not given to another holder
+    margin_us: int  # for so long after a lease ends, no other holder gets its resource
     expired_counted_max: int
     peers: PeerParts | None = None  # None: keys lease only in this store
 
@@ -268,7 +268,7 @@ def _balance_job(parts: JobParts, pools: PoolParts, ownership: Ownership) -> Bal
 
 
 def start_watch(parts: JobParts) -> Runner:
-    """Start the watch, which every process needs, even without other jobs. It loads curves of other processes."""
+    """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
     limits = parts.limits
     watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
     runner = Runner(

@@ -1,11 +1,11 @@
 """Applies the posts that wait in the ingest queue. Each worker has some shards, and each shard has one worker.
 
-    posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew the leases in time ──> rounds …
+    posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew leases before they end ──> rounds …
 
 A permit is a lease that limits how many workers of the store work at the same time.
 
-A transaction costs nearly the same for few posts as for many. So after a round that left no posts in the queue, a
-worker waits a moment for more posts.
+A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
+moment before the next round, in which more posts may come.
 
 If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
 the others take over the shards when the dead worker's leases end. If the worker was only suspended until then, the
@@ -52,16 +52,16 @@ class DrainObserver(Protocol):
     """What draining reports to operators."""
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """Record a committed round; `age_s`: how long its oldest post had waited."""
+        """Record a committed round. `age_s` says how long the oldest post of the round had waited."""
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
         """Record the posts that wait in each shard."""
 
     def backlog_left(self) -> None:
-        """Stop reporting the backlog here, because other workers empty the queue and report it."""
+        """Stop reporting the backlog in this process. Other workers empty the queue and report the backlog."""
 
     def drain_fenced(self) -> None:
-        """Count a round whose worker had lost a shard to another one."""
+        """Count a round that failed because another worker had taken over a shard."""
 
 
 class DrainWorker:
@@ -89,9 +89,9 @@ class DrainWorker:
         self._renewed_s: float | None = None
         self._measured_s: float | None = None
         self._reported_empty = False
-        self._reports_backlog = False  # whether this worker reported a backlog, so that `backlog_left` is due later
+        self._reports_backlog = False  # whether `backlog_left` is due when this worker stops reporting
         self._failures = 0
-        self._worked_s = monotonic()  # when posts were last applied here
+        self._worked_s = monotonic()  # monotonic time at which this worker last applied posts
         self._next_round_s = self._worked_s
 
     async def run_forever(self) -> None:
@@ -166,8 +166,8 @@ class DrainWorker:
     async def _measure(self, *, empty: bool) -> None:
         """Report the posts that wait.
 
-        A queue that has become empty is reported immediately. Otherwise report only every `ingest_look_s`, because
-        counting a backlog reads every block.
+        If the queue has become empty, report it immediately. Otherwise report only every `ingest_look_s` seconds,
+        because counting a backlog reads every block of queued posts.
         """
         now_s = self._monotonic()
         fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
@@ -205,7 +205,7 @@ class DrainWorker:
             return
         try:
             await self._store.write(lambda: self._leases.release_share(self._share))
-        except StoreDamagedError:  # nobody claims leases of a damaged store
+        except StoreDamagedError:  # no worker claims leases of a damaged store
             return
         except StorageError as error:  # the leases expire by themselves
             log.warning("shards_not_released", detail=error.detail)

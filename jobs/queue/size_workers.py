@@ -1,6 +1,6 @@
-"""Decides how many workers of the ingest queue may work at the same time, from the work of all workers of the store.
+"""Decides how many workers of the ingest queue may work at the same time, by measuring the work of all of them.
 
-Every job process may decide, and no lease is needed. The number is stored in one versioned document. If two
+Every job process may change this number without a lease. The number is stored in one versioned document. If two
 processes write the document, the second one finds that it has changed and does nothing. If no posts were applied,
 nothing is written.
 """

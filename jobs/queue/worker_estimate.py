@@ -5,14 +5,14 @@
 The speed of a worker is the number of posts that it applies in a second of work. The capacity can be measured only
 while all workers are busy and posts wait:
 
-- If all workers together are as fast as the sum of their speeds, the capacity is not reached. One more is tried.
-- If the workers together are slower, their common speed is the capacity. Fewer workers would reach the capacity, and
-  disturb each other less.
+- If all workers together are as fast as the sum of their speeds, the capacity is not reached. One more worker is tried.
+- If the workers together are slower than that sum, their total speed is the capacity. Fewer workers would reach the
+  same capacity and slow each other down less.
 
 The number changes when `WINDOWS_AGREED` windows in a row suggest the same new number. Each time an added worker did not
 help, the next attempt waits longer.
 
-This module is pure. Measurements go in, and a number from 1 to its bound comes out.
+This module is pure: it gets measurements and returns a number of workers, from 1 to a bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 
 BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
-ADDS_UP_RATIO = 0.85  # workers that reach this part of the sum of their speeds do not disturb each other
+ADDS_UP_RATIO = 0.85  # workers that reach this part of the sum of their speeds do not slow each other down
 GAIN_RATIO = 0.5  # an added worker has to make the total faster by at least this part of the speed of one worker
 CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is noise
 WINDOWS_AGREED = 2
@@ -31,7 +31,10 @@ SPEED_DOWN_SHARE = 0.01  # the weight of a slower window; it is small because ot
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers of this speed reach the capacity, from 1 to `most`. Both are in posts a second."""
+    """Return how many workers reach the capacity, from 1 to `most`.
+
+    `capacity` is that of the store, `speed` that of one worker, both in posts per second.
+    """
     if speed <= 0:
         return 1
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
@@ -60,7 +63,7 @@ class WorkerCount:
         self._before_try: float | None = None  # posts a second before the worker on trial was added; None: no trial
 
     def record_window(self, window: Window, *, size: int) -> int:
-        """Return how many workers to allow after this window, in which `size` were allowed."""
+        """Return how many workers to allow from now on. `size` workers were allowed in this window."""
         if window.posts and window.busy_s > 0:
             self._learn_speed(window.posts / window.busy_s)
         busy = window.busy_s >= BUSY_RATIO * window.workers * window.seconds
@@ -88,7 +91,7 @@ class WorkerCount:
     def _judge(self, window: Window, size: int) -> int:
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size and (adds_up or window.workers == 1):  # fewer workers exist than are allowed
+        if window.workers < size and (adds_up or window.workers == 1):  # more workers are already allowed
             return size
         self.capacity = done
         if not adds_up or (self._before_try is not None and done < self._before_try + GAIN_RATIO * self.speed):

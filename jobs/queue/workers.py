@@ -46,7 +46,7 @@ class QueueLimits:
     change_log: bool
 
     def limits_for(self, kind: type[L]) -> L:
-        """Return the bounds that one class of limits needs; each field gets the bound of the same name."""
+        """Return an object of the class `kind`; each of its fields gets the bound of the same name."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
@@ -67,7 +67,8 @@ def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
     for number in range(1, parts.limits.ingest_workers + 1):
         worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
         runner.start(f"drain worker {number}", worker.run_forever)
-    if parts.limits.ingest_workers and not tools.store.sole_writer:  # with a sole writer, only this process has workers
+    # If this process is the sole writer of the store, no other process has workers, so their number needs no limit.
+    if parts.limits.ingest_workers and not tools.store.sole_writer:
         runner.start("size workers", _sizing_job(parts, tools).run_forever)
 
 
