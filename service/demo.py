@@ -1,7 +1,7 @@
 """`make demo`: sets up a season of 100,000 players and a family in a real service, and prints requests to try.
 
-The demo uses only what users have: `rankcurve serve` and HTTP. Players come from a fixed seed, and posts have ids. So a
-second run finds the existing season, and continues a season whose setup was interrupted.
+The demo uses only what users have: `rankcurve serve` and HTTP. A fixed seed creates the same players each time, and
+posts have ids. So a second run finds the existing season. If a setup was interrupted, the next run completes it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
 
 
 def season_batches(players: int) -> Iterator[Batch]:
-    """Yield the season's posts in batches. `end.line` is the number of players in this batch and all earlier ones."""
+    """Yield the season's posts in batches. A batch's `end.line` counts the players of this and all earlier batches."""
     batch = Batch(FilePosition())
     for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
         batch.lines.append(number)
@@ -100,7 +100,7 @@ def season_batches(players: int) -> Iterator[Batch]:
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
     """Return posts to the family: one game for each of the first players, up to FAMILY_PLAYERS_MAX players.
 
-    Each game counts on the boards for everybody and on those of one clan.
+    Each game counts on the boards for everybody and on the boards of one clan.
     """
     return [
         {
@@ -160,7 +160,7 @@ async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log
 
 
 def last_line(log: Path) -> str:
-    """Return the last line that the service logged, or a dash."""
+    """Return the last line that the service logged, or a dash if it logged none."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
 
@@ -232,7 +232,7 @@ def lines_to_try(url: str, players: int) -> list[str]:
 
 
 def stop_on_sigterm() -> None:
-    """Let SIGTERM run every `finally`, as Ctrl-C does, so that the service is stopped too."""
+    """Make SIGTERM run every `finally` block, as Ctrl-C does. So the demo also stops the service."""
 
     def exit_cleanly(_signal: int, _frame: object) -> None:
         raise SystemExit(0)

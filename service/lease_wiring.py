@@ -1,6 +1,6 @@
 """Builds the parts that grant leases: work leases of jobs, leases on resources, and the parts for the jobs of pools.
 
-Only `wiring` calls these functions. Random generators are created here. The clock of every lease is the store's own.
+Only `wiring` calls these functions. Random generators are created here. All leases are timed by the clock of the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.store import Store
 
 
 def lease_margin_us(settings: Settings) -> int:
-    """Return the margin: for this many microseconds after the end of a lease, nobody else can get its resource."""
+    """Return the margin in microseconds: after a lease ends, no other key gets its resource for this time."""
     return round(settings.lease_margin_s * 1e6)
 
 

@@ -32,9 +32,9 @@ from .wiring import open_context
 log = structlog.get_logger(__name__)
 BACKLOG_CONNECTIONS = 1024
 # After a call of SQLite, a store's thread needs the interpreter lock. If the event loop is busy, the thread waits up to
-# this long. With Python's default of 5 ms, a group of posts takes much longer.
+# this long. With Python's default of 5 ms, applying a group of posts takes much longer.
 SWITCH_INTERVAL_S = 0.0002
-GC_THRESHOLDS = (50_000, 20, 100)  # higher than Python's defaults: fewer collections while requests are answered
+GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage collections delay fewer requests
 
 
 def serve_until_stopped(settings: Settings) -> None:
@@ -42,7 +42,7 @@ def serve_until_stopped(settings: Settings) -> None:
 
     Raises:
         StorageError: the store can't be opened.
-        ServiceError: the service would be open to others without a key.
+        ServiceError: other machines could reach the service without an API key.
         OSError: the address can't be bound.
     """
     run_process(settings, Metrics(), _serve)
@@ -57,13 +57,13 @@ def run_process(
 ) -> None:
     """Run `work` with the log and the interpreter settings of a service.
 
-    `name` marks the log lines of this process where several processes write to one stream.
+    `name` marks the log lines of this process, if several processes write to the same output.
     """
     lines = configure_logging(
         level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
-    # Most objects are freed at the end of the request that made them, and the parts of the process are never freed.
-    # So little memory is wasted if collections are rare.
+    # Reference counting frees most objects at the end of their request, and the parts of the process are never freed.
+    # So rare garbage collections waste little memory.
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
@@ -113,7 +113,7 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 @asynccontextmanager
 async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """Serve while the context lasts, and provide the addresses that the service listens on.
+    """Run the service within the block, and provide the addresses that it listens on.
 
     With `reuse_port`, other processes may listen on the same port.
     """
@@ -129,7 +129,7 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
 async def open_port(
     app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Serve an application on a port and provide its addresses. At the end, finish the requests in progress."""
+    """Serve an application on a port within the block, and provide its addresses. Then finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately. It waits up to `shutdown_timeout` for requests in
     # progress.
     runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)

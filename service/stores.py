@@ -27,9 +27,9 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
     """Open the store of the settings.
 
     Raises:
-        StoreLockedError: another process owns the file.
-        StoreUnsupportedError: the store can't be opened, or is not of the expected kind.
-        StoreAwayError: the server can't be reached.
+        StoreLockedError: another process has opened the database file.
+        StoreUnsupportedError: the database can't be opened, or it is not a store of the expected kind.
+        StoreAwayError: the database server can't be reached.
     """
     if settings.store.startswith(SQLITE_PREFIX):
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
@@ -40,8 +40,8 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
 async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
     """Return the store that curves are sampled from.
 
-    If the settings name a replica, sampling reads try the replica first and then the store. Otherwise the store itself
-    is returned.
+    If the settings name a replica of a PostgreSQL store, reads for sampling try the replica first and then the store.
+    Otherwise the store itself is returned.
 
     Raises:
         StoreUnsupportedError, StoreAwayError: see `open_store`.

@@ -5,9 +5,9 @@
 
 Storage and jobs receive clocks and random generators as arguments, from here and from `lease_wiring`. There are two
 exceptions: `storage.schema.steps` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
-Within this package, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
-`http.key_watch`, `processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the sample of the request
-log.
+In the package `service`, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
+`http.key_watch`, `processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the request log (for its
+sample).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The parts that use the store and know nothing of requests. Handlers and jobs share them."""
+    """The parts that use the store and do not depend on requests. Handlers and jobs share these parts."""
 
     store: Store
     salt: str
@@ -124,7 +124,7 @@ async def open_context(
         sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
         await stack.enter_async_context(sizes.measure_periodically(stored.store, asyncio.sleep))
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        # A process without jobs polls for changes, too: other processes store curves, and this one has to load them.
+        # A process without jobs has to poll, too, because it must load the curves that other processes store.
         start = start_jobs if settings.jobs == "embedded" else start_watch
         read_peer = None
         if settings.lease_peers:
@@ -161,7 +161,7 @@ async def open_context(
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """Stop the jobs once the store is damaged: their writes would do more damage, and their rounds would all fail."""
+    """Stop the jobs once the store is damaged: further writes could do more damage, and all rounds would fail."""
     await store.damaged.wait()
     await stop()
 
@@ -244,8 +244,8 @@ async def _open_queue(
         appended=wake.set,
     )
     enqueuer.start()
-    # These leases need no margin. The transaction that applies posts checks its fencing number, so two overlapping
-    # leases do no harm.
+    # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
+    # its shards, so two overlapping leases do no harm.
     leases = WorkLeases(store.dialect, store_clock(store.dialect), margin_us=0)
     semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
     return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
@@ -356,7 +356,7 @@ def _managed_failed(error: Exception) -> None:
 def make_holder() -> str:
     """Return a new name for a holder of leases: host, process id and a random part.
 
-    The name lets people find the process.
+    People can find the process by this name.
     """
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 

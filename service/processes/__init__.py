@@ -6,10 +6,10 @@
     place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
-A place (`ProcessSlot`) has one process at a time; a process that crashes is replaced by another one in its place.
+A place (`ProcessSlot`) has one process at a time. If this process crashes, another process is started in its place.
 
 The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
-never outlives its supervisor: the pipe that brings its orders closes when the supervisor ends.
+never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
 
 The room runs the whole service, so it imports `serve`, `app`, `wiring` and telemetry. Only the commands import it.
 Begin with `node`, which puts the parts together, then read `supervisor` and `worker`. `orders` holds the messages

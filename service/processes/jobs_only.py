@@ -1,6 +1,6 @@
-"""A process with jobs only: it refreshes, folds, audits and prunes for the front ends that share its store.
+"""A process that only runs jobs, such as refreshing and pruning, for the front ends that share its store.
 
-It serves no leaderboard. If `jobs_port` is set, monitoring systems read health and metrics on that port.
+It serves no leaderboard. If `jobs_port` is set, monitoring systems can read health and metrics on that port.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def _keep_working(settings: Settings, metrics: Metrics) -> None:
 
 @asynccontextmanager
 async def keep_jobs_running(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
-    """Run the jobs within the block. Provide the addresses for monitoring, or an empty list if no port is set."""
+    """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if no port is set."""
     async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
         if not settings.jobs_port:
             yield []

@@ -1,6 +1,6 @@
-"""Run `rankcurve serve --workers N`: reserve the port, make the folder for metrics, start the supervisor.
+"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor.
 
-Everything that the node needs is checked and chosen before the first process starts.
+The port and the folder are chosen before the first process starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def run(settings: Settings) -> None:
     """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailedError: the processes can't run; a process that runs alone would give the same message.
+        NodeFailedError: the processes can't run. If they were refused at their start, the message
+            is the one that a node with a single process gives.
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
@@ -149,7 +150,7 @@ class WorkerProcess:
 
 
 async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
-    """Start a process and send the orders to it. The process writes log lines to the standard error of this process."""
+    """Start a process and send orders to it. It writes its log lines to the standard error of the supervisor."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
     process = await asyncio.create_subprocess_exec(
@@ -163,7 +164,7 @@ async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerP
 
 
 def supervisor_limits(settings: Settings) -> SupervisorLimits:
-    """Return the supervisor's part of the settings."""
+    """Return the bounds of the supervisor, from the settings."""
     return SupervisorLimits(
         worker_backoff_base_s=settings.worker_backoff_base_s,
         worker_backoff_s_max=settings.worker_backoff_s_max,

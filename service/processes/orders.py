@@ -19,14 +19,14 @@ WorkKind = Literal["serve", "jobs"]
 class Orders(msgspec.Struct, frozen=True):
     """The first and only line on the standard input of a process."""
 
-    name: str  # the name of the process's place in the node; a process that replaces another one gets the same name
+    name: str  # the name of the place in the node; a process that replaces another one gets the same name
     work: WorkKind
     folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The first and only line that a process writes to standard output. Ending without a report is a crash."""
+    """The only line that a process writes to standard output. A process that ends without a report has crashed."""
 
     outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached; another try may succeed
     detail: str = ""

@@ -4,7 +4,7 @@
                  │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
 
 No part of the service runs in the supervisor, so no fault of the service can end it. The workers share one port
-(SO_REUSEPORT). The supervisor chose this port and keeps it bound. The kernel spreads connections over the workers.
+(SO_REUSEPORT). The supervisor keeps this port bound. The kernel distributes new connections among the workers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.contract.problems import ServiceError
 from .orders import Report, WorkKind
 
 log = structlog.get_logger(__name__)
-_DOUBLINGS_MAX = 30  # after more doublings the pause would exceed any bound
+_DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
 
 
 class NodeFailedError(ServiceError):
@@ -85,7 +85,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """Prepare to fill `places` with processes that `spawn` starts.
+        """Prepare to keep one process running in each of `places`. `spawn` starts a process.
 
         `ended` is called for every process that has ended, before another one takes its place.
         """
@@ -120,7 +120,7 @@ class Supervisor:
             stopping.cancel()
             await self._end(keepers)
         for keeper in keepers:
-            await keeper  # if this place could not keep a process running, this raises the error
+            await keeper  # raises the error of a place that could not keep a process running
         if self._unclean:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
@@ -162,8 +162,8 @@ class Supervisor:
             NodeFailedError: another start would not help.
         """
         if report is not None and report.outcome != "ready" and place not in self._ready:
-            raise NodeFailedError(report.detail)  # a process that runs alone would give the same message
-        # A store that can't be reached usually comes back. Therefore the number of starts is not limited in this case.
+            raise NodeFailedError(report.detail)  # a node with a single process gives the same message
+        # A store that can't be reached usually comes back. So the number of starts is not limited in this case.
         away = report is not None and report.outcome == "away"
         if crashes >= self._limits.worker_crashes_max and not away:
             detail = f": {report.detail}" if report is not None and report.detail else ""
@@ -175,7 +175,7 @@ class Supervisor:
         return longest * self._rng.uniform(0.5, 1)
 
     async def _pause(self, pause_s: float) -> None:
-        """Sleep, but return immediately when the node stops."""
+        """Sleep for `pause_s` seconds, but return immediately when the node stops."""
         sleeping = asyncio.ensure_future(self._sleep(pause_s))
         stopping = asyncio.ensure_future(self._stop.wait())
         try:

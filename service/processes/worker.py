@@ -1,4 +1,4 @@
-"""A worker, which the supervisor starts as `python -m service.processes.worker` with its orders on standard input.
+"""A worker. The supervisor starts it as `python -m service.processes.worker` and sends its orders to standard input.
 
 A worker never outlives its supervisor. The pipe that brought the orders closes when the supervisor ends, and the worker
 then stops. If stopping takes longer than `stop_s_max`, the worker exits without cleaning up.
@@ -32,7 +32,7 @@ ORDERS_DESCRIPTOR = 0
 
 
 def main() -> None:
-    """Carry out the orders until SIGTERM or the supervisor's end."""
+    """Carry out the orders until SIGTERM comes or the supervisor ends."""
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # only reports go to the supervisor; everything else that is printed goes to standard error
     # Ctrl-C reaches every process of a terminal. Ignore it here, because the supervisor passes it on.
@@ -80,8 +80,8 @@ class _Worker:
 
     def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         def watch() -> None:
-            os.read(ORDERS_DESCRIPTOR, 1)  # nothing more is sent, so this returns only when the other end is closed
-            shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor can no longer remove it
+            os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
+            shutil.rmtree(self._orders.folder, ignore_errors=True)  # the supervisor has ended and can't do it
             log.error(
                 "supervisor_gone",
                 detail="stopping, because without a supervisor nobody would replace or stop this process",

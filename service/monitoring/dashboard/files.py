@@ -1,7 +1,7 @@
 """The files of the page, read and compressed once in each process.
 
-A name from a request is looked up among the files that were in `page/` at the first request. A path is never made from
-such a name.
+The files in `page/` are listed once, at the first request. A name from a request is only looked up in that list and
+never becomes part of a path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Handlers of `GET /` and of the files that the page needs.
 
-Every response forbids what the page does not need: scripts and styles from other hosts, requests to other hosts, inline
-scripts, and frames around the page. The reason is that the page shows names that owners choose, and such a name may be
-an attack.
+Every response tells the browser to block what the page does not need: scripts and styles from other hosts, requests to
+other hosts, inline scripts, and frames around the page. The page shows names that owners chose, and such a name may
+contain an attack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.contract.routes import Call, Reply, Route, match_entity_tag
 from .files import INDEX, PageFile, page_files
 
 _HEADERS = {
-    "Cache-Control": "no-cache",  # browsers ask each time, mostly get a 304, and never show an old version
+    "Cache-Control": "no-cache",  # browsers check for a new version each time; mostly they get a 304
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",

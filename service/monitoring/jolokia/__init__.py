@@ -2,9 +2,9 @@
 
     request (GET path, POST body, bulk) ──> requests ──> answering (tree) ──> values (paths, limits) ──> envelope
 
-A request that fails gets HTTP 200 and an envelope with an error status of its own. `write`, stack traces and
-CORS are not supported. If the service has no API keys, it refuses requests from pages of other sites, because a GET may
-run an operation.
+If a Jolokia request fails, the response has HTTP status 200, and its envelope holds an error status. `write`, stack
+traces and CORS are not supported. If the service has no API keys, it refuses requests from pages of other sites,
+because a GET may run an operation.
 
 The room imports `managed`, which knows nothing of Jolokia. Begin with `views`, then `requests` and `answering`.
 

@@ -1,6 +1,6 @@
-"""Answer each type of Jolokia request.
+"""Answers all types of Jolokia requests.
 
-An answer covers the whole node, no matter which process of the node gives it.
+An answer describes the whole node, no matter which process of the node answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROTOCOL = "7.2"
 
 
 class JolokiaAgent:
-    """Answers requests about the objects of a tree. It calls `failed` with every unforeseen error."""
+    """Answers requests about the objects of a tree. It calls `failed` with every unexpected error."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class JolokiaAgent:
         self._tree, self._version, self._failed, self._now_s = tree, version, failed, now_s
 
     def take_snapshot(self) -> TreeSnapshot:
-        """Return the tree at this moment, for all requests of one body."""
+        """Return the tree at this moment. All requests of one HTTP body share it."""
         return self._tree.take_snapshot()
 
     async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class JolokiaAgent:
             for one, found in sorted(listed.items())
         }
         path = list(request.path)
-        # The request may give the keys of the name in another order than the tree, so use the text of the tree.
+        # The request may give the keys of the object name in another order than the tree. So use the text of the tree.
         if len(path) >= 2 and path[1] != "*" and path[0] != "*":
             path[1] = next(iter(described_names[path[0]]))
         return follow_path(described_names, path)

@@ -1,6 +1,6 @@
 """The errors of one Jolokia request, with the Java exceptions that Jolokia clients know.
 
-One table maps errors to statuses, and nothing else decides what a client sees.
+One table maps errors to statuses. Only this table decides which status and exception a client sees.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 def describe_error(error: Exception) -> tuple[int, str, str]:
-    """Return status, Java exception and message of an error. The message of an unforeseen error hides its cause."""
+    """Return status, Java exception and message of an error. The message of an unexpected error hides its cause."""
     for kind, status, java_name in _STATUSES:
         if isinstance(error, kind):
             return status, java_name, f"{java_name} : {error}"

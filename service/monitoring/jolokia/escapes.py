@@ -1,4 +1,4 @@
-"""Write parts into a Jolokia path and read them back.
+"""Joins parts to a Jolokia path, and splits a path into its parts.
 
 `!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other character x.
 

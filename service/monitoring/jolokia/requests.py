@@ -1,6 +1,6 @@
-"""Parse Jolokia requests, from a path or from JSON.
+"""Parses Jolokia requests, from a path or from JSON.
 
-An answer repeats its request unchanged, because clients use that to match answers to requests.
+Each answer repeats its request unchanged, so that clients can match answers to requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NULL, _EMPTY = "[null]", '""'  # how a path writes null and the empty text
 class Parameters:
     """Processing parameters, from the query and from the request's `config`."""
 
-    max_depth: int = 0  # 0 means no limit, here and in the next two fields
+    max_depth: int = 0  # 0 means no limit, also in the next two fields
     max_collection_size: int = 0
     max_objects: int = 0
     ignore_errors: bool = False
@@ -39,14 +39,14 @@ _USUAL = Parameters()
 
 @dataclass(frozen=True, slots=True)
 class JolokiaRequest:
-    """One request. `echo` is the part of it that the answer repeats."""
+    """One request. `echo` is the part of the request that the answer repeats."""
 
     type: str
     echo: Mapping[str, Any]
     parameters: Parameters
     mbean: str = ""
     attributes: Sequence[str] = ()  # empty means all attributes
-    single: bool = False  # the request names one attribute as text, so the value is not wrapped in a mapping
+    single: bool = False  # the request names one attribute as text, so the answer has no mapping
     operation: str = ""
     arguments: Sequence[Any] = field(default_factory=tuple)
     path: Sequence[str] = field(default_factory=tuple)

@@ -1,6 +1,6 @@
-"""Shape the value of an answer: select the part at the request's path, and cut it to the client's limits.
+"""Shapes the value of an answer: selects the part at the request's path, and cuts that part to the client's limits.
 
-`*` in a path stands for every entry of its level. Below a `*`, entries that lack the rest of the path are left out.
+`*` in a path stands for every entry of a level. Below a `*`, an entry is left out if it lacks the rest of the path.
 Without a `*`, every part of the path must exist.
 """
 
@@ -26,7 +26,7 @@ def follow_path(value: Any, path: Sequence[str]) -> Any:
     """Return the part of a value that a path leads to.
 
     Raises:
-        BadRequestError: the path leads nowhere.
+        BadRequestError: the value has no part at this path.
     """
     found = _follow(value, path, filtering=False)
     if found is _NOTHING:

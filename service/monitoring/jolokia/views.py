@@ -1,7 +1,7 @@
-"""The routes of the Jolokia protocol: `/jolokia`, with or without a slash, or with an operation after it.
+"""The routes of the Jolokia protocol: `/jolokia`, `/jolokia/`, and `/jolokia/` with an operation after it.
 
-A caller with access always gets HTTP 200, and the envelope holds the status of the request. If the service has no API
-keys, it refuses requests from pages of other sites.
+If a Jolokia request fails, the HTTP status is still 200, and the envelope holds the error status. If the service has no
+API keys, it refuses requests from pages of other sites.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_
 from .values import encode_answer
 
 _PREFIX = "/jolokia"
-# A body with a thousand requests can take seconds. So the handler lets other tasks run each time that this many seconds
-# have passed.
+# A body with a thousand requests can take seconds. So each time this many seconds have passed, the handler lets
+# other tasks run.
 _TURN_S_MAX = 0.005
 _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")
@@ -50,7 +50,7 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
-    """Answer the request in the body, or a list of them. The operation in the path is ignored; it only helps people."""
+    """Answer the request in the body, or a list of requests. An operation in the path is only for people; ignore it."""
     agent = _agent(context)
     _refuse_foreign(call)
     if not call.body:
@@ -69,7 +69,7 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
     for one in body:
         answers.append(encode_answer(await _answered(agent, one, query, snapshot)))
         if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
-            snapshot = agent.take_snapshot()  # requests after an operation must see its effect
+            snapshot = agent.take_snapshot()  # the requests after an operation must see what it changed
         if perf_counter() - began_s > _TURN_S_MAX:
             await asyncio.sleep(0)
             began_s = perf_counter()

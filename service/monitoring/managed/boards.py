@@ -1,7 +1,7 @@
 """Boards and the curves of their ranked columns as managed objects, as the catalog of this process knows them.
 
-With more than `managed_boards_max` boards the tree shows none, because reading all of them would load the service. The
-endpoints of the API still show each board.
+With more than `managed_boards_max` boards the tree shows none, because reading all boards would slow down the service.
+The endpoints of the API still show each board.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class BoardObjects:
                 yield _predictor_name(board, index)
 
     def find_object(self, name: ObjectName) -> ManagedObject | None:
-        """Return the object with this name, or None. Build no other object."""
+        """Return the object with this name, or None. Only this object is built."""
         values = name.values
         if name.domain != DOMAIN or not self._shown():
             return None

@@ -1,7 +1,7 @@
-"""The recent past of the metrics: rates and percentiles, from snapshots that a task takes at every tick.
+"""Computes recent rates and percentiles of the metrics, from snapshots that a task takes at every tick.
 
-This module reads the metrics that Prometheus scrapes and counts nothing itself. In a node of several processes the
-metrics are sums over all processes, so every process finds the same rates.
+This module reads the metrics that Prometheus scrapes and counts nothing itself. If a node has several processes, the
+metrics are sums over all of them, so every process computes the same rates.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class HistoryLimits:
 
 @dataclass(slots=True)
 class MetricFamily:
-    """A metric, and the labels of all its samples seen so far."""
+    """A Prometheus metric, and the labels of all its samples that were seen so far."""
 
     name: str
     kind: str
     documentation: str
-    labels: dict[Labels, None] = field(default_factory=dict)  # those of each sample except `le`, in order of appearance
-    bounds: tuple[tuple[float, str], ...] = ()  # upper bounds of a histogram's buckets, each with its text
+    labels: dict[Labels, None] = field(default_factory=dict)  # labels of each sample without `le`, oldest first
+    bounds: tuple[tuple[float, str], ...] = ()  # upper bounds of a histogram's buckets, as number and as text
     _buckets: dict[Labels, list[SampleKey]] = field(default_factory=dict)
 
     def buckets(self, labels: Labels) -> list[SampleKey]:
@@ -67,7 +67,7 @@ class _Snapshot:
 
 
 class MetricHistory:
-    """Keeps snapshots of the metrics, enough for the longest window."""
+    """Keeps as many snapshots of the metrics as the longest window needs."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class MetricsMoment:
         self._befores: dict[float, _Snapshot | None] = {}  # the snapshot at the start of each window
 
     def value(self, sample: str, labels: Labels = ()) -> float:
-        """Return a sample's current number, or 0 if there is no such sample."""
+        """Return the current number of a Prometheus sample, or 0 if there is no such sample."""
         index = self._indexes.get((sample, labels))
         return 0.0 if index is None else _at(self._present, index)
 
@@ -176,7 +176,7 @@ class MetricsMoment:
 
 
 def quantile(bounds: Sequence[float], below: Sequence[float], share: float) -> float | None:
-    """Return a quantile, given how many observations lie below each bound.
+    """Return the quantile `share` of a histogram. `below` counts the observations up to each bound.
 
     Inside a bucket the quantile is interpolated linearly. If the quantile lies above the last finite bound, that bound
     is returned.

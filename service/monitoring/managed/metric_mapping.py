@@ -1,4 +1,4 @@
-"""Map metrics to the tree: families of metrics become attributes of managed objects.
+"""Maps metrics to the tree: each metric family of Prometheus becomes an attribute of managed objects.
 
 Every family whose name begins with `rankcurve_` is mapped. If its name matches no group, the family becomes an
 attribute of `type=Metrics`. So a new metric appears in the tree without a change here.
@@ -16,7 +16,7 @@ from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
 
 DOMAIN = "rankcurve"
 _PREFIX = "rankcurve_"
-_ALL = "all"  # the name of the object for samples that lack the group's label
+_ALL = "all"  # the name of the object for samples without the group's label
 _UNITS = {
     "seconds": "seconds", "bytes": "bytes", "ratio": "ratio", "posts": "posts", "rows": "rows", "entries": "entries",
     "requests": "requests", "reads": "reads", "connections": "connections", "curves": "curves", "max": "",
@@ -28,11 +28,11 @@ class MetricGroup:
     """A set of metrics, and the object or objects to which they belong."""
 
     type: str
-    prefixes: tuple[str, ...]  # how names of its metrics begin after `rankcurve_`; the longest match decides
+    prefixes: tuple[str, ...]  # beginnings of metric names after `rankcurve_`; the longest match decides
     description: str
     name: str = ""  # the name of the group's only object; empty if it has no name, or if `label` is set
     label: str = ""  # a label of the samples; there is one object for each of its values
-    key: str = "name"  # the key of the label's value in an object's name
+    key: str = "name"  # the key under which an object's name holds the value of the label
 
 
 GROUPS: Sequence[MetricGroup] = (
@@ -152,7 +152,7 @@ Leaf = Any
 
 
 def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
-    """Return the total of the samples and, under the name of the first label, a nested part for each of its values."""
+    """Return the total of the samples. The key `names[0]` holds a nested mapping for each value of that label."""
     if not names:
         return leaf(labels[0]) if len(labels) == 1 else _total([leaf(each) for each in labels])
     parts: dict[str, list[Labels]] = {}
@@ -163,7 +163,7 @@ def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[s
 
 
 def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums of those figures that can be added up. Percentiles can't, so they are left out."""
+    """Return the sums of the figures that can be added up. Percentiles can't be added, so they are left out."""
     sums: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

@@ -1,10 +1,10 @@
-"""The channel between the processes of one node: run an action in all of them and collect what each returned.
+"""The channel between the processes of one node. It runs an action in all of them and collects the results.
 
     exec ──> run here, and send to each socket ──> results by the names of the processes
 
-Every process listens on a socket in the node's folder. If a process does not answer in time, the error names it, and
-all other processes still run the action. The folder belongs to the user that runs the node, and only that user can open
-the sockets.
+Every process listens on a socket in the node's folder. If a process does not answer in time, the error gives its
+name, and all other processes still run the action. The folder belongs to the user that runs the node, and only that
+user can open the sockets.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NodeChannel:
             yield
             return
         path = self._folder / f"{self._name}{_SUFFIX}"
-        path.unlink(missing_ok=True)  # the process that this one replaces may have left its socket
+        path.unlink(missing_ok=True)  # an earlier process of the same name may have left its socket
         server = await asyncio.start_unix_server(self._serve, path)
         try:
             yield

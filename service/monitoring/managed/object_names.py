@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
 _NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# Matches one key and its value. The value is quoted, with escapes, or it needs no quotes. The value may hold
-# wildcards.
+# Matches one key and its value. The value is either quoted, with escapes, or plain. Both forms may
+# contain wildcards.
 _PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
 NAME_CHARS_MAX = 4096
 
@@ -82,7 +82,7 @@ class ObjectName:
         return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
 
     def matches(self, name: ObjectName) -> bool:
-        """Return whether a name matches this pattern."""
+        """Return whether this pattern matches a name."""
         if not _matching(self.domain).fullmatch(name.domain):
             return False
         theirs = dict(name.properties)

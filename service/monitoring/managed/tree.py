@@ -1,4 +1,4 @@
-"""The managed objects of a node: find them by name or pattern, read them at a moment, run allowed operations.
+"""The tree of managed objects of a node. It finds objects by name or pattern, reads them, and runs allowed operations.
 
 If an operation is not allowed, the tree refuses it before it checks the arguments.
 """
@@ -62,7 +62,7 @@ class ObjectTree:
         return TreeSnapshot(moment, self._objects, self._boards)
 
     def note_changes(self, snapshot: TreeSnapshot) -> None:
-        """Set `changed_at_s` to now if the names of the objects differ from those at the last call."""
+        """Set `changed_at_s` to now if the set of object names has changed since the last call."""
         listed = frozenset(name.canonical for name in snapshot.list_names())
         if listed != self._listed:
             self._listed, self.changed_at_s = listed, self._now_s()
@@ -104,7 +104,7 @@ class TreeSnapshot:
 
     def __init__(self, moment: MetricsMoment, objects: Mapping[str, ManagedObject], boards: BoardObjects) -> None:
         self._moment, self._objects, self._boards = moment, objects, boards
-        self._found: dict[str, ManagedObject | None] = {}  # cached: one body may name an object a hundred times
+        self._found: dict[str, ManagedObject | None] = {}  # a cache: one body may name an object often
         self._values: dict[tuple[str, str], Any] = {}
 
     def list_names(self) -> Iterator[ObjectName]:

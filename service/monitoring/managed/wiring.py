@@ -1,4 +1,4 @@
-"""Build the managed objects of one process: those that do not come from metrics, and the actions of the channel.
+"""Builds the object tree of one process, the objects that do not come from metrics, and the actions of the channel.
 
 An operation runs in every process of the node, and every process shows the same objects.
 """
