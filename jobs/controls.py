@@ -1,9 +1,9 @@
-"""Lets operators run a job now, pause it and resume it, and reports its rounds and failures to them.
+"""Lets operators run, pause and resume jobs, and reports the rounds and failures of jobs to operators.
 
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-Pausing takes effect between two rounds of a job, never within one, so a paused job leaves nothing half done.
+A pause begins between two rounds of a job, never within a round. So a paused job leaves nothing half done.
 
 A job only has to sleep with `JobControls.sleep`; it needs no other code for this. That function finds the job of the
 calling task in a context variable.

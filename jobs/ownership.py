@@ -1,6 +1,6 @@
 """Lets exactly one job process at a time do a piece of work, although any number of job processes run.
 
-    claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at its end
+    claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at the end of it
                  └── lost: the work is cancelled
 
 A job begins only with the lease. A transaction that must not overlap a transaction of another owner calls

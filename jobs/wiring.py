@@ -1,7 +1,7 @@
 """Puts the jobs of one process together and starts them.
 
-`start_jobs` returns `Jobs`, which stops them all. A process without jobs calls `start_watch` instead, so that it loads
-the curves that other processes store.
+`start_jobs` returns `Jobs`, whose `stop` stops all jobs. A process without jobs calls `start_watch` instead. The
+watch loads the curves that other processes store.
 
 Clocks, sleep functions and random numbers come in as arguments. Jobs get them only from here.
 """

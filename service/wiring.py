@@ -145,9 +145,9 @@ async def open_context(
         stack.push_async_callback(jobs.stop)
         ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
         stack.callback(ending.cancel)
-        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a single
-        # writer has no other process. Then requests go to this process's own queue, which refuses them while no job
-        # takes requests from it.
+        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a
+        # sole writer has no other process. So its requests go to the refresh queue of this process, which refuses them
+        # while no job runs.
         remote = settings.jobs == "none" and not stored.store.sole_writer
         refresher = _remote_refresher(settings, stored) if remote else refresh_queue
         context = _context(settings, metrics, stored, clock, refresher)

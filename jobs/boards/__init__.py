@@ -3,7 +3,7 @@
     open ── its end passes ──> shut: takes no posts ──> frozen: final curves fitted ──> archived: rows become blocks
                                (many at a time)         (one at a time)                 (in bounded steps)
 
-- `close_periods` drives a board through these stages; `archive` writes the archives for it.
+- `close_periods` takes each board through these stages; `archive` writes the archives.
 - `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
 
 Requests have priority: jobs work in bounded transactions with pauses between them. Boards that are due to be closed

@@ -38,7 +38,7 @@ class PruneLimits:
     change_log_retention_s: float
     erased_cells_s: float
     prune_interval_s: float
-    prune_rows_max: int  # about the most rows that one step deletes
+    prune_rows_max: int  # approximate maximum of rows that one step deletes
     prune_steps_max: int  # the most steps of one run, for each kind of rows
     rejected_post_retention_s: float
     rejected_posts_max: int
@@ -57,7 +57,7 @@ class PruneObserver(Protocol):
 class PruneJob:
     """Prunes at every interval, in one of the job processes.
 
-    Each public method except `run_forever` prunes one kind of rows.
+    Each public method except `run_forever` does one task of a run.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
 DRAWS_MAX = 100  # largest number of random boards drawn to find one that has a curve
-BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many
+BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many more
 
 
 class AuditObserver(Protocol):

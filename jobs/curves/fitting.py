@@ -2,7 +2,7 @@
 
     skip ──> seeks in one snapshot ─────────────> lines, or cubics if brackets are wide and cubics fit clearly better
     scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
-    auto ──> like skip; then like scan once its error bound exceeds `scan_bound_ratio` on a quiet board
+    auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
 Pure computations run neither on the event loop nor on a connection of the store.
 

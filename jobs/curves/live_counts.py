@@ -117,7 +117,7 @@ class Counting:
         return sorted(changed | begun)
 
     def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
-        """Return the curve to count, from memory or from the backlog; None if it no longer exists."""
+        """Return the curve whose moves are counted, from memory or from the backlog; None if it no longer exists."""
         fit = self.known.fits[slot[0]][slot[1]]
         board = found.boards.get(slot[0])
         if board is None or board.epoch != fit.epoch:

@@ -112,7 +112,7 @@ class RefreshJob:
             certifies=self._certifies,
         )
         self._busy: set[tuple[int, int]] = set()
-        # Requested columns that are leased to another process. The workers try them again at each tick.
+        # Requested columns whose lease another process has. The workers try to refresh them again at each tick.
         self._elsewhere: set[tuple[int, int]] = set()
         self._wake = asyncio.Event()
 

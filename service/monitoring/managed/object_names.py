@@ -1,7 +1,7 @@
 """Names of managed objects, as in JMX: `domain:key=value,key=value`, with quoted values and patterns.
 
-The order of keys does not matter: names with the same canonical form name the same object. The canonical form sorts the
-keys alphabetically.
+The order of keys does not matter. The canonical form of a name has its keys in alphabetical order. Two names with the
+same canonical form belong to the same object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The objects that monitors expect of every Java process: `java.lang:type=Runtime`, `Memory`, `OperatingSystem`.
+"""Objects that monitoring tools expect in every Java process: `java.lang:type=Runtime`, `Memory`, `OperatingSystem`.
 
 Names and units are those of Java (milliseconds, nanoseconds, bytes). The figures cover all processes of the node.
 """
