@@ -31,8 +31,8 @@ from .wiring import open_context
 
 log = structlog.get_logger(__name__)
 BACKLOG_CONNECTIONS = 1024
-# After a call of SQLite, a store's thread needs the interpreter lock. If the event loop is busy, the thread waits up to
-# this long. With Python's default of 5 ms, applying a group of posts takes much longer.
+# After a call of SQLite, the thread of the store needs the interpreter lock. If the event loop is busy, the thread
+# waits up to this many seconds. With Python's default of 5 ms, applying a group of posts takes much longer.
 SWITCH_INTERVAL_S = 0.0002
 GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage collections delay fewer requests
 

@@ -1,9 +1,9 @@
-"""Archives closed boards in bounded steps: several small boards, or a part of one large board. `CloseJob` decides when.
+"""Archives closed boards in bounded steps. A step archives several small boards, or a part of one large board.
 
     read rows in one transaction ──> encode blocks on a thread ──> write the blocks in a second transaction
 
 No transaction stays open while blocks are encoded. The second transaction writes nothing if the rows have changed since
-the first one.
+the first one. `CloseJob` decides when the next step is done.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class PruneJob:
         return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def make_blocks(self) -> int:
-        """Add whole blocks to the index of the change log by owner; return the number of new blocks."""
+        """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
         index, made = owner_blocks(self._store.dialect), 0
         await self._store.write(index.prune)
         while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:

@@ -54,7 +54,7 @@ class FittingObserver(Protocol):
     """What fits report to operators."""
 
     def scan_read(self, entries: int, *, left: int) -> None:
-        """Record that a scan has read `entries` more entries, and that all scans still have about `left` to read."""
+        """Record that a scan has read `entries` more entries, and that all scans have about `left` entries to read."""
 
 
 class FitSnapshot(NamedTuple):

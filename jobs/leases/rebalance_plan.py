@@ -71,7 +71,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     def has_averages(self) -> bool:
         """Return whether leases were requested, expired or released in some interval between measurements.
 
-        Until then `level` and `freed` are no averages.
+        Until then `level` and `freed` are not averages yet.
         """
         return self.level > 0 or self.freed > 0
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
 ADDS_UP_RATIO = 0.85  # workers that reach this part of the sum of their speeds do not slow each other down
 GAIN_RATIO = 0.5  # an added worker has to make the total faster by at least this part of the speed of one worker
-CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is noise
+CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is ignored as noise
 WINDOWS_AGREED = 2
 REST_WINDOWS_MAX = 16
-SPEED_UP_SHARE = 0.3  # the weight of a faster window in the average speed
-SPEED_DOWN_SHARE = 0.01  # the weight of a slower window; it is small because other workers may have slowed this one
+SPEED_UP_SHARE = 0.3  # the weight of a window in the average speed, if the workers were faster in it
+SPEED_DOWN_SHARE = 0.01  # the same if they were slower; it is small because workers may slow each other down
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:

@@ -1,6 +1,6 @@
 """Parses Jolokia requests, from a path or from JSON.
 
-Each answer repeats its request unchanged, so that clients can match answers to requests.
+Each answer repeats its request, so that clients can match answers to requests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JolokiaRequest:
 
 
 def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
-    """Parse the request of a GET. `path` is the part below the agent's own path, percent-decoded once.
+    """Parse the request of a GET. `path` is the part after `/jolokia`, percent-decoded once.
 
     Raises:
         BadRequestError: the request is malformed.

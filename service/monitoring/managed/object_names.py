@@ -120,7 +120,7 @@ def parse_name(text: str) -> ObjectName:
 
 
 def _parts(key_list: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of a text. For the wildcard that allows further properties, yield two empty texts."""
+    """Yield the key and the value of each property. For the wildcard of further properties, yield two empty texts."""
     at, more = 0, False
     while at < len(key_list):
         if key_list.startswith("*", at) and key_list[at + 1 : at + 2] in ("", ",") and not more:

@@ -54,7 +54,7 @@ class ManagedParts:
 async def manage_objects(
     settings: Settings, metrics: Metrics, parts: ManagedParts, version: str
 ) -> AsyncIterator[ObjectTree]:
-    """Provide the tree within the block, while a task takes snapshots and the channel listens for actions."""
+    """Provide the tree within the block, while a task takes snapshots of metrics and the channel listens."""
     history = MetricHistory(metrics.collect_counted, limits_of(HistoryLimits, settings), monotonic=time.monotonic)
     actions = {**_job_actions(parts.controls), "cache.flush": lambda: _flush(parts, settings.catalog_boards_max)}
     node = metrics.node
