@@ -101,7 +101,7 @@ class CloseJob:
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
 
     async def run_forever(self) -> None:
-        """Close boards, or wait while another process closes them, for ever."""
+        """Run for ever: close boards, or wait while another process closes them."""
         while True:
             pause_s = self._limits.close_interval_s
             try:
@@ -115,7 +115,7 @@ class CloseJob:
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTakenError) -> float:
-        """Return how long to wait: until the other process's lease ends, but at most one interval."""
+        """Return how many seconds to wait: until the other process's lease ends, but at most one interval."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: HeldLease) -> None:

@@ -38,7 +38,7 @@ class AuditObserver(Protocol):
         """Record the outcome of an audit."""
 
     def audit_failed(self) -> None:
-        """Count an audit that could not read what it needed."""
+        """Count an audit that ended in an error."""
 
 
 class Auditor:

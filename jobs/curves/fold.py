@@ -58,7 +58,7 @@ class FoldJob:
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
 
     async def run_forever(self) -> None:
-        """Fold, or wait while another process folds, for ever."""
+        """Run for ever: fold, or wait while another process folds."""
         while True:
             try:
                 await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on)

@@ -154,7 +154,7 @@ class RefreshJob:
             self._wake.set()
 
     async def work(self) -> None:
-        """Refresh requested columns first, then due ones, one at a time, for ever."""
+        """Run for ever: refresh one column at a time, requested columns first, then due ones."""
         pause_ends_s = self._monotonic()
         while True:
             request = self._refresh_queue.take_next(self._busy | self._elsewhere)

@@ -29,8 +29,8 @@ class PeerUnavailableError(Exception):
     """The service of the other store cannot be reached, or its response is not a page of its journal."""
 
 
-# Takes a peer's name, the number of a row, and a number of rows. Returns a page of the peer's journal: at most that
-# many rows, which come after the given row. Raises PeerUnavailableError.
+# A function that takes a peer's name, the number of a journal row, and the most rows to return. It returns a page of
+# the peer's journal, which begins after the given row. It raises PeerUnavailableError.
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 

@@ -28,7 +28,7 @@ async def run_rounds(
     interval_s: float,
     sleep: Sleep,
 ) -> None:
-    """Do the work at every interval, for ever. Skip it while another process has the lease on `resource`."""
+    """Do the work at every interval, for ever. Skip a round if another process has the lease on `resource`."""
     while True:
         await sleep(min(interval_s, LOOK_S_MAX))
         try:
