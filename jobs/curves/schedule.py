@@ -24,11 +24,11 @@ from storage.curves.stored_curves import CurveSummary, describe_rules, find_curv
 from storage.records import Board
 from storage.store import Program, Store
 
-# A function of a board, a column index and the version of a curve. It returns whether that curve has drifted too far from
-# its fit, or None if the age of the curve decides.
+# A function of a board, a column index and the version of a curve. It returns whether that curve has drifted too far
+# from its fit, or None if the age of the curve decides.
 DriftCheck = Callable[[Board, int, int], bool | None]
-# A function of a board, a column index, the summary of its curve, and the board's totals. It returns whether a certified
-# curve should replace that curve.
+# A function of a board, a column index, the summary of its curve, and the board's totals. It returns whether a
+# certified curve should replace that curve.
 CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
 
 
