@@ -1,14 +1,16 @@
-"""Audits a curve: counts the exact ranks of random entries at the curve's moment, and compares them with the curve.
+"""Audits a curve: finds the exact ranks of random entries at the curve's moment, and compares them with the curve.
+
+The curve's moment is the time for which it gives ranks, its `as_of`.
 
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
 
-An audit must not raise false alarms. A count is as of the snapshot, and a bracket is as of the curve's moment. The two
-are compared only if every change between these times is known: either the board has not changed, or the change log
-holds its changes.
+An audit must not raise false alarms. Entries are counted at the time of the snapshot, but a bracket of the curve holds
+for the curve's moment. The two are compared only if every change between these times is known: either the board has not
+changed, or the change log holds its changes.
 
-The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
-error of that walk, and so confirm it.
+The counts use neither knots nor skipped rows, unlike the walk that made the curve. An audit that used them could repeat
+an error of that walk, and would not find the error.
 """
 
 from __future__ import annotations
@@ -43,17 +45,17 @@ class AuditLimits:
     """The bounds of one audit; each is a setting of the same name."""
 
     audit_owners_max: int
-    audit_rows_max: int  # number of rows skipped plus rows counted
-    audit_changes_max: int  # most changes of the board since the curve's moment
+    audit_rows_max: int  # most rows skipped plus rows counted
+    audit_changes_max: int  # with more changes of the board since the curve's moment, nothing is compared
     audit_s_max: float
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedCurve:
-    """A curve, and the changes that it counts."""
+    """A curve to audit, and which changes of the change log it counts."""
 
     curve: RankCurve
-    mark: LogMark | None  # the changes that the curve counts; None: unknown
+    mark: LogMark | None  # which changes the curve counts; None: unknown
     version: int  # the version under which the fit is stored
 
 
@@ -69,7 +71,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Return the error relative to the true rank."""
+        """Return the difference between the curve's rank and the true rank, divided by the true rank."""
         return abs(self.rank - self.true_rank) / self.true_rank
 
     @property
@@ -118,7 +120,7 @@ def audit_curve(
 
     Raises:
         UnknownBoardError: the board was deleted.
-        BoardChangedError: the board has changed since this process read it.
+        BoardChangedError: this process's copy of the board is outdated.
     """
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
@@ -133,7 +135,7 @@ def audit_curve(
     if not total:
         return Audit("empty", moment.curve)
     ranking = entries.rankings[column_index]
-    # The database passes every row twice: once to find the cell, and once to count.
+    # The database goes over these rows twice: to find the cells, and to count. So each row counts twice.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
     compared: list[Compared] = []
@@ -157,7 +159,7 @@ class _Landings:
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
         self._cell: str | None = None
-        self._past = 0  # number of rows up to the last tie of `_cell`
+        self._past = 0  # number of rows up to and including the last tie of `_cell`
 
     def at(self, row_number: int) -> Program[str | None]:
         """Return the cell of a row (0-based), or None if the column has no such row."""
@@ -170,7 +172,7 @@ class _Landings:
 
 
 class BetterCounter:
-    """Counts the entries strictly better than a cell. Cells must come best first: each call continues the count."""
+    """Counts the entries strictly better than a cell. Cells must come best first: a call continues the last count."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking, self._high = ranking, ranking.padding.high
@@ -181,8 +183,8 @@ class BetterCounter:
         """Return how many entries are better than a cell. The cell must not be better than the previous one."""
         if cell != self._cell:
             before = self._cell
-            # Count the entries from the previous cell, including its ties, up to this cell, without its ties. A cell
-            # followed by "0" sorts after the cell itself and before every larger one.
+            # Count the entries with the previous cell and all entries between the two cells. Entries with this cell
+            # are not counted. The text of a cell followed by "0" sorts after the cell and before every larger cell.
             if self._high:
                 least, past = cell + "0", ":" if before is None else before + "0"
             else:
@@ -193,13 +195,13 @@ class BetterCounter:
 
 
 class _ChangesSince:
-    """The effect of some changes on how many entries are better than a key."""
+    """Computes how some changes altered the number of entries that are better than a key."""
 
     def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
         self._came, self._went = sorted(came), sorted(went)
 
     def better_than(self, key: int) -> int:
-        """Return the number of better rows that were added, minus those that were removed."""
+        """Return how many rows better than `key` were added, minus how many were removed."""
         return bisect_left(self._came, key) - bisect_left(self._went, key)
 
 

@@ -32,8 +32,8 @@ from .live_counts import (
 from .stored_curves import read_documents
 
 Slot = tuple[int, int]  # board key, column index
-# A query names at most this many boards. With more, comparing the keys costs as much as reading the changes of all
-# boards.
+# A query names at most this many boards. With more boards, comparing the board keys costs as much as reading the
+# changes of all boards.
 NAMED_BOARDS_MAX = 200
 
 
@@ -42,10 +42,10 @@ class FoldLimits:
     """The bounds of folding; each is a setting of the same name."""
 
     fold_interval_s: float
-    fold_load_ratio: float  # the part of the job's time that folding may take
+    fold_load_ratio: float  # the largest part of the job's time that folding may take
     fold_rows_max: int  # most changes that one statement reads
     fold_lag_rows_max: int  # most changes that one run folds; a curve that needs more waits for its next fit
-    fold_curves_max: int  # most curves that are kept decoded
+    fold_curves_max: int  # most curves that the folding process keeps decoded
 
 
 class NetChanges:
@@ -86,7 +86,7 @@ class KnownCurves:
     """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
 
     version: int = 0  # the version of the newest curve that the process knows
-    fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key and column index
+    fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key, then by column index
     held: Collection[Slot] = ()
 
 
@@ -99,17 +99,17 @@ class FoldBacklog:
     fits: list[StoredFit] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
-    lost: bool = False  # whether no curve can continue from the mark; then all curves must be listed anew
-    rows: int = 0  # number of changes on boards that have a curve
+    lost: bool = False  # whether no curve can continue from the stored mark; then all curves must be listed anew
+    rows: int = 0  # number of changes that were read, without the changes in `replays`
     others: bool = False  # whether there are changes, but only on boards without a curve
-    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # net changes by board key
-    # The net changes that each new curve needs: those since the mark of its fit.
+    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # since the stored mark, by board key
+    # For each new curve without live counts: the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
-    boards: dict[int, Board] = field(default_factory=dict)  # by board key, the boards of the curves to change
-    # Encoded curves by version. These curves are to change, and the process does not hold them decoded.
+    boards: dict[int, Board] = field(default_factory=dict)  # the boards of the curves to change, by board key
+    # Encoded curves, by version. They are the curves to change that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
-    counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that these curves continue from
+    counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
     def goes_on(self, fit: StoredFit) -> bool:
         """Return whether a newly listed curve already has live counts as of the stored mark."""
@@ -117,7 +117,7 @@ class FoldBacklog:
 
 
 def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) -> Program[FoldBacklog]:
-    """Read what is to be folded now.
+    """Read the changes and the new curves that are to be folded now.
 
     Raises:
         ChangesUnorderedError: a transaction has been running for too long; `ChangeLog.take_mark` raises it.
@@ -140,7 +140,8 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) 
 def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
     """Return whether the log holds every change between two marks.
 
-    In a restored store the numbers may begin anew. Then the earlier mark can have a higher position than the new one.
+    In a restored store, the numbers of changes may begin anew. Then the earlier mark can have a higher position than
+    the new one.
     """
     return pruned_before <= done.position <= now.position
 
@@ -171,7 +172,7 @@ def _read_changes(
 
 
 def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limits: FoldLimits) -> Program[None]:
-    """Read the changes that the snapshots of new curves did not see."""
+    """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:
         slot = fit.board_key, fit.column_index

@@ -1,8 +1,8 @@
 """The live counts of each stored curve: the changes since its fit, folded from the change log.
 
-The live counts of a curve are stored as one document. All documents are as of one mark, and one transaction writes them
-together with that mark. So one snapshot shows every curve with live counts as of the mark. A curve without a newer
-document is as of the mark too, because it had no changes to count.
+The live counts of a curve are stored as one document. One transaction writes the changed documents together with the
+mark of the last change that they count. So in one snapshot, all live counts include all changes up to the mark. A
+document that this transaction did not write includes them too, because its curve had no changes to count.
 
 The first transaction that folds a curve gives it live counts. An empty `document` means that the curve's changes are
 not known. The curve then has no live counts until it is fitted anew.
@@ -28,7 +28,7 @@ class FoldState:
     """How far the change log is folded into the live counts."""
 
     mark: LogMark
-    as_of_us: int  # every change acknowledged before this time is folded
+    as_of_us: int  # every change that was acknowledged before this time is folded
     version: int  # the version of the newest document
 
 
@@ -40,8 +40,8 @@ class StoredCounts:
     column_index: int
     epoch: int
     curve_version: int  # the version of the curve that the counts belong to
-    version: int  # the version of the document; every document written gets a greater one
-    document: bytes  # empty: the curve has no live counts
+    version: int  # the version of the document; a document that is written later has a greater one
+    document: bytes  # the encoded live counts; empty: the curve has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StoredFit:
 
 
 def format_mark(mark: LogMark) -> str:
-    """Return `mark.seen` as one text: the positions above `mark.position` whose changes the mark covers too."""
+    """Return `mark.seen` as one text: the positions above `mark.position` whose changes the mark also covers."""
     return " ".join(map(str, mark.seen))
 
 

@@ -1,10 +1,10 @@
-"""A client for a list of memcached servers. Together they hold values, any of which may vanish at any time.
+"""A client for a list of memcached servers. The servers together hold values, and any value may vanish at any time.
 
     event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
 
-A call ends within `memcached_timeout_s` and never raises. If a server fails, the failure is counted, and its values are
-treated as absent. Resolving a host name has no timeout of its own: a call that hangs there is given up after
-`_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
+A call ends within `memcached_timeout_s` and never raises. If a server fails, the failure is counted, and the server's
+values are treated as absent. Resolving a host name has no timeout of its own. A call that hangs while a name is
+resolved is given up after `_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server meanwhile, they would stay there and become stale.
@@ -37,9 +37,11 @@ from pymemcache.exceptions import MemcacheServerError
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-_LINE_BYTES = 512  # room for the protocol lines around one value of an answer
+_LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
 _THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts; resolving a host name has no timeout
-RECV_BYTES = 256 * 1024  # pymemcache itself receives 4 KiB at a time, and each piece may wait for the interpreter lock
+# Bytes to receive at a time. pymemcache's default is 4 KiB, and the thread may wait for the interpreter lock after each
+# piece.
+RECV_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class MemcachedLimits:
     memcached_timeout_s: float  # for a whole call
     memcached_failures_max: int
     memcached_pause_s: float
-    memcached_batch_max: int  # keys in one call
+    memcached_batch_max: int  # most keys in one call
     memcached_value_bytes_max: int
     memcached_expiry_s: int
 
@@ -74,7 +76,7 @@ class Memcached:
         self._monotonic = monotonic
         self._breakers: list[Breaker] = []
         # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
-        make_ring: Any = HashClient  # Any, because its methods have no annotations
+        make_ring: Any = HashClient  # Any, because the methods of HashClient have no annotations
         self._ring = make_ring([], socket_module=BudgetSockets(self._budget), no_delay=True)
         self._ring.client_class = self._server
         for server in limits.memcached_servers:
@@ -156,7 +158,8 @@ class _Server(Client):
         except Exception as error:  # if an answer makes no sense, pymemcache's parser may raise any exception
             self._budget.errors += 1
             self.close()
-            # "SERVER_ERROR object too large for cache" is an answer. A subclass of this error means a lost connection.
+            # "SERVER_ERROR object too large for cache" is an answer of a working server. A subclass of
+            # `MemcacheServerError` means a lost connection.
             if type(error) is MemcacheServerError:
                 self._breaker.succeeded()
             else:

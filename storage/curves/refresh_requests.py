@@ -2,8 +2,9 @@
 
     requested ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
 
-Each column has one row, and its requests are numbered. Only a refresh that began after a request may answer this
-request. So the answer to a request also answers all requests with lower numbers, and none with a higher number.
+The table has one row for each requested column, with the number of its latest request. Later requests have higher
+numbers. A refresh answers a request only if the refresh began after the request. So it also answers the column's
+requests with lower numbers, and no request with a higher number.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class StoredRefreshRequest:
     column_index: int
     epoch: int
     board_id: str
-    number: int  # grows with every request in the store
+    number: int  # higher than the numbers of all earlier requests in the store
     origin: str | None  # the id of the HTTP request that asked for the refresh
 
 
@@ -37,7 +38,7 @@ class RefreshAnswer:
 
     outcome: Outcome
     detail: str = ""
-    version: int = 0  # the version of the stored curve
+    version: int = 0  # the version of the curve that the refresh stored
     took_us: int = 0
 
 
@@ -45,8 +46,8 @@ class RefreshAnswer:
 class RefreshRequestState:
     """How far the requests of a column have come."""
 
-    taken: int  # the highest number that a job process has taken
-    answered: int  # the highest number that is answered
+    taken: int  # the number of the latest request that a job process has taken
+    answered: int  # the number of the latest request that is answered
     answer: RefreshAnswer
 
 

@@ -3,12 +3,14 @@
 The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
 in one statement, a `Stride`: each step lands on a row and counts the ties there.
 
-A step moves a database cursor forward; the database only counts the skipped rows. Two kinds of column have no cursor:
+Usually a step moves a database cursor forward, and the database only counts the skipped rows. A cursor is not used for
+two kinds of columns:
 
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.
 
-For these columns, a step is a query below the previous cell with an offset; the database tests every skipped row.
+For these columns, a step is a query with an offset for the rows worse than the previous cell. The database tests every
+skipped row.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ STRIDE_MAX = 64
 def sample_curve(
     dialect: Dialect, entries: Entries, column_index: int, *, gap_rows_max: int, now_us: int
 ) -> Program[Curve]:
-    """Return a curve as of this snapshot, with about as many knots as the setting `samples` of the board.
+    """Return a curve of the column in this snapshot, with about as many knots as the board's setting `samples`.
 
     The curve has more knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
@@ -103,7 +105,7 @@ _CURSOR = "walk"
 
 
 class Strides:
-    """The strides of one walk over a column's `total` entries. All strides must run in one snapshot."""
+    """Reads the strides of one walk over a column's `total` entries. All strides must run in one snapshot."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int, *, total: int) -> None:
         self._dialect, self._layout, self._index = dialect, layout_of(board), index
@@ -112,7 +114,7 @@ class Strides:
         self._opened = False
 
     def read_stride(self, stride: Stride, below: str) -> Program[list[Sample]]:
-        """Return the samples of a stride that begins below a cell.
+        """Return the samples of a stride, all of them worse than the cell `below`.
 
         Raises:
             InexpressibleError: the dialect cannot express the statement.

@@ -3,9 +3,9 @@
 Pages must stay small: decoding a page holds the interpreter lock, so a large page would delay everything else in the
 process.
 
-Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. Above
-`scan_memory_values_max` distinct values, it writes these numbers to a temporary file and maps that file for reading. If
-the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
+Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. If there
+are more than `scan_memory_values_max` distinct values, it writes these numbers to a temporary file and maps that file
+for reading. If the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TallyBuilder:
     def __init__(self, *, memory_values_max: int) -> None:
         self._memory_max = memory_values_max
         self._low, self._better_counts = _Column(memory_values_max), _Column(memory_values_max)
-        self._high: _Column | None = None  # upper parts of the keys; None while every key fits into its lower part
+        self._high: _Column | None = None  # upper parts of the keys; None while no key needs an upper part
         self._first_key = 0
         self.values = 0
         self.total = 0  # number of entries
@@ -125,7 +125,7 @@ class _Column:
         self._tail = array("q")
 
     def view(self) -> memoryview:
-        """Return all numbers. Nothing may be added afterwards."""
+        """Return all numbers. After this call, no number may be added."""
         if self._file is None:
             return memoryview(self._tail)
         self._spill()
@@ -135,6 +135,6 @@ class _Column:
         return memoryview(self._mapped)
 
     def relax(self) -> None:
-        """Release mapped pages that were read. The pages stay in the system's page cache while there is room."""
+        """Release the mapped memory pages that were read. They stay in the system's page cache while there is room."""
         if self._mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)

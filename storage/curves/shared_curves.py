@@ -1,4 +1,4 @@
-"""Curves shared through memcached: a process that stores a curve also puts it there; the others look there first.
+"""Curves shared through memcached: the process that stores a curve puts a copy there, and others read the copy.
 
 Only the table of curves says which curves exist; memcached saves processes from reading their contents from the table.
 A value in memcached may be absent, damaged, forged, or made for another column or version. Then the curve is read from
@@ -16,8 +16,8 @@ A value is a sealed envelope with these fields; numbers are little-endian:
     seal             16 bytes
 
 The fields from the board key to the version say which curve the envelope was made for. The seal covers them, so an
-intact curve of another board counts as corrupt. The seal is a hash with a key made from the store's salt: only a
-process that knows the salt can have stored the curve. Sealing takes 20 us for 11 KB (docs/decisions.md).
+intact curve of another board counts as corrupt. The seal is a keyed hash, whose secret comes from the store's salt. So
+only a process that knows the salt can have sealed the curve. Sealing 11 KB takes 20 us (docs/decisions.md).
 
 A checksum would detect only damage. Memcached does not authenticate its clients, so anyone who reaches its network port
 could store a forged curve with a correct checksum.
@@ -49,10 +49,10 @@ class SharingObserver(Protocol):
     """Counts the reads and writes of shared curves, for metrics."""
 
     def shared_read(self, outcome: ReadOutcome) -> None:
-        """Count one curve that was looked for."""
+        """Count one wanted curve by the outcome of its read."""
 
     def shared_write(self, outcome: WriteOutcome) -> None:
-        """Count one attempt to store a curve."""
+        """Count one attempt to store a curve, by its outcome."""
 
     def memcached_failed(self, servers: int) -> None:
         """Count the servers that failed in one call."""
@@ -77,7 +77,7 @@ class SharedCurves:
         self._cache, self._envelopes, self._observer = cache, envelopes, observer
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return the wanted curves that the cache holds. If a call has errors, make no further calls."""
+        """Return the wanted curves that the cache holds. Stop after the first call with errors."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):

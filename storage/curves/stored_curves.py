@@ -53,10 +53,10 @@ class ServedCurve:
     board_key: int
     column_index: int
     epoch: int
-    version: int  # grows with every curve that is stored in the store
+    version: int  # greater than the version of every curve that was stored earlier
     curve: RankCurve
     mark: LogMark | None = None  # which changes the curve counts; None: unknown
-    live_version: int = 0  # grows with every change of a live curve; 0: the curve is as it was fitted
+    live_version: int = 0  # the version of its live counts; 0: the curve is as it was fitted
 
     @property
     def fit(self) -> Curve:
@@ -75,7 +75,7 @@ class CurveBook:
         self._on_corrupt = on_corrupt
         self._served: dict[tuple[int, int], ServedCurve] = {}
         self._version = 0
-        self._live: dict[tuple[int, int], _Live] = {}  # each belongs to the curve that `_served` has under the same key
+        self._live: dict[tuple[int, int], _Live] = {}  # the live form of a curve in `_served`, by the same key
         self._as_of, self._mark, self._live_version = AsOf(0), LogMark(0), 0
         # Live counts of curves that this process does not serve yet.
         self._unmatched: dict[tuple[int, int], StoredCounts] = {}
@@ -86,7 +86,7 @@ class CurveBook:
         self._forgotten_meanwhile: set[int] = set()
 
     def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
-        """Return the newest curve of the board's epoch; None if this process has none yet."""
+        """Return the column's newest curve of the board's current epoch; None if this process has no such curve."""
         slot = board.key, column_index
         served = self._served.get(slot)
         if served is None or served.epoch != board.epoch:
@@ -109,8 +109,8 @@ class CurveBook:
     def remember_forgotten(self) -> Iterator[None]:
         """Remember the boards that are forgotten while this context is open, and serve no curves of these boards.
 
-        Keep the context open from reading or storing a curve until it is served: the curve's board may be forgotten in
-        between.
+        Open the context before you read or store a curve, and close it after the curve is served. The curve's board may
+        be forgotten between these two times.
         """
         self._expecting += 1
         try:
@@ -221,7 +221,7 @@ class CurveBook:
     ) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
-        If the counts belong to a newer curve, stop the served live curve: it stays as of its last mark.
+        If the counts belong to a newer curve than the served one, later folds no longer change the served live curve.
         """
         served = self._served.get(slot)
         self._stop(slot)
@@ -237,7 +237,7 @@ class CurveBook:
                 log.warning("live_counts_corrupt", board_key=slot[0], column_index=slot[1])
 
     def _stop(self, slot: tuple[int, int]) -> None:
-        """Stop a live curve: later folds do not change it, and it stays as of the present mark."""
+        """Stop a live curve: later folds do not change it, and it keeps the present mark."""
         live = self._live.get(slot)
         if live is not None and live.mark is None:
             live.curve.freeze_time()
