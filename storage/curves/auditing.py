@@ -1,6 +1,6 @@
 """Audits a curve: finds the exact ranks of random entries at the curve's moment, and compares them with the curve.
 
-The curve's moment is the time for which it gives ranks, its `as_of`.
+The curve's moment is the time for which the curve gives ranks: its `as_of`.
 
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
@@ -135,7 +135,7 @@ def audit_curve(
     if not total:
         return Audit("empty", moment.curve)
     ranking = entries.rankings[column_index]
-    # The database goes over these rows twice: to find the cells, and to count. So each row counts twice.
+    # The database goes over these rows twice: to find the cells, and to count. So the limit allows half as many rows.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
     compared: list[Compared] = []

@@ -102,7 +102,8 @@ class FoldBacklog:
     lost: bool = False  # whether no curve can continue from the stored mark; then all curves must be listed anew
     rows: int = 0  # number of changes that were read, without the changes in `replays`
     others: bool = False  # whether there are changes, but only on boards without a curve
-    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)  # since the stored mark, by board key
+    # The net changes since the stored mark, by board key.
+    changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     # For each new curve without live counts: the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many

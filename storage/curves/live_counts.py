@@ -1,8 +1,8 @@
 """The live counts of each stored curve: the changes since its fit, folded from the change log.
 
-The live counts of a curve are stored as one document. One transaction writes the changed documents together with the
-mark of the last change that they count. So in one snapshot, all live counts include all changes up to the mark. A
-document that this transaction did not write includes them too, because its curve had no changes to count.
+The live counts of a curve are stored as one document. One transaction writes all changed documents and one mark for all
+documents. So in one snapshot, all live counts include all changes up to the mark. An unchanged document includes them
+too, because its curve had no changes to count.
 
 The first transaction that folds a curve gives it live counts. An empty `document` means that the curve's changes are
 not known. The curve then has no live counts until it is fitted anew.

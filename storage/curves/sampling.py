@@ -3,8 +3,8 @@
 The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
 in one statement, a `Stride`: each step lands on a row and counts the ties there.
 
-Usually a step moves a database cursor forward, and the database only counts the skipped rows. A cursor is not used for
-two kinds of columns:
+If the dialect has cursors, a step moves a database cursor forward, and the database only counts the skipped rows. A
+cursor is not used for two kinds of columns:
 
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.

@@ -56,7 +56,7 @@ class ServedCurve:
     version: int  # greater than the version of every curve that was stored earlier
     curve: RankCurve
     mark: LogMark | None = None  # which changes the curve counts; None: unknown
-    live_version: int = 0  # the version of its live counts; 0: the curve is as it was fitted
+    live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
 
     @property
     def fit(self) -> Curve:

@@ -2,7 +2,7 @@
 
 Two kinds of leases share one mechanism, the conditional writes of `claims`:
 
-- `work_leases`: the store's own work, such as refreshing a curve, or a shard of the queue. `jobs.ownership` uses it.
+- `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
 - All other modules: pools of resources. The keys of clients lease them through the API.
 
 The life of a resource of a pool:
@@ -22,6 +22,6 @@ A transaction writes a row only if the row is still as the transaction read it. 
 meanwhile, nothing is written and the request is decided again. Only the store's clock says whether a lease has expired;
 the clocks of holders are never used.
 
-This room may import `schema` and the modules at the root of `storage`, no other room. Begin with `lease_records`, then
-read `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.
+This room may import `schema` and the modules at the root of `storage`, but no other room. Begin with `lease_records`,
+then read `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.
 """

@@ -7,8 +7,8 @@
 A key is never in two transactions of this process at the same time, and its requests are served in order.
 
 Requests that arrive during a transaction share the next one. A second transaction starts beside a running one only when
-many requests wait. Two small transactions cost more than one, and all requests wait for both. If the read has found
-everything that is needed, the transaction is a single statement.
+many requests wait. Two small transactions cost more than one with all requests, and all requests wait for both
+transactions. If the read has found everything that is needed, the transaction is a single statement.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findi
 
 log = structlog.get_logger(__name__)
 
-# Another transaction starts beside a running one if at least `CROWD` requests wait, and at least `CROWD_TIMES` times as
-# many requests as are in transactions.
+# Another transaction starts beside a running one only if at least `CROWD` requests wait. There must also be at
+# least `CROWD_TIMES` waiting requests for each request that is in a transaction.
 CROWD = 32
 CROWD_TIMES = 8
-GATHER_TURNS = 2  # turns of the event loop between the first request and its transaction, as in `Coalescer`
-FRESH_S = 0.25  # older findings are not used, because a lease starts at the time of its read
+GATHER_TURNS = 2  # turns of the event loop before a transaction takes its requests, as in `Coalescer`
+FRESH_S = 0.25  # older findings are not used, because a new lease starts at the time of the findings
 RequestKey = tuple[str, str, str]  # client, pool and key
 
 
@@ -51,7 +51,7 @@ RequestKey = tuple[str, str, str]  # client, pool and key
 class LeaseBatcherLimits:
     """The bounds of `LeaseBatcher`; each is a setting of the same name."""
 
-    lease_group_max: int  # requests in one transaction
+    lease_group_max: int  # most requests in one transaction
     lease_groups_in_flight_max: int
     lease_requests_waiting_max: int
     lease_wait_s_max: float
@@ -78,8 +78,8 @@ class LeaseObserver(Protocol):
 class _Waiting:
     request: PoolRequest
     done: asyncio.Future[Grant]
-    found: Findings | None  # what a read found for its key
-    asked_s: float  # a time before that read began, on the clock of the event loop
+    found: Findings | None  # what a read found for the request's key; None: nothing was read
+    asked_s: float  # when the caller asked for that read, on the clock of the event loop
 
 
 class LeaseBatcher:
@@ -96,7 +96,7 @@ class LeaseBatcher:
         self._in_flight = 0
         self._under_way = 0  # number of requests in transactions
         self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
-        self._forgotten_s = 0.0  # the last transaction of every other key ended at this time or earlier
+        self._forgotten_s = 0.0  # every key not in `_ended_s` had its last transaction up to this time
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading_ahead = False
         self._closing = False
@@ -130,7 +130,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Return the running lease of a key, in this store or, as far as this store knows, in another one.
+        """Return the running lease of a key. The lease may be in another store, if this store knows it.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -214,8 +214,8 @@ class LeaseBatcher:
     def _found(self, group: list[_Waiting]) -> Findings | None:
         """Return what reads found for a whole group.
 
-        Return None if the findings for any request are missing or too old, or if the key of a request was in a
-        transaction after its read.
+        Return None if the findings for any request are missing or too old, or if a transaction with
+        the key of a request ended after the read for that request.
         """
         oldest_s = self._loop.time() - FRESH_S
         found = [
@@ -269,7 +269,7 @@ class LeaseBatcher:
         if single is not None:
             try:
                 await write_single(self._store, single.write)
-            except (LostRaceError, OutcomeUnknownError):  # the transaction below reads again and serves them
+            except (LostRaceError, OutcomeUnknownError):  # the transaction below reads again
                 self._groups.note_lost_race(single)
                 found = None
             else:
@@ -292,7 +292,7 @@ class LeaseBatcher:
         try:
             await self._groups.read_ahead(self._store, now_us)
         except StorageError as error:
-            log.info("lease_read_ahead_failed", detail=error.detail)  # the next request reads the rows
+            log.info("lease_read_ahead_failed", detail=error.detail)  # the next request reads the rows itself
         finally:
             self._reading_ahead = False
 

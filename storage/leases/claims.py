@@ -10,8 +10,8 @@ A writer names the version and the expiry that it found. If the row has changed 
 the store's clock, a document never has two holders at the same time. The later holder has the greater version, and
 whatever the lease protects refuses smaller versions. The clocks of holders are never used.
 
-The store's time is read before the write that uses it, so it is slightly old. A lease therefore ends slightly early for
-its holder and becomes free slightly late for the next one.
+The store's time is read before the write that uses it, so this time is slightly in the past during the write. A new
+lease therefore ends slightly early for its holder. And an expired lease becomes free slightly late for the next holder.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def store_clock(dialect: Dialect) -> StoreClock:
 class Claims:
     """Programs on the documents of one table with the columns `holder`, `version` and `expires_at`.
 
-    `keys` are the columns that identify a document. `more` are further columns that `write_changes` writes. `writing`
-    is the statement that `write_changes` runs, for callers that chain further statements to it. It takes its rows from
-    the parameter `rows`.
+    `keys` are the database columns that identify a document. `more` are further columns that `write_changes` writes.
+    `writing` is the statement that `write_changes` runs, for callers that chain further statements to it. It takes its
+    rows from the parameter `rows`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Claims:
     def claim_document(
         self, *, holder: str, expires_at_us: int, expired_before_us: int, **keys: object
     ) -> Program[int | None]:
-        """Take a document if it expired by `expired_before_us`, or insert a missing one.
+        """Take a document that expired by `expired_before_us`, or insert the document if it is missing.
 
         Return the new version, or None if the document is held.
         """
@@ -121,8 +121,8 @@ class Claims:
         """Change the documents that are still as they were found; return their keys.
 
         A row of `rows` holds the keys, the version and the expiry that were found, then the new holder, version and
-        expiry, then the `more` columns. A document never has the same version and expiry again: keeping a lease makes
-        it expire later, and each new holder gets a new version.
+        expiry, then the `more` columns. A document never has the same pair of version and expiry again: keeping a lease
+        makes it expire later, and each new holder gets a new version.
         """
         return (yield self._write.bind(rows=rows))
 

@@ -1,21 +1,23 @@
-"""Finds the longest-free resources of a partition. They form a queue, and this process remembers its front.
+"""Finds the longest-free resources of a partition. This process remembers the front of the queue that they form.
 
     rows wanted ──> remembered rows are enough: taken from memory, without a statement
                 └── else ──> read on from the remembered start ──> taken; the rest is remembered
 
 A process remembers two things for each partition:
 
-- The start of the queue: the time since which its first resource has been free. Without a remembered start, finding
-  the longest-free row scans every dead index entry before it, until the database has cleaned them up.
+- The start of the queue: the time at which the first resource of the queue became free. Without a remembered start,
+  finding the longest-free row scans every dead index entry before this row, until the database has cleaned up the dead
+  entries.
 - The next few rows, without locks. Taking them saves a round trip. `read_ahead` reads further rows before they run out,
   while no request waits for it.
 
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For
-`ALONE_US` after that, this process remembers no rows of the region. It reads and locks rows for each request.
+`ALONE_US` after that, this process remembers no rows of the region. Instead, it reads and locks rows for each request.
 
-A remembered start is where a read found the first free row. At that time, no free row was before it. Later, a row may
-appear before it, when a resource is moved or a long transaction commits. Such a row is found after the start is
-forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as empty.
+A remembered start is where a read found the first free row. At the time of that read, no free row was before the start.
+Later, a row may appear before the start, when a resource is moved or a long transaction commits. Such a row is found
+after the start is forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as
+empty.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from .region_counts import Region
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # how long a start is remembered
-# For this long, a partition that had too few rows is tried last. A partition whose last row was read ahead is not read
-# ahead again for this long.
+# A partition that had too few free rows is tried last for this long. After a read ahead has reached the last row of a
+# partition, no further rows of the partition are read ahead for this long.
 LATELY_US = 1_000_000
 ALONE_US = 10_000_000  # after this long without a lost race, a process assumes that no other one takes from the region
 AHEAD = 64  # rows that a read remembers, beyond the rows that are needed now
@@ -55,11 +57,11 @@ class FreeQueues:
         self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
         self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows; another process may have taken some
         self.running_low: set[PartitionKey] = set()  # partitions that `read_ahead` should read
-        # Versions of the rows that this process took. Reads see these rows as free until the commit.
+        # Versions of the rows that this process took. Until the commit, reads still see these rows as free.
         self._taken: dict[ResourceKey, int] = {}
-        self._lost_us: dict[Region, int] = {}  # when another process last took a remembered row first
+        self._lost_us: dict[Region, int] = {}  # when another process last took a row remembered here
         self._exhausted_us: dict[PartitionKey, int] = {}  # when a read last found too few rows
-        self._ended_us: dict[PartitionKey, int] = {}  # when reading ahead last reached the last row
+        self._ended_us: dict[PartitionKey, int] = {}  # when the partition's remaining rows were last all read
 
     def note_lost_race(self, region: Region, now_us: int) -> None:
         """Note that another process took a remembered row, and forget the remembered rows of the region."""
@@ -68,7 +70,7 @@ class FreeQueues:
             del self._ahead[place]
 
     def order_partitions(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
-        """Return all partitions of a region, beginning at a random one. Those found exhausted recently come last."""
+        """Return all partitions of a region, beginning at a random one. Recently exhausted ones come last."""
         first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
         return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
@@ -76,7 +78,7 @@ class FreeQueues:
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources of a partition.
 
-        Another process may have taken some of them meanwhile. The conditional write leaves those unchanged.
+        Another process may have taken some of them meanwhile. The conditional write does not change these.
         """
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
@@ -150,7 +152,7 @@ class FreeQueues:
         return rows
 
     def _begin(self, place: PartitionKey, now_us: int) -> tuple[int, int]:
-        """Return the start of the queue, and when it was read.
+        """Return the start of the queue, and the time at which the start was read.
 
         If the start is too old, forget it and the remembered rows.
         """

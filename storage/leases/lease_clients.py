@@ -1,6 +1,6 @@
 """Clients, the owners of pools.
 
-Creating a pool creates its client; dropping a client drops all its pools.
+Making a pool also makes its client if the client does not exist. Dropping a client drops all its pools.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Client(NamedTuple):
     """A client and how many pools it has."""
 
     client_id: str
-    name: str  # for people to read
+    name: str  # a name for people to read
     created_at_us: int
     pools: int  # number of pools
 

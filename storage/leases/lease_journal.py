@@ -1,10 +1,10 @@
-"""The journal of leases: the events of all resources. The transaction that causes an event also writes it here.
+"""The journal of leases: the events of all resources. The transaction that causes an event also writes the event here.
 
-An event is published only after all earlier transactions have ended. So after a reader has seen an event, no event with
-a smaller number appears.
+An event is published only after all earlier transactions have ended; before, readers do not see it. So after a reader
+has seen an event, no event with a smaller number appears.
 
-On PostgreSQL a number combines the transaction's number and the event's place within that transaction. So there are
-gaps between the numbers.
+On PostgreSQL, the number of an event combines the transaction's number and the event's place within that transaction.
+So there are gaps between the numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from storage.store import Program
 
 from .lease_records import LeaseEvent
 
-PLACES = 1 << 20  # numbers that one transaction may use
+PLACES = 1 << 20  # event numbers that one transaction may use
 _BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
 
 
@@ -57,7 +57,7 @@ class PublishedLeaseEvent(NamedTuple):
 
 
 def build_journal_insert(parameter: str) -> Insert:
-    """Return the part of a statement that appends the rows of `journal_rows`, bound to `parameter`."""
+    """Return the part of a statement that appends the rows in `parameter`. `journal_rows` makes these rows."""
     kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
     return insert(LEASE_JOURNAL).rows(param(parameter), place=INTEGER, pool_key=INTEGER, **kinds)
 
@@ -108,7 +108,7 @@ class LeaseJournal:
         self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
-        """Append the events of this transaction, in their order. Call it only once: it counts places from 0."""
+        """Append the events of this transaction, in their order. Call this only once: it counts places from 0."""
         if happened:
             yield self._append.bind(rows=journal_rows(happened))
 
@@ -131,8 +131,8 @@ class LeaseJournal:
         young, last, first, found = rows[0]
         if not found:
             return 0
-        # A transaction may have more rows than one call deletes. All of its rows
-        # are deleted together, unless it is the last transaction.
+        # A transaction may have written more rows than one call deletes. All rows of the transaction are deleted
+        # together, unless it is the last transaction.
         boundary = last if last > first or found <= rows_max else last + 1
         boundary = boundary if young is None else min(boundary, young)
         if boundary <= first:

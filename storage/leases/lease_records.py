@@ -22,13 +22,13 @@ class PoolSpec(msgspec.Struct, frozen=True):
 class Pool:
     """A pool of resources."""
 
-    key: int  # never used again for another pool
+    key: int  # the number of the pool in this store, never used again for another pool
     client_id: str
     pool_id: str
     spec: PoolSpec
     created_at_us: int
     # The version that added resources start with. If a resource was removed and is added again, its version must be
-    # greater than all its earlier ones.
+    # greater than all its earlier versions.
     floor: int = 0
 
     @property
@@ -78,12 +78,12 @@ class Resource(NamedTuple):
     resource: str
     region: str
     partition: int
-    # The key that has the resource. While a liberated resource is free: the key that had it last, and that gets it back
-    # if it asks before another key acquires it.
+    # The key that leases the resource. For a liberated resource that is still free: the key that leased it last. This
+    # key gets the resource back if the key asks before another key acquires the resource.
     holder: str | None
     version: int
     expires_at_us: int
-    free_since_us: int | None  # None: leased, even if expired
+    free_since_us: int | None  # None: the resource is leased, even if the lease has expired
     acquired_at_us: int = 0  # 0: free
 
     @property
@@ -124,7 +124,7 @@ class LeaseEvent(NamedTuple):
 class RegionCounts(NamedTuple):
     """The counts of one region of a pool, or changes to them."""
 
-    total: int = 0  # resources
+    total: int = 0  # resources of the region
     held: int = 0  # leased resources, even if the lease expired
     acquired: int = 0  # leases acquired since the pool was created
     freed: int = 0  # leases released or liberated since the pool was created

@@ -7,8 +7,8 @@ A row is changed only if it is still as it was found (`Claims.write_changes`). I
 statement of `LeaseWrites` writes neither journal nor counts. The transaction writes them after it has decided the
 remaining requests again.
 
-On databases with row locks, `find_free` can lock the free resources that it finds. Then the next transaction that looks
-for free resources waits for the commit. Without the locks, this second transaction would lose a race.
+On databases with row locks, `find_free` can lock the free resources that it finds. Then a second transaction that finds
+the same resources waits until the first one commits. Without the locks, the second one would lose a race.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ RESOURCE_COLUMNS = (
     "acquired_at",
 )
 RESOURCES_ALIAS = "r"  # the alias of the table in statements
-ResourceKey = tuple[int, str]  # pool key, and a holder's key or a resource's name
+ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
 
 
 class ResourceChange(NamedTuple):
@@ -83,13 +83,13 @@ def select_named_resources(column: str) -> Select:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that the row `p` is an existing pool, with the client id and pool id of the row `asked`."""
+    """Return the condition that the row `p` is the existing pool that the row `asked` names by its two ids."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
 
 def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
-    """Return changes as rows of `LeaseResources.writing`, in the order in which all transactions lock resources."""
+    """Return changes as rows for `LeaseResources.writing`, in the order in which all transactions lock resources."""
     return [
         (
             *before[:2], before.version, before.expires_at_us,
@@ -155,7 +155,7 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def count_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[int]:
-        """Return how many leases of a region expired by `before_us`, counted up to `limit`."""
+        """Return how many leases of a region expired by `before_us`. The count stops at `limit`."""
         bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
         found = yield self._count_expired.bind(**bound)
         return int(found[0][0])

@@ -7,7 +7,7 @@
                                     else one whose lease expired, else refused
 
 A decision is based on rows that were read. It is written only if these rows have not changed since. If another
-transaction has changed a resource meanwhile, it is read again and its request is decided again.
+transaction has changed a resource meanwhile, the resource is read again and its request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
 for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
@@ -65,7 +65,7 @@ from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 
-_POOL_END = 1 + len(POOL_COLUMNS)  # index of the first column after the store's time and the pool
+_POOL_END = 1 + len(POOL_COLUMNS)  # index of the first result column after the store's time and the pool
 _HOLDER = _POOL_END + RESOURCE_COLUMNS.index("holder")
 
 _ACQUIRED = RegionCounts(held=1, acquired=1)
@@ -77,12 +77,12 @@ _REFUSED = RegionCounts(refused=1)
 class Findings(NamedTuple):
     """What one read found for some requests."""
 
-    now_us: int  # by the store's own clock; 0 if none of the pools exists
+    now_us: int  # the time of the read by the store's own clock; 0 if none of the pools exists
     pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the pool key and key of a request, as `held` uses them. The request's pool must exist."""
+        """Return the key in `held` for a request: pool key and lease key. The request's pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
@@ -97,9 +97,9 @@ class Findings(NamedTuple):
 class SingleWrite:
     """A single statement that serves a group of requests, and the outcomes of the requests if it succeeds."""
 
-    write: Callable[[], Program[None]]  # to be run with `write_single`
+    write: Callable[[], Program[None]]  # the program of the statement; run it with `write_single`
     outcomes: list[Outcome]
-    regions: list[Region]  # the regions that it takes free resources from
+    regions: list[Region]  # the regions that the statement takes free resources from
     now_us: int
 
 
@@ -137,9 +137,9 @@ class LeaseTransactions:
     def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
         """Decide and write requests of different keys; return an outcome for each, in their order.
 
-        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had nothing at
-        that read and has since got a resource from another process, the transaction fails as a lost race. The caller
-        must then run it again without `found`.
+        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had no resource
+        at that read and has since got one from another process, the transaction fails with a lost race. The caller must
+        then run it again without `found`.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -289,7 +289,7 @@ class LeaseTransactions:
     def _write(self, decided: Sequence[Decision], settled: _Settled) -> Program[set[ResourceKey]]:
         """Write the decided changes, and return the resources that were changed.
 
-        On a database that can do it in one statement, journal and counts are written too if all changes are written.
+        If the dialect has `LeaseWrites`, the same statement also writes journal and counts if all changes are written.
         """
         changes = [one.change for one in decided]
         if self._writes is None or not changes:
@@ -319,14 +319,14 @@ class LeaseTransactions:
             limit = trying.limit(region, partition)
             if partition is not None:
                 rows = yield from self._queues.take_front(region, partition, limit=limit, now_us=now_us)
-            else:  # no free resource is left: expired leases go straight to the requests
+            else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
                 rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=limit)
             _give(rows, requests, region, trying, now_us)
         if waiting:
             known = yield from self._counts.read_counts([pool.key])
             for index in waiting:
-                if region not in known:  # requests may name a region that does not exist; it must not get counts
+                if region not in known:  # a region that does not exist must not get counts
                     settled.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
                 settled.outcomes[index] = NoResourceError(f"the region {region[1]!r} has no resource left")
@@ -405,10 +405,10 @@ class Decision:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt at the requests that have no outcome yet."""
+    """One attempt to decide and write the requests that have no outcome yet."""
 
     decided: list[Decision] = field(default_factory=list)
-    wanted: dict[Region, list[int]] = field(default_factory=dict)  # indexes of requests that need a new resource
+    wanted: dict[Region, list[int]] = field(default_factory=dict)  # indexes of requests for a new resource
     touched: set[ResourceKey] = field(default_factory=set)  # resources that a decision changes
 
     def decide(self, decided: Decision) -> None:
@@ -426,9 +426,9 @@ class _Attempt:
         return len(self.wanted[region]) + self._count_reserved(region, partition)
 
     def _count_reserved(self, region: Region, partition: int | None) -> int:
-        """Count the free resources of a partition that decisions change.
+        """Return how many decisions change a free resource of the partition.
 
-        If `partition` is None, count the leased resources of the region that decisions change.
+        If `partition` is None, return how many decisions change a leased resource of the region.
         """
         rows = [decided.change.before for decided in self.decided]
         here = [row for row in rows if (row.pool_key, row.region) == region]
@@ -488,7 +488,7 @@ def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision
     expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
     if expires_at_us <= now_us:
         return LeaseInPastError(f"the lease of {ask.key!r} would already have ended")
-    if row.is_free:  # it was liberated: a new lease begins
+    if row.is_free:  # the resource was liberated: a new lease begins
         return _taken(index, ask, row, now_us)
     if expires_at_us == row.expires_at_us:
         return row.grant(ask.key, now_us, acquired=False)

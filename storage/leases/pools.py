@@ -59,7 +59,7 @@ class Removed(NamedTuple):
 
 
 def pool_from_row(row: Row) -> Pool:
-    """Return the pool in a row of `POOL_COLUMNS`."""
+    """Return the pool that a row with the columns `POOL_COLUMNS` describes."""
     key, client_id, pool_id, spec, created_at_us, floor = row
     return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
 
@@ -269,7 +269,7 @@ class LeasePools:
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock the pool and return its floor. No other transaction adds or removes resources until this one ends."""
+        """Lock the pool and return its floor. No other transaction adds or removes resources before this one ends."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")

@@ -3,7 +3,7 @@
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
 Each count is the sum of several shares. Each share is a row, so concurrent transactions seldom wait for the same row. A
-transaction writes its counts last, so that it locks the row only while it commits.
+transaction writes its counts last, so that it locks a share only briefly, until its commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Region = tuple[int, str]  # pool key, region
 
 
 def build_counts_upsert(parameter: str) -> Insert:
-    """Return the part of a statement that adds the rows of `LeaseCounts.rows`, bound to `parameter`, to the counts."""
+    """Return the part of a statement that adds the rows in `parameter` to the counts. `LeaseCounts.rows` makes them."""
     kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
     counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)
@@ -56,7 +56,7 @@ class LeaseCounts:
             yield self._add.bind(rows=rows)
 
     def rows(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> list[tuple[object, ...]]:
-        """Return the rows to add, all in one random share."""
+        """Return the changes as rows that are added to one randomly chosen share of each count."""
         share = rng.randrange(self._shares)
         return [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
 

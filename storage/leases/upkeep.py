@@ -124,18 +124,18 @@ class LeaseUpkeep:
         return [change.after for change in changes if change.after[:2] in written]
 
     def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
-        """Return the stored measurements of the regions of pools."""
+        """Return the measurements that the rebalancing job has stored, by region."""
         rows = yield self._loads.bind(pools=pool_keys)
         return {(row[0], row[1]): row[2] for row in rows}
 
     def set_loads(self, loads: dict[Region, str]) -> Program[None]:
-        """Store the measurements of regions."""
+        """Store the measurements of the rebalancing job, by region."""
         if loads:
             yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
 
 
 def _liberated(row: Resource, now_us: int) -> Resource:
-    """Return an expired lease as a free resource. Its key may still get it back."""
+    """Return an expired lease as a free resource. Its key may still get the resource back."""
     return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
 

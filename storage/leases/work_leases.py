@@ -1,4 +1,4 @@
-"""Leases on the store's own work: which process may refresh a curve, prune or apply a shard, and until when.
+"""Leases on the store's own work: which process may refresh a curve, prune, or apply a shard's posts, and until when.
 
 `WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
 
@@ -32,7 +32,7 @@ class WorkLease:
 
 
 class WorkLeases:
-    """Programs over the leases of a store."""
+    """Programs on the work leases of a store."""
 
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """Compile the statements.
@@ -105,10 +105,10 @@ class WorkLeases:
         raise LeaseTakenError(f"{pool} {resource} is held by {by}", free_in_us=free_in_us)
 
     def renew(self, lease: WorkLease, *, lease_us: int) -> Program[WorkLease]:
-        """Keep a lease for `lease_us` from now, even an expired one, as long as nobody else took it.
+        """Keep a lease for `lease_us` from now, even an expired one, unless another holder has taken it.
 
         Raises:
-            LeaseLostError: another holder took it, or it was released.
+            LeaseLostError: another holder took the lease, or it was released.
         """
         now_us = yield from self._clock()
         return (yield from self._let_expire(lease, now_us + lease_us))
@@ -117,7 +117,7 @@ class WorkLeases:
         """Give a lease back. With `rests_until_us`, nobody can take it before that time by the store's clock.
 
         Raises:
-            LeaseLostError: another holder has it. In a transaction, this error undoes what the late holder has written.
+            LeaseLostError: another holder has the lease. If this error ends a transaction, all its writes are undone.
         """
         # A claim waits until the margin after the stored expiry is over, so the margin is subtracted here.
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))

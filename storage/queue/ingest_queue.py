@@ -61,7 +61,7 @@ class BlockHead(NamedTuple):
 
     @property
     def block_id(self) -> tuple[int, int]:
-        """Return the shard and number, which identify the block."""
+        """Return the number of the shard and the number of the block, which identify the block."""
         return self[:2]
 
 
@@ -82,9 +82,9 @@ class ShardBacklog:
 
 @dataclass(frozen=True, slots=True)
 class ShardCount:
-    """The work that workers have done for a shard since the shard was made."""
+    """The work that all workers have done for a shard since the shard was made."""
 
-    applied: int  # number of posts
+    applied: int  # number of applied posts
     busy_us: int  # time that workers were busy
 
 
@@ -98,7 +98,7 @@ class IngestQueue:
             .compile(dialect)
         )
         self._dialect = dialect
-        self._heads: dict[int, Statement] = {}  # by the number of shards that the statement reads
+        self._heads: dict[int, Statement] = {}  # statements of `heads`, by the number of shards that they read
         one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
         blocks = select(col("shard"), col("number"), col("block")).from_(INGEST_BLOCKS).where(*one)
         self._blocks = blocks.packed().compile(dialect)
@@ -262,7 +262,7 @@ def _number(head: BlockHead) -> int:
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
-    # Shards and numbers need not be paired, because a block number is unique in the store.
+    # The two lists need not be paired, because a block number is unique in the store.
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 

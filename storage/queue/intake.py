@@ -1,15 +1,15 @@
-"""Takes posts into the ingest queue, many requests in one transaction. A request is answered once it is durable.
+"""Queues posts durably, many requests in one transaction. A request is answered once its posts are durable.
 
     submit ──> waiting ──> one transaction at a time ──> accepted
-       └──> refused, without waiting, if the queue is too deep or too old
+       └──> refused, without waiting, if the queue is too deep or its oldest post too old
 
 A process runs one such transaction at a time. Each transaction takes the requests that wait when it begins, the oldest
 first. So the requests of one process are queued in the order of their arrival. If a caller sends a request after it got
 an answer, the request is queued behind the answered one.
 
-`QueueBacklog` refuses posts, so that the queue cannot grow without end. It reads the depth and age of the queue from
-the store when its last read is at least `ingest_look_s` old. Between two reads, it adds the posts that this process
-queues. Posts that other processes queue are counted at the next read.
+`QueueBacklog` refuses posts, so that the queue cannot grow without end. It reads the number of waiting posts and the
+age of the oldest one from the store if its last read was at least `ingest_look_s` ago. Between two reads, it adds the
+posts that this process queues. Posts that other processes queue are counted at the next read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .post_blocks import encode_posts, shard_of
 class EnqueueLimits:
     """The bounds of `Enqueuer`; each is a setting of the same name."""
 
-    queue_posts_max: int  # most posts that may wait for their transaction
+    queue_posts_max: int  # most posts that may wait in memory for their transaction
     ingest_group_posts_max: int
     ingest_block_posts_max: int
     post_wait_s_max: float
@@ -175,7 +175,7 @@ class Enqueuer(RequestIntake[_Request]):
             if unchanged:
                 await self._append(unchanged)
             return
-        except StorageError as error:  # in a transaction of its own, each request would fail in the same way
+        except StorageError as error:  # each request would also fail in a transaction of its own
             for request in group:
                 _fail(request, type(error)(error.detail))
             return
@@ -263,7 +263,7 @@ class BacklogLimits:
 
 
 class QueueBacklog:
-    """What a process knows about the depth and age of the queue."""
+    """What a process knows about the queue: how many posts wait, and how long the oldest has waited."""
 
     def __init__(
         self, store: Store, limits: BacklogLimits, *, now_us: Callable[[], int], monotonic: Callable[[], float]
@@ -315,7 +315,7 @@ class QueueBacklog:
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
         if not done.cancelled():
-            done.exception()  # marks the exception as retrieved: all callers may have been cancelled
+            done.exception()  # mark the exception as retrieved, because all callers may be cancelled
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since

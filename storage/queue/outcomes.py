@@ -28,7 +28,7 @@ from storage.store import Program, Store
 from .ingest_queue import ingest_queue
 from .post_blocks import decode_block, encode_text
 
-BLOCKS_MAX = 1_000  # most blocks that are read, of those whose text contains the post id
+BLOCKS_MAX = 1_000  # most blocks to read; their text must contain the post id
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     """Return what became of a post on a board.
 
     Raises:
-        UnknownPostError: nothing is known about the post, or what was known is deleted already.
+        UnknownPostError: the store knows nothing about the post, or has already deleted what it knew.
     """
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
@@ -122,7 +122,7 @@ class RejectedPosts:
             yield self._remember.bind(rows=rows)
 
     def prune(self, *, before_us: int, keep: int, rows_max: int) -> Program[int]:
-        """Delete rejected posts older than `before_us`, and all but the newest `keep`. Return how many were deleted.
+        """Delete rejected posts that are older than `before_us` or not among the newest `keep`; return their number.
 
         One call deletes about `rows_max` posts at most.
         """

@@ -24,7 +24,7 @@ class QueuedPost(msgspec.Struct, array_like=True, gc=False):
     owner: str
     boards: list[int]  # 0-based indexes in the block's list of boards
     stats: list[list[StatValue]]
-    overwrite: list[list[StatValue]]  # the changes from "set", in the form of `stats`; empty: nothing is overwritten
+    overwrite: list[list[StatValue]]  # the values to "set", in the form of `stats`; empty: nothing is overwritten
     at_us: int  # the time that the post names, or else the time of its arrival
     fingerprint: str
     post_hash: str | None = None
@@ -35,7 +35,7 @@ class QueuedPost(msgspec.Struct, array_like=True, gc=False):
 class Block(msgspec.Struct, array_like=True, gc=False):
     """Posts of one shard."""
 
-    boards: list[tuple[int, int]]  # key and epoch of each board that some post goes to
+    boards: list[tuple[int, int]]  # key and epoch of each board that a post of the block goes to
     posts: list[QueuedPost]
 
 
@@ -102,7 +102,7 @@ def encode_block(block: Block) -> str:
 
 
 def encode_text(text: str) -> str:
-    """Return the form that an owner or a post id has within the text of a block."""
+    """Return an owner or a post id in the form that it has within the text of a block."""
     return _encode(text).decode()
 
 

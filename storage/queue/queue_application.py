@@ -13,9 +13,9 @@ boards are still open.
 If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
 behind it can be applied.
 
-A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker assumes
-that the worker of the round died, and claims its shards. The other worker then waits for the rows of the leases, which
-the round has locked.
+The steps above are called a round. A round must end well before its leases expire, even if each post goes to many
+boards. Otherwise another worker assumes that the worker of the round died, and claims its shards. The other worker then
+waits for the rows of the leases, which the round has locked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from .ingest_queue import BlockHead, WaitingBlock, ingest_queue
 from .outcomes import RejectedPost, encode_error, rejected_posts
 from .post_blocks import Block, QueuedPost, changes_to, decode_block, encode_block, restore_post
 
-BLOCKS_MIN = 50  # the fewest blocks to read from each shard, so that small blocks can fill a round
+BLOCKS_MIN = 50  # a round of several posts may read at least this many blocks of each shard, as blocks may be small
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ class Resolved:
     posts: list[Post] = field(default_factory=list)
     queued: list[QueuedPost] = field(default_factory=list)  # the queued form of each of `posts`
     refusals: list[Refusal] = field(default_factory=list)
-    epochs: dict[int, int] = field(default_factory=dict)  # by board key, of the boards without a family
+    epochs: dict[int, int] = field(default_factory=dict)  # epochs of the boards without a family, by board key
 
 
 @dataclass(slots=True)
@@ -402,10 +402,10 @@ def _refuse_all(batch: _Batch, error: PostError) -> None:
 
 
 def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
-    """Return refusals for the posts that boards refused in the transaction."""
+    """Return a refusal for each post and each board that refused the post in the transaction."""
     refused: list[Refusal] = []
     for post, queued, parts in zip(resolved.posts, resolved.queued, outcomes, strict=False):
-        # Not strict: a duplicate of a family's post has the outcomes of the first one, whose boards may differ.
+        # Not strict: a duplicate of a family's post has the outcomes of the first post, whose boards may differ.
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
                 error = part.error if isinstance(part.error, PostError) else PostRejectedError(_detail_of(part.error))

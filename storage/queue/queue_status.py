@@ -1,4 +1,4 @@
-"""The state of the ingest queue for operators: the posts that wait in each shard, its worker, and the worker limit.
+"""The state of the ingest queue for operators: the waiting posts and the worker of each shard, and the worker limit.
 
 The state is read from the store in one snapshot, so it does not depend on the process that reads it.
 """

@@ -1,4 +1,4 @@
-"""The workers of the ingest queue: how many may work at the same time, and which worker empties which shards.
+"""The workers of the ingest queue: how many may work at the same time, and which shards each of them leases.
 
 A worker first needs a permit of a semaphore, and then leases its share of the shards. A shard has one worker at a time.
 A worker's share is the number of shards divided by the number of permit holders, rounded up. All transactions lock
@@ -161,7 +161,7 @@ class Semaphore:
         return bool(rows[0][0])
 
     def holders(self) -> Program[int]:
-        """Return how many holders have a permit now."""
+        """Return how many permits are held now."""
         held, _ = yield from self._leases.find_held(self._pool)
         return len(held)
 

@@ -2,8 +2,8 @@
 
     other store's journal ──> a page after the cursor ──> rows about its leases ──> checked before a key gets one here
 
-A page and the cursor after it are stored in one transaction, so every event is applied once. `exchange` decides what a
-page changes in this store's own resources.
+One transaction applies a page and stores the cursor, the number of the last event on the page. So every event is
+applied once. `exchange` decides what a page changes in this store's own resources.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class RemoteLease(NamedTuple):
     resource: str
     region: str
     version: int
-    expires_at_us: int  # by that store's clock
+    expires_at_us: int  # the expiry by that store's clock
     acquired_at_us: int
     wanted_until_us: int = 0  # the expiry that this store has requested from that store
 
     def grant(self, now_us: int) -> Grant:
-        """Return the answer for the key."""
+        """Return this lease as the answer for its key."""
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
 
@@ -123,7 +123,7 @@ class RemoteLeases:
         return int(found[0][0]) if found else 0
 
     def apply_page(self, peer: str, events: Sequence[PeerEvent], *, position: int) -> Program[None]:
-        """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor after it."""
+        """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor."""
         known = yield from self.find_by_keys(sorted({(event.pool_key, event.key) for event in events}))
         state: dict[ResourceKey, RemoteLease | None] = {
             key: next((one for one in leases if one.peer == peer), None) for key, leases in known.items()

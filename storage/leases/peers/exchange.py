@@ -1,10 +1,12 @@
 """Applies a page of another store's journal here.
 
-    acquired, extended, released, liberated   update what this store knows about that store's leases acquired, if the
-    key has a lease here     a duplicate: the lease that was acquired first stays wanted, returned
-    a key with a lease here asked that store: extend the lease, or free it
+Each kind of event has its own effect in this store:
 
-A page is applied once, in one transaction with the cursor after it. Nothing is written to the other store.
+- acquired, extended, released, liberated: the stored leases of the other store are updated.
+- acquired, and the key also has a lease here: a duplicate is found. The lease that was acquired first stays.
+- wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
+
+A page is applied once: the same transaction stores the cursor after the page. Nothing is written to the other store.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ class AppliedPage:
     """The result of applying a page."""
 
     events: int  # events on the page
-    duplicates: int = 0  # duplicates found
+    duplicates: int = 0  # leases here whose key acquired a lease in the other store earlier
     released: int = 0  # duplicates whose resource here was freed
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """The decisions of one attempt, by pool and name of a resource.
+    """The decisions of one attempt to apply a page, by the pool and the name of a resource.
 
     A decision takes effect only if its change is written.
     """
@@ -160,7 +162,7 @@ class LeaseExchange:
     def _comes_second(
         self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PeerEvent, now_us: int
     ) -> bool:
-        """Return whether the key's leases there and here both run, and the one there was acquired first."""
+        """Return whether the key has running leases in both stores, and the other store's was acquired first."""
         runs_there = any(
             one.peer == peer and one.version == event.version and one.expires_at_us > now_us for one in theirs
         )

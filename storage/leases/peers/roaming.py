@@ -2,7 +2,7 @@
 
 This store promises nothing on behalf of another store. It answers with the last lease that the journal of that store
 reported for the key, and writes the key's request into its own journal, which that store reads. If a key has leases in
-several stores, the lease that was acquired first counts.
+several other stores, the answer is the lease that was acquired first.
 """
 
 from __future__ import annotations
