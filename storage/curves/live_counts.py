@@ -4,8 +4,8 @@ The live counts of a curve are stored as one document. One transaction writes al
 documents. So in one snapshot, all live counts include all changes up to the mark. An unchanged document includes them
 too, because its curve had no changes to count.
 
-The first transaction that folds a curve gives it live counts. An empty `document` means that the curve's changes are
-not known. The curve then has no live counts until it is fitted anew.
+The first transaction that folds changes for a curve gives the curve live counts. An empty `document` means that the
+curve's changes are not known. The curve then has no live counts until it is fitted anew.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ from storage.entries.rankings import Sample
 from storage.records import Best, Board
 from storage.store import Program
 
-KNOTS_MIN = 2  # the best and the worst value
+KNOTS_MIN = 2  # a curve needs knots at the best and the worst value
 # One statement on PostgreSQL reads at most this many samples. Between two statements the walk corrects its spacing for
 # ties.
 STRIDE_MAX = 64

@@ -110,9 +110,9 @@ class Claims:
         return int(rows[0][0]) if rows else None
 
     def expire_document(self, expires_at_us: int, *, version: int, **keys: object) -> Program[bool]:
-        """Set the expiry of a document that is held under `version`; `GIVEN_BACK` frees it.
+        """Set the expiry of a document that is held under `version`; `GIVEN_BACK` frees the document.
 
-        Return False if it is held under another version or not at all.
+        Return False if the document is held under another version or not at all.
         """
         rows = yield self._expire_at.bind(expires_at=expires_at_us, version=version, **keys)
         return bool(rows[0][0])

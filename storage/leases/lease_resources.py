@@ -235,5 +235,5 @@ class LeaseWrites:
 
 @lru_cache
 def lease_writes(dialect: Dialect) -> LeaseWrites | None:
-    """Return the statement, compiled once; None for a dialect whose statements change only one table."""
+    """Return the statement, compiled once; None for a dialect whose statements can change only one table."""
     return LeaseWrites(dialect) if dialect.chains else None

@@ -120,8 +120,8 @@ class LeaseTransactions:
 
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own.
 
-        No other key gets an expired lease before `margin_us` have passed since its expiry. This margin is for a store
-        whose clock may jump, because somebody sets it or because another server takes over.
+        No other key gets an expired lease before `margin_us` have passed since the expiry. This margin is for a store
+        whose clock may jump, because somebody sets the clock or because another server takes over.
 
         `peers` says whether keys may also lease in other stores, whose journals this store reads.
         """
@@ -394,7 +394,7 @@ def _findings(found: Rows) -> Findings:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on one request. It takes effect only if its change can be written."""
+    """The decision on one request. The decision takes effect only if `change` is written."""
 
     index: int  # index of the request
     change: ResourceChange

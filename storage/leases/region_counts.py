@@ -1,4 +1,4 @@
-"""Stored counts of each region of a pool: its resources, how many are leased, and how many were acquired or refused.
+"""Stored counts for each region of a pool: resources, leased ones, acquired and freed leases, and refused requests.
 
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 

@@ -1,10 +1,10 @@
 """Leases on the store's own work: which process may refresh a curve, prune, or apply a shard's posts, and until when.
 
-`WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` has the mechanism.
+`WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` describes the mechanism.
 
-A holder renews or releases its lease in the same transaction that stores its work. If a holder was paused for longer
-than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and the whole
-transaction is undone.
+A holder renews or releases its lease in the same transaction that stores the result of its work. If a holder was paused
+for longer than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and
+the whole transaction is undone.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WorkLeases:
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
         """Compile the statements.
 
-        Nobody takes an expired lease before `margin_us` have passed since its expiry. This margin is for a store whose
-        clock may jump, because somebody sets it or because another server takes over.
+        Nobody takes an expired lease before `margin_us` have passed since the expiry. This margin is for a store whose
+        clock may jump, because somebody sets the clock or because another server takes over.
         """
         self.clock = self._clock = clock
         self._margin_us = margin_us

@@ -169,7 +169,7 @@ class IngestQueue:
         yield self._append.bind(rows=blocks)
 
     def heads(self, shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-        """Return the oldest blocks of these shards, up to `blocks_max` of each shard, in one list, oldest first."""
+        """Return the heads of the oldest blocks, up to `blocks_max` of each shard, in one list, oldest first."""
         if not shards:
             return []
         statement = self._heads.get(len(shards))

@@ -1,4 +1,4 @@
-"""What became of a queued post: `find_post_fate` finds it applied, rejected, or still in the queue.
+"""What became of a queued post: `find_post_fate` returns whether it was applied, was rejected or still waits.
 
 The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
 board meanwhile is always found in one of the three.

@@ -282,7 +282,7 @@ class _RoundTransaction:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The first posts of a block, or all of them."""
+    """A block, and how many of its first posts a round takes."""
 
     head: BlockHead
     block: Block
