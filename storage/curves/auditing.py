@@ -135,7 +135,7 @@ def audit_curve(
     if not total:
         return Audit("empty", moment.curve)
     ranking = entries.rankings[column_index]
-    # The database goes over these rows twice: to find the cells, and to count. So the limit allows half as many rows.
+    # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
     rows = min(total, limits.audit_rows_max // 2)
     row_numbers = sorted(rng.sample(range(rows), min(rows, limits.audit_owners_max)))
     compared: list[Compared] = []

@@ -113,7 +113,7 @@ class FoldBacklog:
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
     def goes_on(self, fit: StoredFit) -> bool:
-        """Return whether a newly listed curve already has live counts as of the stored mark."""
+        """Return whether a newly listed curve already has live counts that belong to the stored mark."""
         return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
 
 

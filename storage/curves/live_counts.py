@@ -147,8 +147,8 @@ def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts
 def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
     """Return the mark and the documents newer than a version, oldest first.
 
-    If the store was restored from a backup, its versions may be lower than the given version. Then return all
-    documents.
+    If the store was restored from a backup, the versions of its documents may be lower than the given version. Then
+    return all documents.
     """
     now = yield from find_fold_state(dialect)
     if now is None or now.version == version:

@@ -9,7 +9,7 @@ resolved is given up after `_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server meanwhile, they would stay there and become stale.
 
-Each server is behind a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
+Each server has a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
 
     closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
 

@@ -3,8 +3,8 @@
     requested ──a job process takes it (conditional write)──> taken ──its refresh ends──> answered
 
 The table has one row for each requested column, with the number of its latest request. Later requests have higher
-numbers. A refresh answers a request only if the refresh began after the request. So it also answers the column's
-requests with lower numbers, and no request with a higher number.
+numbers. A refresh answers a request only if the refresh began after the request. So the refresh also answers the
+column's requests with lower numbers, and no request with a higher number.
 """
 
 from __future__ import annotations

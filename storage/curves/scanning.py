@@ -4,8 +4,8 @@ Pages must stay small: decoding a page holds the interpreter lock, so a large pa
 process.
 
 Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. If there
-are more than `scan_memory_values_max` distinct values, it writes these numbers to a temporary file and maps that file
-for reading. If the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
+are more than `scan_memory_values_max` distinct values, the scan writes these numbers to a temporary file and maps that
+file for reading. If the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
 """
 
 from __future__ import annotations

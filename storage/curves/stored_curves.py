@@ -1,4 +1,4 @@
-"""Stored curves: a job stores a curve under a new version, and every process loads it and keeps it decoded.
+"""Stored curves: a job stores a curve under a new version, and every process loads and decodes it.
 
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
@@ -95,7 +95,7 @@ class CurveBook:
         return served.curve if live is None else live.curve
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
-        """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
+        """Return the same curve as `find_curve`, with the curve's version and the mark of the changes that the curve counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
 
@@ -276,7 +276,7 @@ class _Live:
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
     """Decode curves. A corrupt curve has the value None.
 
-    Versions that were replaced meanwhile are left out; the next poll lists their successors.
+    Curves that were replaced meanwhile are left out; the next poll lists their successors.
     """
     decoded: dict[ListedCurve, Curve | None] = {}
     for one in missing:
@@ -375,7 +375,7 @@ def _listed(row: Row) -> ListedCurve:
 
 
 def read_documents(dialect: Dialect, versions: Sequence[int]) -> Program[dict[int, bytes]]:
-    """Return the contents of stored curves, by version. Versions that were replaced meanwhile are left out."""
+    """Return the contents of stored curves, by version. Curves that were replaced meanwhile are left out."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)

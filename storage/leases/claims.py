@@ -4,7 +4,7 @@
       ^                              |
       └──────────────────────────────┘ given back, or expired and the margin over
 
-A row says who holds it and until when. This module calls such a row a document.
+A row says who holds the lease and until when. This module calls such a row a document.
 
 A writer names the version and the expiry that it found. If the row has changed since then, nothing is written. So, by
 the store's clock, a document never has two holders at the same time. The later holder has the greater version, and

@@ -8,7 +8,8 @@ A process remembers two things for each partition:
 - The start of the queue: the time at which the first resource of the queue became free. Without a remembered start,
   finding the longest-free row scans every dead index entry before this row, until the database has cleaned up the dead
   entries.
-- The next few rows, without locks. Taking them saves a round trip. `read_ahead` reads further rows before they run out,
+- The next few rows, without locks. Taking these rows saves a round trip. `read_ahead` reads further rows before they
+run out,
   while no request waits for it.
 
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For

@@ -60,7 +60,7 @@ PoolRequest = LeaseRequest | Release
 
 
 class Grant(NamedTuple):
-    """The lease of a key, as the caller gets it in an answer."""
+    """A key's lease in the form that callers receive."""
 
     resource: str
     region: str
@@ -72,7 +72,7 @@ class Grant(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource as it is stored. Conditional writes change it as a whole; see `Claims.write_changes`."""
+    """A stored resource. Conditional writes change it as a whole; see `Claims.write_changes`."""
 
     pool_key: int
     resource: str
@@ -88,7 +88,7 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Return whether no key leases it. An expired lease is not free until it is liberated."""
+        """Return whether no key leases the resource. After its lease expired, it is free only when it is liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:

@@ -4,8 +4,8 @@
 resources, journal and counts in one statement, on databases that can do this.
 
 A row is changed only if it is still as it was found (`Claims.write_changes`). If any row has changed meanwhile, the
-statement of `LeaseWrites` writes neither journal nor counts. The transaction writes them after it has decided the
-remaining requests again.
+statement of `LeaseWrites` writes neither journal nor counts. In that case, the transaction writes journal and counts
+after it has decided the remaining requests again.
 
 On databases with row locks, `find_free` can lock the free resources that it finds. Then a second transaction that finds
 the same resources waits until the first one commits. Without the locks, the second one would lose a race.
@@ -197,7 +197,7 @@ class LeaseWrites:
     ) -> Program[set[ResourceKey]]:
         """Change the resources that are still as they were found. Return the pool keys and names of those changed.
 
-        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So
+        If all these resources are changed, the statement also appends `happened` to the journal and adds `counts`. So
         `happened` and `counts` must hold everything that this transaction has to add to the journal and the counts.
         """
         changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))

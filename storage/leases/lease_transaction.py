@@ -7,7 +7,7 @@
                                     else one whose lease expired, else refused
 
 A decision is based on rows that were read. It is written only if these rows have not changed since. If another
-transaction has changed a resource meanwhile, the resource is read again and its request is decided again.
+transaction has changed a resource meanwhile, the resource is read again and the request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
 for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
@@ -417,7 +417,7 @@ class _Attempt:
         self.touched.add(decided.change.before[:2])
 
     def regions(self, found: Findings) -> list[tuple[Region, Pool]]:
-        """Return the regions where resources are wanted, in the order in which all transactions take them."""
+        """Return the regions where resources are wanted, in the order that all transactions use."""
         by_key = {pool.key: pool for pool in found.pools.values()}
         return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
 

@@ -54,8 +54,8 @@ class Removed(NamedTuple):
     """The result of a request to remove resources: how many were removed and how many were not."""
 
     removed: int
-    leased: int  # not removed, because they are leased
-    unknown: int  # not removed, because they are not in the pool or region
+    leased: int  # resources that were not removed, because they are leased
+    unknown: int  # resources that were not removed, because they are not in the pool or region
 
 
 def pool_from_row(row: Row) -> Pool:

@@ -22,7 +22,7 @@ from .claims import GIVEN_BACK, Claims, StoreClock
 
 @dataclass(frozen=True, slots=True)
 class WorkLease:
-    """One holder's right to one resource."""
+    """One holder's right to do one piece of work."""
 
     pool: str  # the kind of work
     resource: str  # the name of this work within its kind

@@ -3,7 +3,8 @@
     append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
 
 A block is removed only by the transaction that applies its posts. So after a crash, no post is lost and none is applied
-twice. If two workers take the same block, the second one finds it removed, and its transaction is rolled back.
+twice. If two workers take the same block, the second worker finds the block removed, and that worker's transaction is
+rolled back.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class IngestQueue:
         """Remove these blocks in the current transaction.
 
         Raises:
-            LostRaceError: another transaction has removed or rewritten one of them.
+            LostRaceError: another transaction has removed or rewritten one of the blocks.
         """
         rows = yield self._delete.bind(**_named(heads))
         taken = {(shard, number): edition for shard, number, edition in rows}
@@ -219,7 +220,7 @@ class IngestQueue:
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
     def is_empty(self) -> Program[bool]:
-        """Return whether the queue is empty. This is one short statement, because workers run it all the time."""
+        """Return whether the queue is empty. This is one short statement, because workers run it very often."""
         return not (yield self._any.bind())
 
     def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:

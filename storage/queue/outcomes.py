@@ -49,7 +49,7 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     """
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
-    if found is None:  # the queue may be long, so it is read last, and as a heavy read
+    if found is None:  # the queue may be long, so it is read last, on a connection for heavy reads
         found = await store.read(lambda: _anywhere(store, post_ids, board, post_id, post_hash), heavy=True)
     if found is None:
         raise UnknownPostError

@@ -109,7 +109,7 @@ class Drainer:
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
-        self._uncounted_s = 0.0  # time that the last round took after it had stored its busy time
+        self._uncounted_s = 0.0  # how long the last round went on after it had stored its busy time
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
         """Apply some of the oldest posts of these shards; return None if nothing waits there.

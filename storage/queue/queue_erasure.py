@@ -2,8 +2,8 @@
 
 An erasure removes the owner from the queue first, and from the boards afterwards. If a worker has taken a block with
 the owner's posts, the erasure waits for the worker's transaction. So what the worker applied is on the boards when the
-erasure searches them. If a worker has read a block but not taken it yet, the worker later finds the block changed, and
-its transaction is rolled back.
+erasure searches the boards. If a worker has read a block but not taken it yet, the worker later finds the block
+changed, and its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
 
 
 def _without_owner(waiting: WaitingBlock, owner: str, board_key: int | None) -> tuple[int, int, str]:
-    """Return how many posts change, how many are left, and the block's new text."""
+    """Return how many posts are changed or dropped, how many posts are left, and the block's new text."""
     block = decode_block(waiting.block)
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
     left = [post for post in kept if post is not None]

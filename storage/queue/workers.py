@@ -146,8 +146,8 @@ class Semaphore:
     def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
         """Change the size, unless it has changed since `found` was read. Return whether this call changed it.
 
-        Any process that measures may call this. If two processes call this after they read the same size, only the
-        first call changes it. Holders of permits with numbers above the new size release these permits instead of
+        Any process with new measurements may call this. If two processes call this after they read the same size, only
+        the first call changes it. Holders of permits with numbers above the new size release these permits instead of
         renewing them.
         """
         rows = yield self._store.bind(

@@ -110,7 +110,7 @@ class RemoteLeases:
             yield self._put.bind(rows=sorted(leases))
 
     def delete_lease(self, pool_key: int, key: str, peer: str) -> Program[None]:
-        """Delete the lease of a key at a peer, after it has ended."""
+        """Delete the lease of a key at a peer, after the lease has ended."""
         yield self._forget.bind(pool_key=pool_key, key=key, peer=peer)
 
     def sweep_expired(self, *, before_us: int, rows_max: int) -> Program[None]:
