@@ -3,8 +3,8 @@
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 
-Changes may have been pruned, be too many, or have been numbered by another database. Then the curves that need these
-changes are reported (`lost`, `void`), and have no live counts until their next fit.
+The changes may have been pruned, or there may be too many. After a restore, another database may have numbered them.
+Then the curves that need these changes are reported (`lost`, `void`), and have no live counts until their next fit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ cursor is not used for two kinds of columns:
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.
 
-For these columns, a step is a query with an offset for the rows worse than the previous cell. The database tests every
+Without a cursor, a step is a query with an offset for the rows worse than the previous cell. The database tests every
 skipped row.
 """
 

@@ -3,8 +3,9 @@
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
-A process serves the newest intact curve of the board's current epoch. It serves the curve as a live curve if the live
-counts are known. Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
+For each column, a process serves the newest intact curve of the board's current epoch. It serves the curve as a live
+curve if the live counts are known. Corrupt curves and corrupt live counts are ignored, and each is reported through
+`on_corrupt`.
 
 `find_curve_summaries` describes curves without reading their contents, which is enough to find outdated curves.
 `store_curve` writes that description together with the curve. So the description always says which changes the curve
@@ -95,7 +96,7 @@ class CurveBook:
         return served.curve if live is None else live.curve
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
-        """Return the same curve as `find_curve`, with the curve's version and the mark of the changes that the curve counts."""
+        """Return the same curve as `find_curve`, with its version and the mark of the changes that this curve counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
 

@@ -9,15 +9,14 @@ A process remembers two things for each partition:
   finding the longest-free row scans every dead index entry before this row, until the database has cleaned up the dead
   entries.
 - The next few rows, without locks. Taking these rows saves a round trip. `read_ahead` reads further rows before they
-run out,
-  while no request waits for it.
+  run out, while no request waits for that read.
 
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For
 `ALONE_US` after that, this process remembers no rows of the region. Instead, it reads and locks rows for each request.
 
-A remembered start is where a read found the first free row. At the time of that read, no free row was before the start.
-Later, a row may appear before the start, when a resource is moved or a long transaction commits. Such a row is found
-after the start is forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as
+A remembered start comes from a read that found the first free row. At the time of that read, no free row was before the
+start. Later, a row may appear before the start, when a resource is moved or a long transaction commits. Such a row is
+found after the start is forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as
 empty.
 """
 

@@ -6,8 +6,8 @@
                 └── it has none ──> a free one of a random partition, else of the next partitions,
                                     else one whose lease expired, else refused
 
-A decision is based on rows that were read. It is written only if these rows have not changed since. If another
-transaction has changed a resource meanwhile, the resource is read again and the request is decided again.
+A decision is based on rows that were read. The decision is written only if these rows have not changed since. If
+another transaction has changed a resource meanwhile, the resource is read again and the request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
 for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes

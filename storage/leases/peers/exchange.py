@@ -3,7 +3,8 @@
 Each kind of event has its own effect in this store:
 
 - acquired, extended, released, liberated: the stored leases of the other store are updated.
-- acquired, and the key also has a lease here: a duplicate is found. The lease that was acquired first stays.
+- acquired, and the key has a lease here that was acquired later: the lease here is reported as a duplicate. It is freed
+  if `release_duplicates` is set.
 - wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
 
 A page is applied once: the same transaction stores the cursor after the page. Nothing is written to the other store.
