@@ -102,7 +102,7 @@ class Audit:
         certificate = self.curve.certificate
         if certificate is None:
             return []
-        # A certificate is a quotient of floats, so a difference in rounding is tolerated.
+        # A certificate is a quotient of floats, so the comparison tolerates a difference in rounding.
         return [each for each in self.compared if each.error > certificate * (1 + 1e-9)]
 
 

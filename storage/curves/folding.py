@@ -72,7 +72,7 @@ class NetChanges:
                     owners[owner] = number, previous, number, following
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
-        """Return pairs (row before, row after) by board key. Owners whose changes cancel out are left out."""
+        """Return pairs (row before, row after), by board key. Owners whose changes cancel each other are left out."""
         found: dict[int, list[tuple[str, str]]] = {}
         for board_key, owners in self._boards.items():
             moved = [(before, after) for _, before, _, after in owners.values() if before != after]
@@ -83,7 +83,7 @@ class NetChanges:
 
 @dataclass(slots=True)
 class KnownCurves:
-    """What the folding process knows: which curves have live counts, and which of them it holds decoded."""
+    """What the folding process knows: the curves that have live counts, and those that it holds decoded."""
 
     version: int = 0  # the version of the newest curve that the process knows
     fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key, then by column index
@@ -92,7 +92,7 @@ class KnownCurves:
 
 @dataclass(slots=True)
 class FoldBacklog:
-    """What is left to fold, as seen in one snapshot."""
+    """The changes and new curves that are left to fold, as one snapshot sees them."""
 
     before: FoldState | None
     mark: LogMark

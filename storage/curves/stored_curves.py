@@ -96,7 +96,7 @@ class CurveBook:
         return served.curve if live is None else live.curve
 
     def find_served(self, board: Board, column_index: int) -> ServedCurve | None:
-        """Return the same curve as `find_curve`, with its version and the mark of the changes that this curve counts."""
+        """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
         served = self._served.get((board.key, column_index))
         return self._as_it_is(served) if served is not None and served.epoch == board.epoch else None
 

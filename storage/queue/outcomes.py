@@ -1,7 +1,7 @@
 """What became of a queued post: `find_post_fate` returns whether it was applied, was rejected or still waits.
 
 The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
-board meanwhile is always found in one of the three.
+board meanwhile is always found in one of these three places.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number.
