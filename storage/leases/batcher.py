@@ -104,7 +104,7 @@ class LeaseBatcher:
             self._find,
             batch_max=limits.lease_group_max,
             waiting_max=limits.lease_requests_waiting_max,
-            # If readers are threads of this process, two of them would only compete for the interpreter lock.
+            # If reads run in threads of this process, two threads would only compete for the interpreter lock.
             lanes=1 if store.sole_writer else limits.point_read_lanes,
         )
 
@@ -192,7 +192,7 @@ class LeaseBatcher:
                     await asyncio.sleep(0)
                 group = self._take()
                 if not group:
-                    return  # no request waits, or only requests of busy keys, which another task serves next
+                    return  # the requests that wait, if any, are of busy keys; another task serves them
                 self._under_way += len(group)
                 try:
                     await self._write(group)

@@ -40,7 +40,8 @@ KNOWN_US = 60_000_000  # how long a start is remembered
 # A partition that had too few free rows is tried last for this long. After a read ahead has reached the last row of a
 # partition, no further rows of the partition are read ahead for this long.
 LATELY_US = 1_000_000
-ALONE_US = 10_000_000  # after this long without a lost race, a process assumes that no other one takes from the region
+# After this long without a lost race, a process assumes that no other process takes resources from the region.
+ALONE_US = 10_000_000
 AHEAD = 64  # rows that a read remembers, beyond the rows that are needed now
 LOW = 16  # if fewer remembered rows are left, `read_ahead` should be called
 AHEAD_MAX = 1_000  # the most partitions with remembered rows

@@ -84,7 +84,7 @@ class Resource(NamedTuple):
     version: int
     expires_at_us: int
     free_since_us: int | None  # None: the resource is leased, even if the lease has expired
-    acquired_at_us: int = 0  # 0: free
+    acquired_at_us: int = 0  # 0: the resource is free
 
     @property
     def is_free(self) -> bool:

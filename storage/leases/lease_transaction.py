@@ -396,7 +396,7 @@ def _findings(found: Rows) -> Findings:
 class Decision:
     """The decision on one request. The decision takes effect only if `change` is written."""
 
-    index: int  # index of the request
+    index: int  # index of the request in its group
     change: ResourceChange
     happened: tuple[LeaseEvent, ...]
     counts: RegionCounts

@@ -86,7 +86,7 @@ class ShardCount:
     """The work that all workers have done for a shard since the shard was made."""
 
     applied: int  # number of applied posts
-    busy_us: int  # time that workers were busy
+    busy_us: int  # how long workers were busy
 
 
 class IngestQueue:

@@ -35,7 +35,7 @@ BLOCKS_MAX = 1_000  # most blocks to read; their text must contain the post id
 class PostFate:
     """What became of a post on one board."""
 
-    status: PostStatus | None  # None: it still waits in the queue
+    status: PostStatus | None  # None: the post still waits in the queue
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None

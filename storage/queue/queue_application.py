@@ -304,7 +304,7 @@ class Refusal(NamedTuple):
     there: bool  # whether the board exists; only then can a sender ask what became of the post
     queued: QueuedPost
     error: PostError
-    changes: Sequence[ColumnChange]  # what the post was to change on the board
+    changes: Sequence[ColumnChange]  # the changes that the post would have made on the board
 
 
 @dataclass(slots=True)

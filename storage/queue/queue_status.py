@@ -21,7 +21,7 @@ class QueueState:
 
     backlog: dict[int, ShardBacklog]
     counts: dict[int, ShardCount]
-    workers: dict[int, str]  # the worker that leases the shard
+    workers: dict[int, str]  # the worker that leases each shard
     holders: int  # number of workers that have a permit of the semaphore
     sizing: Sizing
 

@@ -81,7 +81,7 @@ class ShardLeases:
         return Share(share.permit, taken, share.workers)
 
     def lacks(self, share: Share) -> bool:
-        """Return whether the worker holds fewer shards than its share."""
+        """Return whether the worker has a permit and holds fewer shards than its share."""
         return share.permit is not None and len(share.shards) < self._due(share.workers)
 
     def _due(self, workers: int) -> int:

@@ -45,7 +45,7 @@ _ROW_KINDS = frozenset(
 class AppliedPage:
     """The result of applying a page."""
 
-    events: int  # events on the page
+    events: int  # number of events on the page
     duplicates: int = 0  # leases here whose key acquired a lease in the other store earlier
     released: int = 0  # duplicates whose resource here was freed
 
