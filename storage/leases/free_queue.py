@@ -71,7 +71,7 @@ class FreeQueues:
             del self._ahead[place]
 
     def order_partitions(self, region: Region, partitions: int, *, rng: random.Random, now_us: int) -> list[int]:
-        """Return all partitions of a region, beginning at a random one. Recently exhausted ones come last."""
+        """Return all partitions of a region, beginning at a random one. Recently exhausted partitions come last."""
         first = rng.randrange(partitions)
         turn = [(first + step) % partitions for step in range(partitions)]
         return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
@@ -79,7 +79,7 @@ class FreeQueues:
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` of the longest-free resources of a partition.
 
-        Another process may have taken some of them meanwhile. The conditional write does not change these.
+        Another process may have taken some of these rows meanwhile. The conditional write does not change such rows.
         """
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):

@@ -89,5 +89,5 @@ class LeaseClients:
 
 @lru_cache
 def lease_clients(dialect: Dialect) -> LeaseClients:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseClients(dialect)

@@ -143,5 +143,5 @@ class LeaseJournal:
 
 @lru_cache
 def lease_journal(dialect: Dialect) -> LeaseJournal:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseJournal(dialect)

@@ -88,7 +88,7 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Return whether no key leases the resource. After its lease expired, it is free only when it is liberated."""
+        """Return whether no key leases the resource. An expired lease must first be liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:

@@ -133,7 +133,7 @@ class LeaseResources:
         return {(row[0], row[4]): Resource(*row) for row in found}
 
     def find_by_names(self, names: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Return those of the named resources that exist, by pool and name."""
+        """Return the named resources that exist, by pool key and name."""
         found = yield self._by_names.bind(keys=names)
         return {(row[0], row[1]): Resource(*row) for row in found}
 
@@ -170,7 +170,7 @@ class LeaseResources:
 
 @lru_cache
 def lease_resources(dialect: Dialect) -> LeaseResources:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseResources(dialect)
 
 

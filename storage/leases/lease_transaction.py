@@ -203,7 +203,7 @@ class LeaseTransactions:
         )
 
     async def read_ahead(self, store: Store, now_us: int) -> None:
-        """Read further free resources of the queues that run low, see `FreeQueues.read_ahead`."""
+        """Read further free resources of the queues that run low. See `FreeQueues.read_ahead`."""
         await self._queues.read_ahead(store, now_us)
 
     @property

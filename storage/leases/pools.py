@@ -145,7 +145,7 @@ class LeasePools:
         )
 
     def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
-        """Return those of the named pools that exist, by client id and pool id."""
+        """Return the named pools that exist, by client id and pool id."""
         found = yield self._by_names.bind(names=sorted(set(names)))
         return {pool.name: pool for pool in map(pool_from_row, found)}
 
@@ -283,5 +283,5 @@ class LeasePools:
 
 @lru_cache
 def lease_pools(dialect: Dialect) -> LeasePools:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeasePools(dialect)

@@ -72,5 +72,5 @@ class LeaseCounts:
 
 @lru_cache
 def lease_counts(dialect: Dialect) -> LeaseCounts:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseCounts(dialect)

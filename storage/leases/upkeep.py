@@ -104,7 +104,7 @@ class LeaseUpkeep:
     def bring_resources(
         self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[int]:
-        """Move those of the named resources that are free in another region to `target`; return how many moved."""
+        """Move named resources to `target` if they are free in another region; return how many moved."""
         found = yield from self._resources.find_by_names((pool.key, name) for name in names)
         elsewhere = [row for row in found.values() if row.is_free and row.region != target]
         changes = [ResourceChange(row, row._replace(region=target, version=row.version + 1)) for row in elsewhere]
@@ -146,5 +146,5 @@ def _moved(row: Resource, target: str, now_us: int) -> ResourceChange:
 
 @lru_cache
 def lease_upkeep(dialect: Dialect) -> LeaseUpkeep:
-    """Return the programs, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseUpkeep(dialect)

@@ -269,5 +269,5 @@ def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
 
 @lru_cache
 def ingest_queue(dialect: Dialect) -> IngestQueue:
-    """Return the statements of the queue, compiled once for a dialect."""
+    """Return the programs on the queue for a dialect. Their statements are compiled only once."""
     return IngestQueue(dialect)

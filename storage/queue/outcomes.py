@@ -149,5 +149,5 @@ def decode_error(recorded: RecordedError) -> PostError:
 
 @lru_cache
 def rejected_posts(dialect: Dialect) -> RejectedPosts:
-    """Return the statements, compiled once for a dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return RejectedPosts(dialect)

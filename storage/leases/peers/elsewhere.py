@@ -154,5 +154,5 @@ class RemoteLeases:
 
 @lru_cache
 def remote_leases(dialect: Dialect) -> RemoteLeases:
-    """Return the statements, compiled once for each dialect."""
+    """Return the programs for a dialect. Their statements are compiled only once."""
     return RemoteLeases(dialect)
