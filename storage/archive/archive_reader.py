@@ -80,16 +80,17 @@ def _block_statements(dialect: Dialect) -> _BlockStatements:
 
 
 def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Describe the last block of a section as a tuple (entries before it, entries in it, its last owner or cell).
+    """Return facts about the last block of a section; None if the section has no block.
 
-    The first two are numbers of entries. Return None if the section has no block.
+    The tuple holds the number of entries in all earlier blocks, the number of entries in the last block, and the last
+    owner or cell in that block.
     """
     rows = yield _block_statements(dialect).last.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
 class _Unavailable:
-    """Replaces an object that needs rows: reading any of its attributes raises `ArchivedError`."""
+    """Replaces an object that needs the removed rows. Reading any attribute raises `ArchivedError`."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise ArchivedError
@@ -174,8 +175,8 @@ class ArchivedRanking(Ranking):
         """See `Ranking`.
 
         If the earliest of equal values is better, the archive stores each owner's place among the entries with the same
-        cell. Otherwise only the places of owners in the archived top are known, and the second number is 0 for all
-        other owners.
+        cell. If equal values share a rank, only the places of owners in the archived top are known. For all other
+        owners, the second returned number is 0.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -390,6 +391,6 @@ def _widened(document: bytes, columns: int) -> list[Entry]:
 
 
 def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:
-    """Return the number of the last block that begins with this owner or an earlier one; None if there is none."""
+    """Return the number of the last block that begins with this owner or an earlier one; None if no block does."""
     place = bisect_right([first for _, first in directory], owner)
     return directory[place - 1][0] if place else None

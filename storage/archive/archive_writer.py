@@ -43,8 +43,8 @@ from .blocks import (
 )
 from .board_closing import ClosingStage
 
-# For at most this many tied cells of a column, the writer remembers how many rows with the cell it has read. If there
-# are more cells, the writer drops these numbers, and counts on the board again when it needs one.
+# The writer remembers how many rows with a tied cell it has read, for at most about this many cells of a column. Beyond
+# that, the writer drops all these numbers. When it needs such a number again, it counts rows on the board.
 TIED_MAX = 1_000_000
 
 
@@ -82,7 +82,7 @@ class ArchiveProgress(NamedTuple):
 
 
 class PartContent(NamedTuple):
-    """What one step read for one part, before it is encoded."""
+    """The content that one step read for one part, not encoded yet."""
 
     part: _Part
     number: int  # number of entries of the part before this content
@@ -156,8 +156,8 @@ class ArchiveWriter:
     def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
         """Read the next rows from one snapshot, at most about `archive_step_rows`.
 
-        Return what was read, the progress after it, and the ties counted so far. This method does not change the
-        writer. Once the blocks are stored, pass the progress and the ties to `note_progress`.
+        Return the content that was read, the progress after this step, and the ties counted so far. This method does
+        not change the writer. Once the blocks are stored, pass the progress and the ties to `note_progress`.
         """
         parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
         tied = self._tied
@@ -218,8 +218,8 @@ class ArchiveWriter:
     ) -> Program[tuple[dict[str, int], list[int]]]:
         """Count, for each of these rows, the rows with the same cell that rank before it.
 
-        `rows_read` holds, by cell, how many rows with the cell were read earlier. Return these numbers with the given
-        rows added to them, and a list with one count for each given row.
+        `rows_read` holds, by cell, how many rows with the cell were read earlier. Return a copy of `rows_read` that
+        also counts the given rows, and a list with one result for each given row.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         statement = _counted_cells(self.dialect, self.entries.layout, index)
@@ -291,7 +291,7 @@ class ArchiveWriter:
         Raises:
             UnknownBoardError: the board was deleted.
         """
-        # An erasure locks the same row of the catalog, so no erasure can run before this transaction ends.
+        # An erasure locks this row of the catalog too, so it waits until this transaction ends.
         board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
@@ -309,8 +309,9 @@ class ArchiveWriter:
 def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
     """Return the last curve of a closed board's column.
 
-    It is the stored curve, encoded as bytes. If the column has so few entries that every rank is counted, build an
-    exact curve through all values instead. Return None if the column needs a stored curve and has none.
+    Usually, this is the stored curve, encoded as bytes. If the column has so few entries that every rank is counted,
+    this function builds an exact curve through all values instead. Return None if the column needs a stored curve and
+    has none.
     """
     board = entries.board
     totals = yield from find_totals(dialect, [board.key])

@@ -47,8 +47,8 @@ def curve_section(column_index: int) -> int:
 class Rows(NamedTuple):
     """A block of rows.
 
-    `ties_before` has a list for each column index whose ties are stored. The list says for each row how many rows with
-    the same cell rank before it.
+    `ties_before` has a list for each column index whose ties are stored. The list says for each row of the block how
+    many rows with the same cell rank before that row.
     """
 
     entries: list[Entry]
@@ -77,7 +77,7 @@ def decode_rows(document: bytes) -> Rows:
 
 
 class TallyBlock(NamedTuple):
-    """A block of a tally: distinct keys, best first, and how many entries have each."""
+    """A block of a tally: distinct keys, best first, and for each key the number of entries that have it."""
 
     keys: list[int]
     ties: list[int]

@@ -37,7 +37,7 @@ class ClosingStage(IntEnum):
 def list_due_boards(
     dialect: Dialect, stage: ClosingStage, *, now_us: int, limit: int
 ) -> Program[list[tuple[int, Board]]]:
-    """Return the boards at a stage that are due, each with its due time, the earliest first."""
+    """Return the due boards at a stage, each with its due time, ordered by due time."""
     rows = yield _due(dialect).bind(stage=int(stage), now_us=now_us, limit=limit)
     return [(row[0], decode_board(row[1:])) for row in rows]
 
@@ -50,15 +50,16 @@ def _due(dialect: Dialect) -> Statement:
 
 
 def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut those given boards whose closing time has come, so that they take no more posts, and return them.
+    """Shut those of the given boards whose closing time has come, and return them. They take no more posts.
 
-    Boards with so few entries that every rank is counted need no final curve. They are frozen in this transaction too.
+    Boards with so few entries that every rank is counted need no final curve. This transaction also freezes such
+    boards.
     """
     closed: list[Board] = []
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # This update waits for the transactions with posts that hold a lock on the family's row. Later transactions see
-        # what those posts wrote.
+        # A transaction with posts to the family holds a lock on this row, and this update waits until it ends. So every
+        # transaction after this one sees what those posts wrote.
         yield (
             update(FAMILIES)
             .set(closed_through=now_us)
@@ -142,8 +143,8 @@ def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Progra
 def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
-    The row of the family determines the time, or the row of the board if it has no family. This function locks that
-    row. So a transaction that changes the time runs after this one, and makes the board due again.
+    The time depends on the row of the family, or on the row of the board if the board has no family. This function
+    locks that row. So a transaction that changes the time waits for this one, and then makes the board due again.
     """
     if board.family_key is None:
         season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season

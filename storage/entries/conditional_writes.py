@@ -1,8 +1,8 @@
 """Lock the rows that posts change, and write each row only if it is unchanged. One statement handles many rows.
 
-In a shared table, a row is identified by its board's key in that table and its owner. In a board's own table, the owner
-identifies it. One statement covers all boards that share a table, so the cost of a transaction does not grow with the
-number of boards.
+In a shared table, a row is identified by two values: its board's key in that table, and its owner. In a board's own
+table, the owner identifies the row. One statement covers all boards that share a table, so the cost of a transaction
+does not grow with the number of boards.
 """
 
 from __future__ import annotations

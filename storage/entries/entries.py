@@ -42,7 +42,7 @@ from storage.store import Program
 from .conditional_writes import RowWrites, shared_writes
 from .rankings import Ranking, decode_entry
 
-_ENTRY_ROW = -10  # marks a result row with an entry, which is not a total; no column has this index
+_ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; no column has this index
 
 
 class _EntryStatements:
@@ -256,7 +256,7 @@ def _live_epochs(dialect: Dialect, held: bool) -> Statement:
 
 
 def lock_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
-    """Return the key of each board's rows in its shared table, by board key, and lock it until the transaction ends.
+    """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.

@@ -85,7 +85,7 @@ class ErasureStatements:
         return int(rows[0][0])
 
     def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
-        """Return ranges of positions above `past` that may hold the owner's changes, the oldest first.
+        """Return ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
 
         Also return the position to pass as `past` in the next call; None: there are no further ranges.
         """

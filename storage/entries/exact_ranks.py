@@ -1,15 +1,16 @@
-"""Exact ranks anywhere: a knot's count from the curve, the changes logged since then, and a short count in one gap.
+"""Exact ranks: the sum of a knot's count from the curve, the changes logged since that count, and a count in one gap.
 
     better than a cell = the knot's count (as of the curve's mark)
                        + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
                        + entries strictly between the knot and the cell
 
-If the knot below the cell is nearer, the count starts there: the entries better than that knot, minus those of them
-that are not better than the cell.
+If the knot below the cell is nearer, the count starts at that knot. The result is then the number of entries better
+than the knot, minus the number of those among them that are not better than the cell.
 
 The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
-knot's count, there is no result. This happens if the mark is older than the log, or newer than it (after a restore, or
-on a replica). It also happens if so many changes follow the mark that a full count costs no more.
+knot's count, there is no result. This happens if changes after the mark were already removed from the log, or if the
+mark is newer than this snapshot of the log (after a restore, or on a replica). It also happens if so many changes
+follow the mark that a full count costs no more.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ class CountStart(NamedTuple):
     """What a count in one column starts from."""
 
     curve: AnchorCurve
-    mark: LogMark  # the changes that the counts of the curve include
+    mark: LogMark  # covers the changes that the counts of the curve include
     changes_max: int  # most changes after the mark that are summed up; if there are more, there is no result
 
 
 class GapCount(NamedTuple):
-    """How many entries are better than a cell, in one snapshot with the totals of the board."""
+    """The number of entries better than a cell, and the totals of the board from the same snapshot."""
 
     better_count: int
     ties_before: int  # entries with the cell that stand before the given owner

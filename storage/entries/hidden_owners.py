@@ -10,8 +10,9 @@ the board's table first and the hidden table second. If the row is moved between
 or loses the race.
 
 While an owner is changing, no transaction inserts a new row of this owner. Otherwise two posts could insert one row in
-each table. An inserting transaction takes its id before it checks whether the owner is changing. So the process that
-hides an owner can wait for this transaction.
+each table. An inserting transaction takes its id before it checks whether the owner is changing. If its check came too
+early to see the change, its id is smaller than all ids that are given out after the change began. The process that
+hides or shows the owner therefore takes an id then, and waits until all transactions with smaller ids have ended.
 
 If hiding or showing an owner takes too long, the owner's next post undoes this change. The process that then tries to
 end the change gets `LostRaceError`.
@@ -52,8 +53,9 @@ from .entries import Entries
 # Two kinds of rows only mark an owner. Their board keys belong to no board.
 HIDDEN_KEY = 0  # the owner is hidden
 CHANGING_KEY = -1  # the owner is being hidden or shown, until `updated_at` at the latest
-_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in the column `cells` of its CHANGING_KEY row
-# For more owners than this, first ask whether anybody is hidden, because looking up 1,000 owners takes 1 ms.
+_WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in `cells` of the row with CHANGING_KEY
+# To look up more owners than this, first ask the store whether any owner at all is hidden, because a look-up of 1,000
+# owners takes 1 ms.
 _ASKED_SINGLY = 20
 _KEY = ("board_key", "owner")
 _BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
@@ -69,7 +71,7 @@ class HiddenEntry(NamedTuple):
     entry: Entry
 
     def widen_cells(self, columns: int) -> Entry:
-        """Return the entry with a cell for every column: columns may have been added since it was written."""
+        """Return the entry with a cell for every column: columns may have been added since the entry was written."""
         self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
         return self.entry
 
@@ -78,7 +80,7 @@ class HiddenFound(NamedTuple):
     """What the hidden table holds about some owners."""
 
     hidden_owners: set[str]
-    changing: dict[str, int]  # by owner who is being hidden or shown: the latest time at which this ends
+    changing: dict[str, int]  # for each owner who is being hidden or shown, the latest time at which this change ends
     entries: list[HiddenEntry]
 
 
@@ -130,7 +132,9 @@ class HiddenStatements:
         return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
 
     def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
-        """Do what `find_hidden` does, and also undo changes that have exceeded their time. Only writers call this.
+        """Do what `find_hidden` does, and undo each change between shown and hidden that takes too long.
+
+        Only writers call this.
 
         Raises:
             LostRaceError: another transaction ended such a change.
@@ -208,7 +212,7 @@ class HiddenStatements:
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
         """Return whether all transactions up to this id have ended.
 
-        Only such transactions can have missed `begin_change`.
+        A transaction with a greater id checks the owner after `begin_change`, and therefore sees the change.
         """
         if not self._dialect.transaction:
             return True

@@ -1,6 +1,7 @@
 """Read the rows on both sides of many places in one or two statements, so that many requests need few statements.
 
-A place is a pair of a cell and an owner. If a row with both exists, this row is the first of `Neighbours.after`.
+A place is a pair of a cell and an owner. If a row with this cell and this owner exists, it is the first row of
+`Neighbours.after`.
 """
 
 from __future__ import annotations
@@ -48,16 +49,17 @@ class Neighbours:
     """The rows around one place."""
 
     before: list[Entry]  # the better rows, best first
-    after: list[Entry]  # the rows from the place on
-    ties_before: int  # rows with the place's cell that stand before its owner
-    edge_ties: int = 0  # rows with the cell of `before[0]` that stand before it; 0 unless `before[1]` has this cell too
+    after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
+    ties_before: int  # number of rows with the place's cell that stand before the place's owner
+    # The rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
+    edge_ties: int = 0
 
 
 class OwnersNeighbours(NamedTuple):
-    """The rows around an owner's row, in one snapshot with the totals of its board."""
+    """The rows around an owner's row, and the totals of the board from the same snapshot."""
 
     near: Neighbours
-    totals: dict[int, int]  # the totals of the ranked column, of CHANGES, and of STATE if it is stored
+    totals: dict[int, int]  # by index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
 
 
 class _NeighbourStatements:
@@ -127,9 +129,9 @@ class _NeighbourStatements:
         return tied.where(self._owner.lt(owner)).scalar()
 
     def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the rows on one side of a place: those with the place's cell, and those beyond with another cell.
+        """Select the rows on one side of a place: rows with the place's cell, and rows with better or with worse cells.
 
-        The caller orders and limits the result, which merges both parts.
+        The caller adds an order and a limit, which apply to both parts together.
         """
         rows_of = select(*self._row).from_(self._table).where(*self._layout.scope())
         return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
@@ -179,10 +181,10 @@ class NeighbourReads:
         return near
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties`. The edge is the first row of `before`.
+        """Fill in `edge_ties` of the rows around many places.
 
-        If the edge has the cell of the place, `edge_ties` follows from `ties_before`. One statement counts the ties of
-        all other edges.
+        The edge of a place is the first row of `before`. If the edge and the place have the same cell, `edge_ties` is
+        computed from `ties_before`. One statement counts the ties of all other edges.
         """
         index = self._index
         to_count: list[Neighbours] = []

@@ -32,7 +32,7 @@ class Sample:
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
-    """Return a row `owner, updated_at, cells…` as an entry."""
+    """Make an entry from a row with the columns `owner, updated_at, cells…`."""
     return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
 
 
@@ -154,7 +154,7 @@ class Ranking:
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot above a row (None: the top), and how many rows to skip below this cell."""
+        """Return the cell of a knot above the `rank`-th row (None: the top), and how many rows to skip below it."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -167,7 +167,7 @@ class Ranking:
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
                 return self.padding.cell_of_key(anchor.key), skip_rows
-            sought = max(1, sought + skip_rows)  # the row is before the knot: entries came since the fit
+            sought = max(1, sought + skip_rows)  # the row stands before this knot, because entries came since the fit
         return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -216,7 +216,7 @@ class Ranking:
         return [decode_entry(row) for row in rows]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the next `limit` rows after a cell and owner, best first. A row with both need not exist."""
+        """Return the next `limit` rows after a cell and owner, best first. No row needs to have both."""
         rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 

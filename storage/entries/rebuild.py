@@ -136,9 +136,9 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
-    """Return the error message that the journal has no post to the board.
+    """Return the text of the error which says that the journal has no post to the board.
 
-    If the journal has changes of earlier boards with this id, the message also gives the number of the first change.
+    If the journal has changes of earlier boards with this id, the text also gives the number of the first such change.
     """
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)

@@ -6,16 +6,15 @@ many more posts the store could take. Then no post is refused.
 
 `WriteLimit` says how many groups of posts may be in flight. It follows the gradient of the posts committed per second:
 
-    climb    Change the limit by one group for a window, and compare the window's rate with the one before. Keep one
-             group more if the rate is above UP_RATIO times the earlier rate. Keep one group fewer if it is above
-             DOWN_RATIO times the earlier rate.
-    rest     After a change that was not kept, leave the limit as it is for some windows. If the speed of the store
-             changes, climb again.
-    halve    If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
-             most once per round of groups. Then climb again.
+    climb Change the limit by one group for a window, and compare the rate of this window with the rate of the window
+    before. If the limit was raised, keep it if the new rate is above UP_RATIO times the earlier rate. If it was
+    lowered, keep it if the new rate is above DOWN_RATIO times the earlier rate. rest After a change that was not kept,
+    leave the limit as it is for some windows. If the speed of the store changes, climb again. halve If a transaction
+    fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at most once per round of
+    groups. Then climb again.
 
-The limit is between 1 and `groups_max`. The class tries to change it only while posts wait in the queue, because
-without waiting posts nobody can see how fast the store could be. Both classes do no I/O and get the time as an
+The limit is between 1 and `groups_max`. `WriteLimit` tries to change the limit only while posts wait in the queue,
+because without waiting posts nobody can see how fast the store could be. Both classes do no I/O and get the time as an
 argument.
 
 The algorithm was compared with the best fixed limit in simulations. Groups in parallel made some stores faster and
@@ -32,11 +31,11 @@ from __future__ import annotations
 
 import math
 
-# The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the rate is wrong by at most
-# a quarter.
+# The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the measured rate is wrong by
+# at most a quarter.
 HALF_LIFE_S = 2.0
 COMMITS_MIN = 2  # with fewer commits the rate would be random
-POSTS_MIN = 1e-9  # lower bound where the weighted number of posts is a divisor
+POSTS_MIN = 1e-9  # lower bound of the weighted number of posts, which is a divisor
 
 
 class DrainRate:
@@ -73,7 +72,7 @@ class DrainRate:
         self._commits += 1
 
     def estimate_wait_s(self, posts: int, *, now_s: float) -> float:
-        """Return the estimated seconds until `posts` posts are answered; 0 if nothing is known."""
+        """Return the estimated seconds until `posts` posts are answered; 0 if there is no measurement."""
         if self._counted_to_s is None:
             return 0.0
         if self._commits < COMMITS_MIN:  # too few commits for a rate, so use the time since the start
@@ -115,13 +114,13 @@ class WriteLimit:
     def __init__(self, *, groups_max: int) -> None:
         self._groups_max = groups_max
         self._limit = 1
-        self._base: float | None = None  # posts per second in the window before
+        self._base: float | None = None  # posts per second in the window before the current one
         self._move = 0  # the change of the limit that the current window tries
         self._next_move = 1
         self._misses = 0  # changes of the limit in a row that were not kept
         self._rest_windows = 0
         self._saturated = True
-        self._usual_s: float | None = None  # seconds of a transaction per post
+        self._usual_s: float | None = None  # the usual time of a transaction, in seconds per post
         self._begin_window(in_flight=0)
 
     @property
@@ -165,7 +164,8 @@ class WriteLimit:
         return took_s > longest_s
 
     def _begin_window(self, *, in_flight: int) -> None:
-        # The groups that are in flight began before the window. The window begins when the last of them ends.
+        # Groups that are in flight now were begun under the earlier limit and are not measured. The new window begins
+        # when the last of them ends.
         self._skipped = in_flight
         self._began_s, self._groups, self._posts = 0.0, 0, 0
         self._saturated = True
@@ -178,8 +178,8 @@ class WriteLimit:
         return False
 
     def _learn(self, posts_per_s: float) -> None:
-        # A change of the limit is judged even if the queue became empty: the sooner callers get their outcomes, the
-        # sooner they post again.
+        # A change of the limit is judged even if the queue became empty during the window. The rate still shows its
+        # effect: callers who get their outcomes sooner post again sooner.
         if not self._saturated and not self._move:
             self._base = None
             return

@@ -1,6 +1,6 @@
 """Remember post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
 
-Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no data of clients in plain text. An id is valid
+Ids are stored as keyed hashes of 128 bits, so rows stay short and hold no data of callers in plain text. An id is valid
 in one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without a write to
 them. Void ids are pruned by age like all others.
 """
@@ -92,9 +92,9 @@ class PostIds:
     def find_known(
         self, board_key: int, epoch: int, hashes: Collection[str]
     ) -> Program[tuple[int, dict[str, RememberedPost]]]:
-        """Return the board's epoch, and the posts with these hashes that it has seen in this epoch, by hash.
+        """Return the board's epoch, and by hash the posts with these hashes that the board has seen in this epoch.
 
-        `epoch`: the epoch that the caller expects. If it is right, this takes one round trip.
+        `epoch`: the epoch that the caller expects. If the board still has this epoch, the look-up takes one round trip.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -214,8 +214,9 @@ def _decode_parts(outcome: str) -> list[PartOutcome]:
 
 
 def _known() -> Select:
-    # Join by the key and the hash of each wanted row. If the key were a single condition, the planner could read all
-    # rows of the key and filter them, because its statistics are from before a burst of posts.
+    # Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner
+    # could choose to read all rows of the board and filter them, because its statistics may be older than a burst of
+    # posts.
     same = (col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v")))
     return (
         select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))

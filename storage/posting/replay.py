@@ -1,6 +1,8 @@
-"""Rebuild a board from the posts in the journal from a given number on, including posts to deleted boards with its id.
+"""Rebuild a board from all posts in the journal that have a given number or a later one.
 
-    empty the board ──> find the deleted boards with its id ──> merge their posts and its own, in order ──> store rows
+Posts to deleted boards with the same id are included.
+
+    empty the board ──> find the deleted boards with its id ──> merge the posts to all of them, in order ──> store rows
 
 `entries.rebuild` copies the row that each owner's last post left. A board that was deleted and created again began
 empty, so its rows lack what the earlier board held. Here every post is merged again.
@@ -9,8 +11,8 @@ The most important rule: each post counts once. The board begins a new epoch, wh
 remembers the ids of the merged posts. Of two posts with the same id, the second is left out, and a retry is a
 duplicate.
 
-Resets and deletions after the number are ignored: a caller who gives an earlier number also wants the posts before the
-reset or deletion.
+Resets and deletions of boards after the given number are ignored. A caller who gives a number before a reset or a
+deletion wants the posts before it too.
 """
 
 from __future__ import annotations
@@ -103,8 +105,8 @@ def replay_board(
 class _ChangeSorter:
     """Puts changes into the order in which they were made.
 
-    Pages are in the order of transaction ids. Of two transactions that ran at the same time, the one with the higher id
-    may have changed an owner first.
+    The pages of the journal are in the order of transaction ids. Of two transactions that ran at the same time, the one
+    with the higher id may have changed an owner first.
     """
 
     def __init__(self) -> None:
@@ -197,7 +199,10 @@ class _Replay:
 
 
 def _column_map(earlier: Board, board: Board) -> list[int | None]:
-    """Return the index in `board` of each column of an earlier board; None if it is missing or holds other values."""
+    """Return, for each column of an earlier board, the index of the same column in `board`.
+
+    The index is None if `board` has no column with this name, or if its column has another kind or scale.
+    """
     found: list[int | None] = []
     for column in earlier.spec.columns:
         index = board.column_index.get(column.name)

@@ -71,12 +71,12 @@ class PostTransaction:
         self._logged = logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._hides = False  # whether any owner or row of the group is hidden
-        # `_seen`: earlier posts; `_fresh`: posts of this group, as pairs of fingerprint and outcome. Both are by board
-        # key and post hash.
+        # `_seen` holds the remembered earlier posts. `_fresh` holds the posts of this group, each as a pair of
+        # fingerprint and outcome. The keys of both are the board key and then the post hash.
         self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)
-        # `_in_families`: posts to families, by family key and post hash. `_fresh_in_families`: the rows to store for
-        # the posts of this group.
+        # `_in_families` holds the remembered posts to families. Its keys are the family key and then the post hash.
+        # `_fresh_in_families` holds the rows to store for the posts of this group.
         self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
@@ -91,7 +91,7 @@ class PostTransaction:
 
         Raises:
             LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
-            UnknownBoardError: a board was deleted, and this group did not check for that.
+            UnknownBoardError: a board was deleted, and `check_boards` is not set.
         """
         yield from self._read(posts)
         outcomes = [self._apply(post) for post in posts]
@@ -151,7 +151,8 @@ class PostTransaction:
         if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
             # A transaction without a locked row has no id yet, so a process that hides an owner would not wait for it.
             yield from hidden_statements(self._dialect).take_transaction_id()
-        # Look up post ids after the rows are locked: now every other transaction with the same post has ended.
+        # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
+        # ended.
         for family_key, asked in of_families.items():
             self._in_families[family_key] = yield from self._post_ids.find_in_family(family_key, asked)
         for key, asked in hashes.items():
@@ -361,7 +362,7 @@ class TransactionRow:
     entry: Entry
     expected: int | None  # the version that was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
-    first_values: tuple[int, ...] = ()  # ranked columns that had no value before
+    first_values: tuple[int, ...] = ()  # indexes of the ranked columns in which the entry had no value before
     ranked: str | None = None  # the ranked cells in the form of the log, see `RankedCells`; None: not computed yet
     is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
@@ -396,7 +397,7 @@ class BoardState:
 class TableChanges:
     """The changed rows of one table."""
 
-    new: list[tuple[int, Entry]] = field(default_factory=list)  # (the board's key in the table, entry)
+    new: list[tuple[int, Entry]] = field(default_factory=list)  # pairs (the board's key in the table, entry)
     # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
     updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
 
@@ -461,7 +462,7 @@ def _hold(
 
 
 def _refused(state: BoardState, plan: PartOutcome | dict[int, Cell] | PostError) -> PartOutcome:
-    """Return the outcome of one part of a post that is not applied."""
+    """Return the outcome of one part of a post, if the post is not applied."""
     if isinstance(plan, PartOutcome):
         return plan
     error = plan if isinstance(plan, PostError) else PostRejectedError()

@@ -7,9 +7,9 @@ The most important rule: an owner's posts are never in two groups at the same ti
 with the same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each
 other's rows or lose races to each other.
 
-`RequestIntake` is the task. Before its `close` returns, it applies all accepted posts. `WaitTimer` is one timer for all
-requests. All requests may wait equally long, so the oldest expires first, and only the head of the queue has to be
-checked. A timer for each request would take 2 % of the time of a small request.
+`RequestIntake` is the task that empties the queue. Its `close` returns only after all accepted posts are applied.
+`WaitTimer` is one timer for all requests. All requests may wait equally long, so the oldest expires first, and only the
+head of the queue has to be checked. A timer for each request would take 2 % of the time of a small request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage.records import PartOutcome, Post
 STEPPED_OVER_MAX = 1_000  # most requests that `take_group` passes over, because their owners are in flight
 
 # Turns of the event loop before a group is taken. Each turn reads every socket with a post, so callers that were just
-# answered and post again join the group. An idle loop makes its turns immediately.
+# answered and post again join the group. An idle event loop makes these turns immediately.
 GATHER_TURNS = 4
 
 W = TypeVar("W")
@@ -39,10 +39,10 @@ class WaitingRequest:
     posts: Sequence[Post]
     parts: int  # number of posts, each counted once per board; it measures the work of a transaction
     done: asyncio.Future[list[list[PartOutcome]]]
-    owners: set[str] = field(default_factory=set)  # filled when first needed
+    owners: set[str] = field(default_factory=set)  # the owners of the posts; filled when first needed
 
     def fail(self, error: Exception) -> None:
-        """Give the caller an error if it still waits."""
+        """Give the caller an error if the caller still waits."""
         if not self.done.done():
             self.done.set_exception(error)
 
@@ -132,7 +132,7 @@ def _owners(waiting: WaitingRequest) -> set[str]:
 
 
 class RequestIntake(ABC, Generic[W]):
-    """A task that takes waiting requests until it is closed, and the timer that ends their wait."""
+    """A task that takes requests from their queue until it is closed, and the timer that ends waits that are too long."""
 
     def __init__(self, name: str, *, wait_s_max: float) -> None:
         self._name = name  # name of the task

@@ -7,17 +7,17 @@ Posts are grouped without a timer: the posts that wait when a commit ends form t
                │                          └── LostRaceError: pause (jittered), read again
                └── QueueFullError, OverloadedError
 
-The writer refuses posts on arrival if the posts before them would take too long. So it answers accepted posts in time,
-even if callers send more than the store can take. `WriteLimit` decides how many groups are in flight: only one if the
-store runs one write at a time.
+The writer refuses posts on arrival if the posts before them would take too long. So callers get the outcomes of
+accepted posts before their wait ends, even if they send more than the store can take. `WriteLimit` decides how many
+groups are in flight: only one if the store runs one write at a time.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
 for another reason, its requests are run again one by one, so that one bad request does not make the others fail.
 
-`Writers` keeps one writer for each connection pool, so that a blocked pool delays only the posts to its own boards. The
-posts of one request go through one writer. This is the writer of their boards' connection pool, or the common writer if
-the boards belong to several pools.
+`Writers` keeps one writer for each connection pool, so that a blocked connection pool delays only the posts to its own
+boards. The posts of one request go through one writer. This is the writer of their boards' connection pool, or the
+common writer if the boards belong to several connection pools.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class WriterLimits:
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
 # Large groups also often have an owner in common, and such groups cannot be in flight together.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. If another batch waits, it goes to the store before the answers
-# go out. The answers wait at most this long for the store to begin with the other batch.
+# Answering a batch takes the event loop milliseconds. If another batch waits, the writer gives it to the store before
+# it sends the answers. The answers wait at most this long for the store to begin with the other batch.
 ANSWER_DELAY_S_MAX = 0.002
-# A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then even
-# a store that becomes half as fast answers in time. Under overload with a share of 1, nearly every post would be
-# committed just after its caller got `WaitTooLongError`.
+# A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
+# wait stays within `post_wait_s_max` even if the store becomes half as fast. Under overload with a share of 1, nearly
+# every post would be committed just after its caller got `WaitTooLongError`.
 ADMITTED_WAIT_RATIO = 0.5
 
 
@@ -90,7 +90,7 @@ class WriterObserver(Protocol):
         """Report a committed transaction."""
 
     def race_lost(self) -> None:
-        """Report that a conditional write found another version."""
+        """Report that a conditional write found a row whose version had changed since it was read."""
 
     def queue_depth(self, posts: int) -> None:
         """Report how many posts wait, each counted once per board. Called after every change of this number."""
@@ -144,7 +144,7 @@ class Writer(RequestIntake[WaitingRequest]):
 
         Raises:
             QueueFullError, OverloadedError: no post was accepted.
-            WaitTooLongError: the outcome is not known yet, or no post was taken from the queue.
+            WaitTooLongError: the outcome is not known yet, or all posts were withdrawn from the queue.
             StoreBusyError, StoreDamagedError, StoreFullError: nothing was applied.
         """
         parts = sum(len(post.parts) for post in posts)
@@ -154,7 +154,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._queue.append_request(waiting)
         self._observer.queue_depth(self._queue.parts)
         self._wake.set()
-        # This is a bare future: asyncio's timeout and shield together would take a tenth of the time of a single post.
+        # The caller waits for a bare future, and a common timer ends the wait. asyncio's timeout and shield together
+        # would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting, waiting.done)
         try:
             return await waiting.done
@@ -349,7 +350,7 @@ class Writer(RequestIntake[WaitingRequest]):
         return [self._boards.open_board(board) for board in boards.values()]
 
     def _pause_s(self, pauses_before: int) -> float:
-        # Full jitter, so that the losers of one race do not retry at the same moment.
+        # The whole pause is random, so that the losers of one race do not retry at the same moment.
         longest = min(self._limits.write_backoff_s_max, self._limits.write_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
 
@@ -400,7 +401,7 @@ class _ShareObserver:
 
 
 class Writers:
-    """Hands posts to the writer of their connection pool. A pool's writer is started when it gets its first posts."""
+    """Hands posts to the writer of their connection pool. A writer is started when it gets its first posts."""
 
     def __init__(self, store: Store, make: Callable[[Store, WriterObserver], Writer], observer: WriterObserver) -> None:
         self._store, self._make, self._observer = store, make, observer

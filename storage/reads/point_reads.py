@@ -134,7 +134,7 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
 
 
 def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return how many entries each board has: by board key, then by column index.
+    """Return the totals of each board: for each board key, the numbers of entries by column index.
 
     Raises:
         UnknownBoardError: a board was deleted.
