@@ -35,9 +35,10 @@ def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
 
 
 def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
-    """Return the next keys after `after`, including revoked ones.
+    """Return the keys that follow `after`, including revoked ones, at most `limit`.
 
-    Keys are ordered by their time of creation in microseconds and then by id; `after` holds these two.
+    Keys are ordered by their time of creation in microseconds and then by id. `after` holds the time and the id of the
+    key after which the page begins.
     """
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
     rows = yield _listed().where(past).limit(limit).build(dialect, created_at=after[0], id=after[1])

@@ -265,7 +265,7 @@ def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
 def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     """Empty a board and keep its spec. Rows, totals and curves are removed.
 
-    A new epoch begins. It makes earlier post ids void, and also curves that are currently being fitted.
+    A new epoch of the board begins. Earlier post ids become void. Curves that are being fitted now become void too.
 
     Raises:
         UnknownBoardError: no board has that id.
@@ -313,14 +313,14 @@ def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
 
 
 def state_of(board: Board) -> int:
-    """Return a number that changes with every reset, with every added column, and when the rows are archived."""
+    """Return a number that changes whenever the board is reset, gets a new column, or is archived."""
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
 def store_state(dialect: Dialect, board: Board) -> Program[Board]:
     """Store the result of `state_of` among a board's totals, and return the board.
 
-    Other processes read the totals anyway, and see from the state that their copy of the board is outdated.
+    Other processes read the totals anyway. If the stored state differs from that of their copy, their copy is outdated.
     """
     yield (
         insert(TOTALS)
@@ -410,7 +410,7 @@ def _boards_by_id(dialect: Dialect) -> Statement:
 
 
 def find_boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
-    """Return, by key, the boards with these keys, as they are stored now. The result leaves out keys of no board."""
+    """Return, by key, the boards with these keys, as they are stored now. Keys that no board has are left out."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
 

@@ -29,7 +29,8 @@ class Catalog:
         self._by_id: dict[str, Board] = {}
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
-        # The ids of boards that were written while a read was running. The read may return their earlier state.
+        # The ids of boards that were written while a read was running. The read may return an earlier state of these
+        # boards.
         self._written_meanwhile: set[str] = set()
         self._on_removal: list[Callable[[int], None]] = []
 
@@ -38,8 +39,8 @@ class Catalog:
         self._on_removal.append(forget)
 
     def _tell_removal(self, board_key: int) -> None:
-        # Call this only for boards that were known before the read began. A board that was added during the read may be
-        # missing in its result, and was not removed.
+        # Call this method only for boards that were in the copy before a read of the store began. A board that was
+        # added to the copy during the read may be missing in the result of the read, although it still exists.
         for forget in self._on_removal:
             forget(board_key)
 
@@ -149,7 +150,8 @@ class Catalog:
         return known
 
     def _keep_archived(self, board: Board) -> Board:
-        if (before := self._by_id.pop(board.id, None)) is not None:  # archiving removed the board's rows and curves
+        # The board was archived, so its rows and curves were removed.
+        if (before := self._by_id.pop(board.id, None)) is not None:
             self._tell_removal(before.key)
         known = self._archived.get(board.id)
         self._archived[board.id] = board = known if known is not None and known == board else board

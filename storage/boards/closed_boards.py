@@ -1,12 +1,12 @@
-"""Checks, within the transaction of a post, whether its boards take posts.
+"""Checks, within the transaction that applies a post, whether the post's boards still take posts.
 
     post        locks the row that says whether its board is open (FOR SHARE) ──> writes rows ──> commits
     closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
 
 A board is closed by the update of a row, and every post to the board reads and locks that row. A clock alone never
-closes a board. So the transaction that closes a board sees every post that was taken before. Boards of a family are
-closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the column
-`closed_at` of its own row.
+closes a board. So the transaction that closes a board sees every post that the board took before. Boards of a family
+are closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the
+column `closed_at` of its own row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from .family_ids import parse_board_id
 
 
 class Closure(NamedTuple):
-    """Which posts a board takes, by their times. If the row was locked, this stays true until the transaction ends."""
+    """Says which posts a board takes, depending on their times.
+
+    A closure from `hold_closures` stays true until the transaction ends, because the row behind it is locked.
+    """
 
     shut: bool  # the board takes no more posts, whatever their times
     opens_us: int | None = None
@@ -85,7 +88,7 @@ def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
             shut_us, spec = max(now_us, closed_through_us), family_spec(text) if text else None
             if spec is None or spec.first_grace_seconds is None:
                 found.update({board.key: Closure((board.closes_us or 0) <= shut_us) for board in theirs})
-            else:  # the grace was shortened, perhaps after the boards were read: use the family's spec
+            else:  # use the family's spec: the grace was shortened, perhaps after the boards were read
                 found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
     if alone:
         for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):

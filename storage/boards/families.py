@@ -6,8 +6,8 @@ A board of a family is created when the first post reaches it, and is deleted on
 a table, no board outside the family uses that table. The table is dropped with the family.
 
 `FamilyCatalog` reads a family from the store before it reports that the family, or one of its boards, is unknown. A
-listed board that no post has reached is empty, and the store has no row of it. `FamilyCatalog` makes an object for such
-a board at each read and does not keep it.
+board that the family lists, but that no post has reached, is empty, and the catalog has no row of it. `FamilyCatalog`
+makes an object for such a board at each read and does not keep it.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _spec_text(spec: FamilySpec) -> str:
 def family_table(family: Family) -> Layout:
     """Return the table that a family's boards share.
 
-    If each board has a table of its own, return a table that is always empty. Reads of boards that no post has
-    reached use this table.
+    If each board has a table of its own, return a table that is always empty. Reads of a board that no post has reached
+    yet use this empty table.
     """
     shared = family.shares_table
     table = shared_table(family.key) if shared else entries_table(family.key)
@@ -122,7 +122,7 @@ def family_table(family: Family) -> Layout:
 def put_family(
     dialect: Dialect, *, family_id: str, spec: FamilySpec, now_us: int, families_max: int
 ) -> Program[tuple[Family, bool]]:
-    """Create a family, or change the existing one to this spec. Return it, and whether it is new.
+    """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
 
     Raises:
         TooManyFamiliesError: the store already holds `families_max` families.
@@ -276,7 +276,7 @@ def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -
 
 
 def find_families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
-    """Return, by key, the families with these keys, as they are stored now. The result leaves out keys of no family."""
+    """Return, by key, the families with these keys, as they are stored now. Keys that no family has are left out."""
     rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
     return {row[0]: _family(row) for row in rows}
 
@@ -384,10 +384,10 @@ def list_boards_on_shelf(
     after: str,
     limit: int,
 ) -> Program[list[Board]]:
-    """Return the boards of one period and one list of facets that posts have reached, ordered by id.
+    """Return those boards of one period and one list of facets that have received a post, ordered by id.
 
-    The first board returned is the one with the next id after `after`. `names` is the list of facets, sorted. `values`
-    holds, by facet name, the values that a board must have. A facet that is not in `values` may have any value.
+    Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds, by facet
+    name, the values that a board must have. A facet that is not in `values` may have any value.
     """
     found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     rows = yield (

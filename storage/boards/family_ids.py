@@ -87,7 +87,10 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 
 
 def facets_of(listed: Iterable[tuple[str, ...]], values: Mapping[str, str]) -> list[tuple[tuple[str, str], ...]]:
-    """Return each list of facets in `listed` as pairs of name and value. Leave out lists with a missing value."""
+    """Return each list of facet names in `listed` as pairs of name and value.
+
+    Leave out a list if `values` lacks the value of one of its facets.
+    """
     return [
         tuple([(name, values[name]) for name in names]) for names in listed if all(name in values for name in names)
     ]

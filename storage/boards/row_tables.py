@@ -1,7 +1,7 @@
 """The tables that hold the rows of boards.
 
-A board has a table of its own, or its rows are in a table that it shares with other boards. There, the board's rows are
-those with its `rows_key`.
+A board has a table of its own, or its rows are in a table that it shares with other boards. In a shared table, the rows
+of a board are those with the board's `rows_key`.
 
 Only this module makes the names of these tables and of their columns and indexes. The names are made from keys, and
 never from text of a request.
@@ -41,7 +41,7 @@ _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
 class RowColumn(NamedTuple):
-    """A column of a table of rows, with its name and type in the database."""
+    """A database column of a table of rows, with its name and type."""
 
     name: str
     kind: SqlKind
@@ -50,7 +50,7 @@ class RowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of rows, with the columns that the boards of one spec use."""
+    """A table of rows, with those of its columns that the boards with one spec use."""
 
     table: str
     shared: bool
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """Return the SQL kind of each column of values, by name."""
+        """Return, by name, the SQL kind of each database column that holds values."""
         return {column.name: column.kind for column in self.columns}
 
     def row_columns(self, alias: str | None = None) -> tuple[Column, ...]:
@@ -98,10 +98,10 @@ def shared_table(table_key: int) -> str:
 
 
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
-    """Return the columns that a table of rows needs for the columns of a spec.
+    """Return the database columns that a table of rows needs for the columns of a spec.
 
-    In a shared table, the name of a column also says what kind of value it holds, because boards with different specs
-    may use the same table.
+    In a shared table, the name of a database column also says what kind of value it holds, because boards with
+    different specs may use the same table.
     """
     return tuple(_physical(index, column, shared=shared) for index, column in enumerate(columns))
 

@@ -1,7 +1,7 @@
 """The times of a season: when a board outside a family opens, ends and closes, and which of these times may change.
 
-A time may change only if every earlier decision to take or refuse a post stays right. A board that has opened can't
-open later, a closed board stays closed, and an end moves only to a time in the future.
+A time may change only if every earlier decision to take or refuse a post stays right. Once a board has opened, its
+opening time stays. A closed board stays closed. The end of an open board moves only to a time in the future.
 """
 
 from __future__ import annotations

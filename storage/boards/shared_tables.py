@@ -2,9 +2,9 @@
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
-A board outside a family leaves a shared table, or is emptied there, in one short transaction. Nothing refers to its old
-`rows_key` afterwards. `sweep_rows` later deletes the rows with that key in bounded steps, and also the post ids of
-deleted boards and families.
+A board outside a family leaves a shared table, or is emptied there, in one short transaction. Afterwards, nothing
+refers to the `rows_key` that the board had there. `sweep_rows` later deletes the rows with that key in bounded steps,
+and also the post ids of deleted boards and families.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def find_or_create_table(dialect: Dialect, columns: Sequence[RowColumn]) -> Prog
 
 
 def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) -> Program[None]:
-    """Add columns to a shared table, except those that the table has already because an earlier board added them."""
+    """Add columns to a shared table. Skip those that the table already has because of another board."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
     [[columns]] = yield found.build(dialect, key=table_key)
     names = columns.split(_BETWEEN)

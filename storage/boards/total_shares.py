@@ -1,7 +1,7 @@
 """Spreads each total of a board over several rows, so that concurrent transactions do not wait for one row's lock.
 
 Each of these rows holds a share of the total, and the total is the sum of its shares. The first share is stored under
-the index of the total itself. So a store that has only one share of each total is read in the same way.
+the index of the total itself. So the same read also works in a store where each total has only one share.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ _STEP = 1_000_000  # greater than the index of every column; totals of no column
 
 
 def stored_index(column_index: int, share: int) -> int:
-    """Return the column_index under which a share of a total is stored."""
+    """Return the value of `column_index` under which a share of a total is stored."""
     return column_index + _STEP * share
 
 
 def count_shares(dialect: Dialect) -> int:
-    """Return how many shares a total has: one without row locks (SQLite), because only one writer runs at a time."""
+    """Return how many shares a total has.
+
+    On SQLite, which has no row locks, one share is enough, because only one writer runs at a time.
+    """
     return _SHARES if dialect.row_locks else 1
 
 
 def stored_indexes(dialect: Dialect, column_index: int) -> list[int]:
-    """Return the column_index of every share of a total."""
+    """Return the values of `column_index` under which the shares of a total are stored."""
     return [stored_index(column_index, share) for share in range(count_shares(dialect))]
 
 

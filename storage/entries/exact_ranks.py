@@ -1,8 +1,9 @@
 """Exact ranks: the sum of a knot's count from the curve, the changes logged since that count, and a count in one gap.
 
-    better than a cell = the knot's count (as of the curve's mark)
-                       + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
-                       + entries strictly between the knot and the cell
+    entries better than a cell
+        = the knot's count, which includes the changes that the curve's mark covers
+        + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
+        + entries strictly between the knot and the cell
 
 If the knot below the cell is nearer, the count starts at that knot. The result is then the number of entries better
 than the knot, minus the number of those among them that are not better than the cell.

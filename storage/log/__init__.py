@@ -1,4 +1,4 @@
-"""The change log records what each post changed. This room also holds the rules by which posts merge into cells.
+"""The change log, which records what each post changed, and the rules by which posts merge into cells.
 
     post ── Merger ──> changed cells ── ChangeLog, in the transaction of the post ──> bundles in the log
                                                                                           │

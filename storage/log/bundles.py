@@ -3,13 +3,13 @@ r"""Bundles: the changes of one board in one transaction, as one row of the log.
 With one row per change instead, posting was 10 % slower (benchmarks/change_log_cost.py). These columns hold the
 changes:
 
-    cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after it
-    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can search for one
+    cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after the change
+    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can search for an owner
     posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
 
 Each of the three columns holds one item per change, in the order in which the changes happened. Commas separate the
 pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the change leaves the
-cells as they are, or if its owner was erased long ago.
+cells as they are, or if the owner of the change was erased long ago.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LoggedChange(NamedTuple):
     number: int  # larger for each later change of an owner on a board
     board_key: int
     owner: str
-    previous: str  # see `RankedCells`
+    previous: str  # the ranked cells before the change, see `RankedCells`
     next: str
 
 

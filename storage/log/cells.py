@@ -1,16 +1,16 @@
 """Cells: ranked values as padded text that sorts as the values do, and the ranked cells of a row side by side.
 
-A cell holds digits only, so its order as text is also the order of its integer. It is the scaled value plus the
-column's offset (0 unless `min` is negative), padded to the width of the column's range. On boards where the earliest of
-equal values is better, 16 more digits hold the time when the value was reached, in microseconds. On `high` columns,
-where a larger text is better, that time is inverted.
+A cell holds digits only, so cells sort as text in the same order as their integers. The integer is the scaled value
+plus the column's offset (0 unless `min` is negative). It is padded to the width of the column's range. On boards where
+the earliest of equal values is better, 16 more digits hold the time, in microseconds, at which the value was reached.
+On `high` columns, where a larger text is better, that time is inverted.
 
     value 250, range 0 to 9999         "0250"
     the same, where time breaks ties   "0250" + 16 digits
 
 The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
-compare one of them with a knot. An absent cell is worse than every cell. If a column was added after a change, its cell
-is absent both before and after that change, so the change does not affect counts in this column.
+compare one of them with a knot. An absent cell is worse than every cell. If a column was added after a change, the
+logged change has no cell of this column, so the change does not affect counts in this column.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ _WORSE_THAN_ANY = {True: " ", False: "~"}  # key: whether high values win; " " s
 class CellSpan:
     """Where the cell of one ranked column stands in the text of `RankedCells`."""
 
-    start: int  # index of its first character, 0-based
-    width: int  # characters
+    start: int  # index of the cell's first character, 0-based
+    width: int  # number of characters
     absent: str  # the text in this place if the row has no value
     high: bool
 
@@ -116,15 +116,18 @@ class CellSpan:
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column, which may have been added later."""
+        """Return the condition that a logged change has cells of this column.
+
+        A change that was logged before the column was added has none.
+        """
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that a term (`name` is `previous` or `next`) is at least as good as this cell."""
+        """Return the condition that the cell named `name` (`previous` or `next`) is at least as good as `cell`."""
         return col(name).ge(cell) if self.high else col(name).le(cell)
 
     def better(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that a term (`name` is `previous` or `next`) is strictly better than this cell."""
+        """Return the condition that the cell named `name` (`previous` or `next`) is strictly better than `cell`."""
         return col(name).gt(cell) if self.high else col(name).lt(cell)
 
 
@@ -146,7 +149,7 @@ class RankedCells:
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
 
     def find_span(self, column_index: int) -> CellSpan:
-        """Return where a column's cell stands. A text from before the column was added ends before this place."""
+        """Return where a column's cell stands. A text that is older than the column ends before this place."""
         return self._places[column_index]
 
     def join_cells(self, cells: Sequence[Cell]) -> str:

@@ -5,13 +5,13 @@ A reader that follows the log keeps a `LogMark`, which covers exactly the change
     take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
 
 A reader counts by marks, and never simply continues after the last number that it saw. A row gets its numbers before
-its transaction commits, so a later number may become visible before an earlier one. On PostgreSQL a mark names the
+its transaction commits, so a greater number may become visible before a smaller one. On PostgreSQL a mark names the
 oldest transaction that was still running, and the later transactions that had already ended. SQLite has one writer at a
 time, so a mark is just the number of a row.
 
 There are two orders. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one has the
 smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before another
-one and still change the owner after it.
+one and still change the owner after that one did.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SEEN_MAX = 10_000  # the most ended transactions that a mark lists; a few hundre
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """How far a reader has come: the mark covers all changes below `position`, and those at the positions `seen`."""
+    """How far a reader has come. The mark covers the changes before `position` and those at the positions `seen`."""
 
     position: int
     seen: tuple[int, ...] = ()  # positions above `position`, ascending
@@ -73,8 +73,8 @@ class NewChange(NamedTuple):
 
     board_key: int
     owner: str
-    previous: str  # see `RankedCells`
-    next: str  # as long as `previous`
+    previous: str  # the ranked cells before the change, see `RankedCells`
+    next: str  # the ranked cells after the change; as long as `previous`
     record: RecordFields  # see `log_record`
 
 
@@ -175,7 +175,7 @@ class ChangeLog:
         yield self._append.bind(rows=rows)
 
     def find_horizon(self) -> Program[int]:
-        """Return the horizon: all transactions below this position have ended, and this snapshot sees their changes."""
+        """Return the horizon: the position before which all transactions have ended and are visible in this snapshot."""
         rows = yield self._horizon.bind()
         return int(rows[0][0])
 
@@ -205,7 +205,7 @@ class ChangeLog:
 
         `past`: only bundles after this (position, seq), for the next page. `boards`: only bundles of boards with these
         keys; each row that is read is compared with them, so pass few keys. The result consists of whole bundles, which
-        together hold `limit` changes or a few more. If they hold fewer, there are no further bundles.
+        together hold `limit` changes or a few more. If the result holds fewer changes, there are no further bundles.
         """
         bound = self._between_parameters(done, until, past)
         sizes_of, page_of = self._sizes, self._between
@@ -227,9 +227,9 @@ class ChangeLog:
         return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def find_pruned_position(self) -> Program[int]:
-        """Return the position below which all bundles were pruned; 0 if none was.
+        """Return the position before which all bundles were pruned; 0 if no bundle was pruned.
 
-        A reader whose mark is below this position has missed changes.
+        A reader whose mark has a smaller position has missed changes.
         """
         rows = yield self._pruned.bind()
         return int(rows[0][0]) if rows else 0
@@ -243,7 +243,7 @@ class ChangeLog:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
         One call removes about `rows_max` changes, and nothing at or after the position `keep_from`. It never removes
-        the last bundle, because the next numbers are counted from it.
+        the last bundle, because the numbers of the next bundles are counted from there.
         """
         rows = yield self._ages.bind(rows=rows_max + 1)
         if not rows:
@@ -251,7 +251,8 @@ class ChangeLog:
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max + 1)]
         first, last = head[0][0], head[-1][0]
         young = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), None)
-        # A transaction with more than `rows_max` changes is removed as a whole, unless it is the last one in the log.
+        # If one transaction has more than `rows_max` changes, remove all of them together, unless it is the last
+        # transaction in the log.
         every = len(head) == len(rows) <= rows_max
         boundary = last if last > first or every else last + 1
         boundary = min(boundary, (yield from self.find_horizon()))

@@ -4,12 +4,12 @@ Once a reader has read a number, no change with a smaller number is published la
 
     logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
 
-A change is published only when every transaction before its own has ended. Then it has a number, which combines the
-position of its bundle and a place. On PostgreSQL this is the place within the transaction. On SQLite, where one
-transaction commits after the other, it is the place within the bundle. So numbers have gaps.
+A change is published only when every transaction before its own has ended. The number of a change combines the position
+of its bundle with a place. On PostgreSQL, this is the place of the change within its transaction. On SQLite, where one
+transaction commits after the other, it is the place of the change within its bundle. So numbers have gaps.
 
-`RowReader` decodes the cells of an entry after a change. An earlier change has no cells for columns that were added
-later.
+`RowReader` decodes the cells that an entry had after a change. A logged change has no cells of columns that were added
+after the change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .owner_index import PositionRange, may_hold, owner_blocks
 _LAST_BUNDLES = 100  # the newest bundles of a deleted board, among which its deletion is searched for
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-# These kinds keep the row's version, so the version is not the time of the change.
+# Changes of these kinds keep the version of the row, so the version is not the time of the change.
 _MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 
 
@@ -62,11 +62,11 @@ class JournalRow(NamedTuple):
     board_key: int
     owner: str | None  # None: the owner was erased, or the change affects the whole board
     at_us: int  # when the change was accepted
-    previous: str  # see `RankedCells`
+    previous: str  # the ranked cells before the change, see `RankedCells`
     next: str
     record: ChangeRecord | None  # None: the owner was erased
     order: int  # larger for each later change of an owner on a board
-    logged_us: int  # when its transaction logged it; this is the time of a post that names none
+    logged_us: int  # when the transaction logged the change; also the time of a post that names no time
 
 
 class Journal:
@@ -110,10 +110,10 @@ class Journal:
     def read_changes(
         self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
     ) -> Program[list[JournalRow]]:
-        """Return published changes after a number, in the order of their numbers.
+        """Return published changes with a number greater than `after`, in the order of their numbers.
 
-        `boards`: only changes of boards with these keys. `held`: also changes that are not published yet. Pass it only
-        with boards that no other transaction can change before this one ends.
+        `boards`: only changes of boards with these keys. `held`: also changes that are not published yet. Pass `held`
+        only with `boards` that no other transaction can change before this one ends.
         """
         rows = yield from self.read_bundles(after, limit=limit, boards=boards, held=held)
         return list(islice(changes_past(rows, after), limit))
@@ -132,15 +132,15 @@ class Journal:
         sizes = yield sized.bind(**bound, limit=limit)
         if not sizes:
             return []
-        # Some changes of the first bundle may not be after the number `after`, so one more bundle is read.
+        # The first bundle may also hold changes up to the number `after`, so one more bundle is read.
         return (yield read.bind(**bound, limit=count_rows_holding([*sizes[1:]], limit) + 1))
 
     def read_changes_of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
     ) -> Program[tuple[list[JournalRow], int | None]]:
-        """Return an owner's published changes below a number, newest first, and the number to pass as `before` next.
+        """Return an owner's published changes with smaller numbers than `before`, newest first, and the next `before`.
 
-        That number is None if there are no further changes. One call searches at most `blocks_max` blocks of the
+        The next `before` is None if there are no further changes. One call searches at most `blocks_max` blocks of the
         journal. Therefore it may return fewer than `limit` changes even if there are more.
         """
         index = owner_blocks(self._dialect)
@@ -185,12 +185,12 @@ class Journal:
         return found[:limit]
 
     def find_last_published(self) -> Program[int]:
-        """Return the number up to which everything is published. There need not be a change with this number."""
+        """Return the number up to which all changes are published. There need not be a change with this number."""
         horizon = yield from self._log.find_horizon()
         return self._last_below(horizon)
 
     def find_begin(self) -> Program[int]:
-        """Return the number after which no change was ever removed; 0 if none was removed at all."""
+        """Return the number after which the journal is complete; 0 if no change was ever removed from it."""
         pruned = yield from self._log.find_pruned_position()
         return max(0, self._last_below(pruned))
 
@@ -273,7 +273,7 @@ def board_key_of(row: Row) -> int:
 
 
 def position_of(number: int) -> int:
-    """Return the position in the change log of the change with a published number."""
+    """Return the position, in the change log, of the change with this published number."""
     return number // PLACES
 
 

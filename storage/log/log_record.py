@@ -24,7 +24,7 @@ RecordFields = tuple[Any, ...]  # the first fields of `ChangeRecord`, up to the 
 
 
 class ChangeKind(StrEnum):
-    """The kind of change that a record describes. The log stores the letter."""
+    """The kind of change that a record describes. The log stores the letter of the kind."""
 
     APPLIED = "p"
     UNCHANGED = "u"  # a post that changed no value
@@ -46,9 +46,9 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     kind: ChangeKind
     changes: list[ColumnChange] = []
     post_id: str | None = None
-    at_us: int | None = None  # the time that the post names; None: it arrived without one
-    cells: list[Cell] = []  # of the row after the change: its unranked cells, or all cells if the row is hidden
-    version: int | None = None  # of the row after the change; None: it is the time of the bundle
+    at_us: int | None = None  # the time that the post names; None: the post names no time
+    cells: list[Cell] = []  # the row's unranked cells after the change; all its cells if the row is hidden
+    version: int | None = None  # the version of the row after the change; None: the version is the bundle's time
     board_id: str | None = None
     spec: Any = None  # the spec of a deleted board, as JSON types
     error: RecordedError | None = None  # why the post was rejected
@@ -85,7 +85,7 @@ def record_of_deletion(board_id: str, spec: object) -> RecordFields:
 def record_of_rejection(
     changes: Sequence[ColumnChange], post_id: str | None, at_us: int | None, error: RecordedError
 ) -> RecordFields:
-    """Return the record of a post that was accepted first, and rejected when it was to be applied."""
+    """Return the record of a queued post that was accepted, but rejected later when it was to be applied."""
     return ChangeKind.REJECTED, changes, post_id, at_us, (), None, None, None, error
 
 

@@ -1,6 +1,6 @@
 """How a post changes a row: the merge rules of columns, applied to stored cells.
 
-This module does no I/O. It only returns the cells that a post really changes.
+This module does no I/O. It returns only those cells whose value a post changes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Merger:
             before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
-                continue  # an equal value keeps the time when it was first reached
+                continue  # the value is the same as before, so keep the time when it was first reached
             if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue

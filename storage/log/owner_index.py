@@ -5,8 +5,8 @@
 A block covers only whole transactions that have ended, and never changes after it is made. So a filter never misses an
 owner.
 
-The filters replace a database index by owner: every post would write to random pages of such an index. A filter costs
-about 2 us and 2 bytes per change, and a job writes it later, one block after the other.
+The filters replace a database index by owner. With such an index, every post would write to random pages. A filter
+costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PositionRange(NamedTuple):
 
 
 class OwnerBlock(NamedTuple):
-    """A range of positions of the log, and the Bloom filter of the owners whose changes are there."""
+    """A range of positions of the log, and the Bloom filter of the owners whose changes are in this range."""
 
     positions: PositionRange
     filter: bytes
@@ -54,7 +54,7 @@ def filter_of(owners: Iterable[str]) -> bytes:
 
 
 def may_hold(bits: bytes, owner: str) -> bool:
-    """Return whether this owner may be in a filter. False is certain; True may be wrong."""
+    """Return whether a filter may contain this owner. False is certain; True may be wrong."""
     return all(bits[bit >> 3] >> (bit & 7) & 1 for bit in _bits(owner))
 
 
@@ -93,7 +93,7 @@ class OwnerBlocks:
         return int(rows[0][0] or 0)
 
     def build_next_block(self) -> Program[OwnerBlock | None]:
-        """Read the log and return the next block; None if there are too few changes since the last one."""
+        """Read the log and return the next block; None if there are too few changes after the last block."""
         past = yield from self.find_covered_position()
         sizes = yield self._sizes.bind(past=past)
         if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
@@ -109,16 +109,16 @@ class OwnerBlocks:
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
 
     def prune(self) -> Program[int]:
-        """Remove the blocks whose rows were pruned from the log. Return how many were removed."""
+        """Remove the blocks whose bundles were pruned from the log. Return how many were removed."""
         rows = yield self._prune.bind(boundary=(yield from self._log.find_pruned_position()))
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin below a position, newest first. The page is empty if there are no more."""
+        """Return a page of blocks that begin before `position`, newest first; an empty page if there are no more."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin above a position, oldest first. The page is empty if there are no more."""
+        """Return a page of blocks that begin after `position`, oldest first; an empty page if there are no more."""
         return _blocks((yield self._up.bind(at=position)))
 
 

@@ -6,12 +6,13 @@ many more posts the store could take. Then no post is refused.
 
 `WriteLimit` says how many groups of posts may be in flight. It follows the gradient of the posts committed per second:
 
-    climb Change the limit by one group for a window, and compare the rate of this window with the rate of the window
-    before. If the limit was raised, keep it if the new rate is above UP_RATIO times the earlier rate. If it was
-    lowered, keep it if the new rate is above DOWN_RATIO times the earlier rate. rest After a change that was not kept,
-    leave the limit as it is for some windows. If the speed of the store changes, climb again. halve If a transaction
-    fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at most once per round of
-    groups. Then climb again.
+    climb    Change the limit by one group for a window, and compare the rate of this window with the rate of the window
+             before. Keep a raised limit if the new rate is above UP_RATIO times the earlier rate. Keep a lowered limit
+             if the new rate is above DOWN_RATIO times the earlier rate.
+    rest     After a change that was not kept, leave the limit as it is for some windows. If the speed of the store
+             changes, climb again.
+    halve    If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
+             most once per round of groups. Then climb again.
 
 The limit is between 1 and `groups_max`. `WriteLimit` tries to change the limit only while posts wait in the queue,
 because without waiting posts nobody can see how fast the store could be. Both classes do no I/O and get the time as an

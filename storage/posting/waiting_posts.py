@@ -132,7 +132,7 @@ def _owners(waiting: WaitingRequest) -> set[str]:
 
 
 class RequestIntake(ABC, Generic[W]):
-    """A task that takes requests from their queue until it is closed, and the timer that ends waits that are too long."""
+    """A task that takes requests from their queue until it is closed, and the timer that ends their wait."""
 
     def __init__(self, name: str, *, wait_s_max: float) -> None:
         self._name = name  # name of the task
