@@ -35,7 +35,7 @@ class Catalog:
         self._on_removal: list[Callable[[int], None]] = []
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
-        """Call `forget` with the key of each known board that was deleted, or whose rows were archived."""
+        """From now on, call `forget` with the key of each known board that was deleted or archived."""
         self._on_removal.append(forget)
 
     def _tell_removal(self, board_key: int) -> None:

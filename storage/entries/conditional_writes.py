@@ -30,7 +30,7 @@ from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout
 from storage.records import Entry
 from storage.store import Program
 
-UPDATE_STATEMENTS_MAX = 256  # most compiled statements that a table keeps; each is for one set of changed columns
+UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
 _ROW_ALIAS = "v"
 _HELD = "e"
 

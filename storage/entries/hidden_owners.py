@@ -52,7 +52,7 @@ from .entries import Entries
 
 # Two kinds of rows only mark an owner. Their board keys belong to no board.
 HIDDEN_KEY = 0  # the owner is hidden
-CHANGING_KEY = -1  # the owner is being hidden or shown, until `updated_at` at the latest
+CHANGING_KEY = -1  # the owner is being hidden or shown; this may last until the time in `updated_at`
 _WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in `cells` of the row with CHANGING_KEY
 # To look up more owners than this, first ask the store whether any owner at all is hidden, because a look-up of 1,000
 # owners takes 1 ms.

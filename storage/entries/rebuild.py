@@ -37,7 +37,7 @@ class RebuildCounts:
     """The numbers of rows and entries that a rebuild handled."""
 
     rows: int = 0  # rows of the journal that were read
-    replayed: int = 0  # rows of the journal that the board's rows are made from
+    replayed: int = 0  # rows of the journal from which the board's rows were made
     rejected: int = 0  # rows of the journal whose result would leave the range of a column
     duplicates: int = 0  # rows of the journal with the post id of a post that was merged before
     entries: int = 0  # entries that the board has now
@@ -125,7 +125,7 @@ def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
 
 
 def _check_start(dialect: Dialect, board: Board) -> Program[None]:
-    """Raise `JournalIncompleteError` if rows of the board may have been removed from the journal."""
+    """Raise `JournalIncompleteError` if changes of the board may have been removed from the journal."""
     begins_after = yield from journal(dialect).find_begin()
     if not begins_after:
         return

@@ -4,7 +4,7 @@ With one row per change instead, posting was 10 % slower (benchmarks/change_log_
 changes:
 
     cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after the change
-    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can search for an owner
+    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can find one owner
     posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
 
 Each of the three columns holds one item per change, in the order in which the changes happened. Commas separate the

@@ -175,7 +175,7 @@ class ChangeLog:
         yield self._append.bind(rows=rows)
 
     def find_horizon(self) -> Program[int]:
-        """Return the horizon: the position before which all transactions have ended and are visible in this snapshot."""
+        """Return the horizon: the position before which all transactions have ended and this snapshot sees them."""
         rows = yield self._horizon.bind()
         return int(rows[0][0])
 

@@ -48,7 +48,7 @@ from .change_log import NewChange, change_log, count_rows_holding
 from .log_record import ChangeKind, ChangeRecord, decode_records, record_of_deletion, record_of_event
 from .owner_index import PositionRange, may_hold, owner_blocks
 
-_LAST_BUNDLES = 100  # the newest bundles of a deleted board, among which its deletion is searched for
+_LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
 # Changes of these kinds keep the version of the row, so the version is not the time of the change.

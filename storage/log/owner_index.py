@@ -24,7 +24,7 @@ from .bundles import owners_of
 from .change_log import change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
-_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks without the owner is searched in vain
+_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks that lack an owner is searched in vain
 _PROBES = 4
 _BYTES_HASHED = 8
 _PAGE = 32  # blocks that are read at a time

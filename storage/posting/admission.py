@@ -40,7 +40,7 @@ POSTS_MIN = 1e-9  # lower bound of the weighted number of posts, which is a divi
 
 
 class DrainRate:
-    """The recent rate of posts per second."""
+    """The recent rate of committed posts per second."""
 
     def __init__(self) -> None:
         self._posts, self._seconds, self._commits = 0.0, 0.0, 0

@@ -369,7 +369,7 @@ def _refuse(group: Sequence[WaitingRequest], error: StorageError) -> None:
 
 
 class _ShareObserver:
-    """The observer of one writer. It reports the depth, groups and limits of all writers as sums."""
+    """The observer of one writer. It reports the sums of queue depths, groups and limits over all writers."""
 
     def __init__(self, whole: WriterObserver, shares: list[_ShareObserver]) -> None:
         self._whole, self._shares = whole, shares
