@@ -391,6 +391,6 @@ def _widened(document: bytes, columns: int) -> list[Entry]:
 
 
 def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:
-    """Return the number of the last block that begins with this owner or an earlier one; None if no block does."""
+    """Return `number` of the last block that begins with this owner or an earlier one; None if no block does."""
     place = bisect_right([first for _, first in directory], owner)
     return directory[place - 1][0] if place else None

@@ -94,7 +94,7 @@ class ArchiveBlock(NamedTuple):
     """A row of the table of archives."""
 
     section: int
-    number: int
+    number: int  # number of entries in the earlier blocks of the section
     entries: int
     first: str
     last: str

@@ -91,8 +91,8 @@ class _RankingStatements:
         self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Each of the two counts reads its own part of the tied rows. One count of all tied rows and one of a part of
-        # them would read this part twice.
+        # Count the tied rows before the found row and the other tied rows separately. A count of all tied rows, besides
+        # the count of those before the found row, would read some rows twice.
         found = "s"
         tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
         tied = tied.where(col(self._name, "t").eq(col(self._name, found)))

@@ -1,6 +1,6 @@
 """Finds the parts of the journal that may hold an owner's changes, by a Bloom filter per block of some 8,000 changes.
 
-    changes ── a job, once there are enough ──> block: first and last position, Bloom filter of its owners
+    changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
 A block covers only whole transactions that have ended, and never changes after it is made. So a filter never misses an
 owner.

@@ -189,7 +189,7 @@ class Writer(RequestIntake[WaitingRequest]):
         waiting.fail(WaitTooLongError())
 
     def _withdraw(self, waiting: WaitingRequest) -> bool:
-        # Posts that were already taken from the queue are still applied, and nobody gets their outcome.
+        # Posts that a group has already taken from the queue are still applied, but nobody gets their outcome.
         withdrawn = self._queue.withdraw_request(waiting)
         if withdrawn:
             self._observer.queue_depth(self._queue.parts)
@@ -252,8 +252,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._observer.writes_in_flight(self._queue.groups_in_flight, limit=self._limit.limit)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
-        # Return the result if callers still wait for it; None if every caller has got an answer or an error. `unknown`:
-        # an earlier run may have applied the posts.
+        # Return the result if callers still have to be answered. Return None if every caller has already got an answer
+        # or an error. `unknown`: an earlier run may have applied the posts.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
@@ -264,7 +264,7 @@ class Writer(RequestIntake[WaitingRequest]):
             StoreDamagedError,
             StoreFullError,
             OutcomeUnknownError,
-        ) as error:  # each request would get the same error if it ran separately
+        ) as error:  # each request of the group would get the same error if it ran alone
             self._limit.record_failure(now_s=self._monotonic())
             if isinstance(error, OutcomeUnknownError) and not unknown:
                 await self._settle_unknown(group)
@@ -276,8 +276,8 @@ class Writer(RequestIntake[WaitingRequest]):
                 self._limit.record_failure(now_s=self._monotonic())
             if len(group) > 1:
                 for waiting in group:
-                    # If the future is done, the caller got `WaitTooLongError` or has left, so its posts need not be
-                    # applied.
+                    # If the future is done, the caller got `WaitTooLongError` or has left. The posts of the request
+                    # need not be applied then.
                     if not waiting.done.done():
                         alone = await self._settle([waiting], unknown=unknown)
                         if alone is not None:
