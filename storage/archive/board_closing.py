@@ -75,7 +75,7 @@ def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Pr
 
 
 def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Board]]:
-    # The time is checked here too: a season's end may have been moved since the board was read.
+    # Check the closing time again: the end of a season may have been moved since the board was read.
     open_ones = col("stage").eq(int(ClosingStage.OPEN)), col("closes_at").le(param("now_us"))
     rows = yield (
         update(BOARDS)

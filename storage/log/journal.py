@@ -216,7 +216,7 @@ class Journal:
         return found
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
-        """Return the boards with this id whose deletion has the number `since` or a later one, by board key.
+        """Return, by board key, the boards with this id whose deletion is logged at the number `since` or later.
 
         This reads all bundles from that number on.
         """
@@ -263,7 +263,7 @@ def changes_of(row: Row) -> Iterator[JournalRow]:
 
 
 def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
-    """Yield the changes in these bundles whose number is above `after`, in the order of their numbers."""
+    """Yield, in the order of their numbers, those changes in these bundles that have a number above `after`."""
     return (each for row in rows for each in changes_of(row) if each.number > after)
 
 

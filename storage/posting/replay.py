@@ -60,7 +60,7 @@ class _OwnerState:
 def replay_board(
     dialect: Dialect, post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
 ) -> Program[RebuildCounts]:
-    """Rebuild the board's rows from the posts with the number `since` and later.
+    """Rebuild the board's rows from the posts in the journal whose number is `since` or greater.
 
     Memory use grows with the number of owners.
 

@@ -424,7 +424,7 @@ class TableChanges:
             totals[state.entries.board.key] = more
 
     def write_rows(self, writes: RowWrites) -> Program[None]:
-        """Write every row; raise `LostRaceError` if one was changed meanwhile."""
+        """Write all these rows; raise `LostRaceError` if another transaction changed one of them meanwhile."""
         for indexes, changed in self.updates.items():
             _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
         if self.new:
@@ -442,7 +442,7 @@ def _check_all_written(written: int, expected: int) -> None:
     """Check that a write changed `expected` rows.
 
     Raises:
-        LostRaceError: it changed fewer.
+        LostRaceError: the write changed fewer rows.
     """
     if written != expected:
         raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")

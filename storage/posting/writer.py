@@ -93,10 +93,10 @@ class WriterObserver(Protocol):
         """Report that a conditional write found a row whose version had changed since it was read."""
 
     def queue_depth(self, posts: int) -> None:
-        """Report how many posts wait, each counted once per board. Called after every change of this number."""
+        """Report how many posts wait, each counted once per board. Writers call this when the number changes."""
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Report how many groups are in flight, and how many may be. Called after every change of these numbers."""
+        """Report how many groups are in flight, and how many may be. Writers call this when a number changes."""
 
     def posts_refused(self, reason: str, posts: int) -> None:
         """Report posts that are not applied, each counted once per board.
@@ -168,7 +168,7 @@ class Writer(RequestIntake[WaitingRequest]):
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if self._drain.known and waiting:  # if no post waits, the new ones are accepted and the rate is measured anew
+        if self._drain.known and waiting:  # if no post waits, accept the new posts; they measure the rate anew
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
