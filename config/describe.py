@@ -1,6 +1,6 @@
 """Describes the settings to people.
 
-`rankcurve config`, docs/settings.md, the README and default.toml show the rows that are made here.
+This module makes the rows that `rankcurve config`, docs/settings.md, the README and default.toml show.
 
 Every row comes from the declaration of its setting, so each fact about a setting is written only once.
 """
@@ -15,7 +15,7 @@ from config.settings import Settings
 class SettingRow(NamedTuple):
     """One setting as people see it, with a masked value.
 
-    `source` is the path of a file, the name of a variable, `command line` or `default`.
+    `source` says where the value comes from: the path of a file, the name of a variable, `command line` or `default`.
     """
 
     name: str
@@ -42,7 +42,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 
 def settings_table_markdown() -> str:
-    """Return the table of docs/settings.md: every setting at its default, one line each, ending in a newline."""
+    """Return the table of docs/settings.md: one line for each setting and its default. The text ends in a newline."""
     lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
     for row in describe(Settings()):
         lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")

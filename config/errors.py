@@ -1,6 +1,6 @@
-"""The only error of this package. It lists everything that is wrong with a configuration.
+"""The only error class of this package. An error lists everything that is wrong with a configuration.
 
-A message never holds a secret; the code that raises the error masks values first.
+The message never holds a secret, because the code that raises the error masks all values first.
 """
 
 

@@ -1,7 +1,7 @@
 """The kinds of settings: functions that declare a setting, and types that check its value.
 
-Every kind checks its values, so `settings` holds nothing but declarations. The message about a refused value says what
-the value should be.
+Every kind checks its values, so `settings` holds only declarations. If a value is refused, the message says what the
+value should be.
 """
 
 import re
@@ -44,7 +44,7 @@ def _readable(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return the items of a list that is given as a TOML list or as text with commas."""
+    """Return the items of a TOML list, or of a text with commas between the items."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value

@@ -1,7 +1,7 @@
 """Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-A single error reports all unknown names and bad values, each with its source. So nothing that an operator sets is
-silently ignored.
+A single error reports all unknown names and all bad values, each with its source. So no setting of an operator is
+ignored without a message.
 """
 
 import difflib
@@ -19,18 +19,19 @@ from config.settings import Settings
 
 PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
-# Commands that send requests to a service read these variables. They are allowed, but they are not settings.
+# These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
     """Return the settings, merged from all sources.
 
-    A later source overrides an earlier one: defaults, TOML file, environment, `overrides`. The TOML file is
-    `toml_path`, else the file that RANKCURVE_CONFIG names; without either, no file is read. `overrides` holds values by
-    setting name; a value of None means that the setting is not given there.
+    The sources, in this order, are the defaults, the TOML file, the environment and `overrides`. A later source
+    overrides an earlier one. The TOML file is `toml_path`, or else the file that RANKCURVE_CONFIG names. If neither is
+    given, no file is read. `overrides` maps setting names to values; None means that `overrides` does not give the
+    setting.
 
-    Raises ConfigError with all problems.
+    Raises ConfigError, which lists all problems.
     """
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -102,9 +103,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _parsed(name: str, raw: object, *, is_text: bool) -> object:
-    """Parse text by the type of the setting, or check that a typed value already has that type.
+    """Parse a text as a value of the setting's type, or check that a value from TOML or Python already has this type.
 
-    For example, a port that TOML gives as the text "8080" is refused.
+    For example, if TOML gives a port as the text "8080", the port is refused.
     """
     if is_text:
         return _adapter(name).validate_strings(raw)

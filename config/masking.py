@@ -1,9 +1,9 @@
 """Masks passwords and tokens in text.
 
-Settings are printed, logged and quoted in errors, and the address of a store may hold a password.
+Settings are printed, logged and quoted in errors, and one of them, the address of a store, may hold a password.
 
-Code that shows the value of a setting to anyone passes it through `masked` first. If in doubt, `masked` masks too much:
-even text that no driver could read is masked.
+Code that shows the value of a setting to anyone passes it through `masked` first. In doubtful cases `masked` hides too
+much rather than too little, even in an address that no driver could read.
 """
 
 import re
@@ -26,11 +26,11 @@ _SECRETS = frozenset(
     )
 )
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
-# A value is quoted, or it ends before the next parameter. A value without quotes may contain spaces.
+# A parameter's value is either in quotes, or it ends before the next parameter and may contain spaces.
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
 # The match extends to the last @, because a password may contain @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
-# This pattern is for text without any @. The text after the colon counts as a password unless it is a port number.
+# This pattern is for addresses without @. The text after the colon counts as a password unless it is a port number.
 _PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 

@@ -1,6 +1,6 @@
-"""Reads the setting `lease_peers`, which names other stores.
+"""Parses the setting `lease_peers`, which names other stores and gives their URLs.
 
-`config.settings` checks the text of the setting with this module, and the service reads its peers with it.
+`config.settings` uses this module to check the text of the setting. The service uses it to get the URLs of its peers.
 
 All stores must use the same name for the same peer.
 """
@@ -13,7 +13,9 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return the URLs of the peers by name. The text is a list of `NAME=URL` with commas between; it may be empty.
+    """Return a dict from the name of each peer to its URL.
+
+    The text is a list of `NAME=URL` with commas between the items. It may be empty.
 
     Raises ValueError for anything else.
     """

@@ -1,6 +1,6 @@
-"""Reads the setting `pools`, which gives sets of boards connection pools of their own.
+"""Parses the setting `pools`, which gives sets of boards connection pools of their own.
 
-`config.settings` checks the text of the setting with this module, and the PostgreSQL engine opens the connections that
+`config.settings` uses this module to check the text of the setting. The PostgreSQL engine opens the connections that
 the text describes.
 
 A board belongs to the first connection pool whose pattern matches its id. If no pattern matches, it belongs to the
@@ -29,7 +29,9 @@ class BoardConnectionPool(NamedTuple):
 
 
 def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
-    """Return the connection pools in a list of `NAME=PATTERN:CONNECTIONS` with commas between, which may be empty.
+    """Return the connection pools that a text describes.
+
+    The text is a list of `NAME=PATTERN:CONNECTIONS` with commas between the items. It may be empty.
 
     Raises ValueError for anything else.
     """

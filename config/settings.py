@@ -1,9 +1,10 @@
 """The declarations of all settings: every limit, wait and size of the service, each declared once.
 
-Every number has a lower bound, an upper bound and a unit. Its name says the unit unless it is a plain count.
+Every numeric setting has a lower bound, an upper bound and a unit. Its name ends in the unit unless it is a plain
+count.
 
-The text under a setting is its description. Operators read it in docs/settings.md, in default.toml and in the output of
-`rankcurve config`.
+The text under a setting is the setting's description. Operators read it in docs/settings.md, in default.toml and in the
+output of `rankcurve config`.
 """
 
 from collections.abc import Mapping
@@ -509,5 +510,5 @@ class Settings(BaseModel):
 
 
 def limits_of(kind: type[L], settings: Settings) -> L:
-    """Return an instance of a dataclass of bounds; each field gets the value of the setting of the same name."""
+    """Return an instance of the dataclass `kind`; each field gets the value of the setting with the field's name."""
     return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})  # type: ignore[arg-type]

@@ -1,15 +1,15 @@
-"""Fluent, immutable builders for SQL, so that the store never holds SQL as text.
+"""Immutable builders for SQL with chained methods, so that the code of the store contains no SQL text.
 
     after = seek(("c1", DESC, param("value")), ("owner", ASC, param("owner")))
     best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
     page = best_first.limit(param("rows")).packed().compile(SQLITE)
     built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
 
-Compile once, bind often. Compiling renders the text for one dialect, SQLite or PostgreSQL; binding only picks the
-arguments. The package executes nothing, and it imports nothing of the project.
+Compile a query once and bind it often. Compiling makes the SQL text for one dialect, SQLite or PostgreSQL. Binding only
+picks the arguments. The package executes nothing, and it imports nothing of the project.
 
-Nothing given to a builder can change the structure of the SQL. Values are bound, identifiers are quoted by one
-function, and every word of SQL stands in this package.
+No argument of a builder can change the structure of the SQL. Values are bound, one function quotes all identifiers, and
+every keyword of SQL comes from this package.
 
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement. To work on
 the package itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select,

@@ -1,18 +1,18 @@
 """Turns values into arguments of statements: constants, lists and rows.
 
-A value arrives in the database unchanged, or BadValueError is raised. JSON would turn a 65-bit integer into a float
-and, before SQLite 3.45, end a text at its first NUL.
+A value arrives in the database unchanged, or BadValueError is raised. For example, SQLite would read a 65-bit integer
+in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
 
 SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
 the interpreter lock. While the event loop is busy, 100 to 1,000 rows a second are written if each row has its own step,
-and 10,000 to 20,000 rows a second if they are in one text (docs/decisions.md, "Packed statements").
+and 10,000 to 20,000 rows a second if all rows are in one text (docs/decisions.md, "Packed statements").
 
 PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer that is an
 item of an array, and 0.03 us on an integer within a text. Parsing the text costs the server 0.03 us more for each cell
 (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
-PostgreSQL does not know the length of a bound array when it plans a statement, so it assumes a few rows. It then looks
-up each row in the index, however large it estimates the table to be.
+PostgreSQL does not know the length of a bound array when it plans a statement, so it assumes that the array has a few
+items. Therefore it looks up each row in the index, however large it estimates the table to be.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the kind of a constant; None for null.
+    """Return the kind of a constant. Return None if the constant is null.
 
     Raises BadValueError for floats, booleans and integers past 64 bits.
     """
@@ -56,15 +56,16 @@ def constant_kind(value: object) -> SqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Turns one parameter into the arguments that carry it: a list, or rows of the given kinds."""
+    """Turns the value of one parameter, a list or rows of the given kinds, into arguments for the driver."""
 
-    kinds: tuple[SqlType, ...] | None  # None: a plain list
+    kinds: tuple[SqlType, ...] | None  # the kind of each column of the rows; None: the parameter is a plain list
     arrays: bool  # see `Dialect.arrays`
 
     def encode(self, given: object) -> tuple[object, ...]:
-        """Return the arguments that carry a list or rows.
+        """Return the arguments for a list or for rows.
 
-        For SQLite that is one JSON text. For PostgreSQL it is the list itself, or one array for each column of rows.
+        On SQLite there is one argument, a JSON text. On PostgreSQL a list is one argument, and rows are one array for
+        each column.
 
         Raises BadValueError for values that would not arrive unchanged.
         """
@@ -82,7 +83,7 @@ class Encoder:
 def array_type(dialect: Dialect, kind: SqlType) -> str:
     """Return the SQL type to which the argument for one column of rows is cast.
 
-    A column of bytes is sent as an array, because making a text of it is expensive. Other columns are sent as text.
+    A column of bytes is sent as an array, because turning bytes into text is expensive. Other columns are sent as text.
     """
     array = f"{dialect.type_names[kind]}[]"
     return array if kind is SqlType.BLOB else f"text::{array}"
@@ -90,10 +91,9 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a struct type with the list as its only field; lists are converted to this type.
+    """Return a struct type whose only field is the list. The caller converts lists to this type to check them.
 
-    msgspec caches what it computes for a struct type. For a bare list type, msgspec would repeat that work on every
-    call.
+    msgspec analyses a struct type only once. It would analyse a bare list type again on every call.
     """
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
     items = list.__class_getitem__(cell)
@@ -126,7 +126,8 @@ def _array_text(cells: list[Any]) -> str:
     if "\\" in text:
         if "\\\\" not in text:
             text = text.replace("\\n", "\n")
-        # In both notations a backslash escapes a backslash or a quotation mark. Before a letter, PostgreSQL drops it.
+        # In JSON and in PostgreSQL's notation, a backslash escapes a backslash or a quotation mark. But PostgreSQL
+        # drops a backslash that stands before a letter.
         if "\\" in text.replace("\\\\", "").replace('\\"', ""):
             return f"{{{','.join(map(_array_cell, cells))}}}"
     return f"{{{text[1:-1]}}}"
@@ -150,7 +151,8 @@ def _encoded(items: list[Any]) -> str:
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
-    # The cheap test comes first. It also matches an escaped backslash before "u0000", so the second test decides.
+    # The first test is cheap, but it also matches an escaped backslash before "u0000". Therefore the second test
+    # decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
         raise BadValueError(_NUL)
     return text

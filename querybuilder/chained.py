@@ -1,7 +1,7 @@
 """Several changes in one statement: an update, and inserts that may use the rows that it returned.
 
-Every part sees the tables as they were before the statement. So the inserts see nothing of the update except the rows
-that it returns.
+The update and the inserts see the tables as they were before the statement. So the inserts see nothing of the update
+except the rows that the update returns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Chained(Query):
     def require_changes(self, changes: Param) -> Chained:
         """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
 
-        If the statement fails, nothing is changed. If it succeeds, it returns 1.
+        If the statement fails, nothing is changed. If the statement succeeds, it returns 1.
         """
         return replace(self, changes=changes)
 

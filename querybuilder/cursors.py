@@ -1,11 +1,11 @@
-"""Cursors. A cursor keeps a place in a long result.
+"""Cursors. A cursor remembers a place in a long result.
 
-One statement of a transaction opens a cursor, and later statements continue from its place. The cursor ends with the
-transaction. It makes skipping in steps cheap, because it only counts the rows that it skips. Without a cursor, each
-statement would seek below the previous row and test its condition on every row that it skips.
+One statement of a transaction opens a cursor. Later statements of the transaction read on from the cursor's place. The
+cursor ends with the transaction. With a cursor, the database only counts the rows that a statement skips. Without one,
+each statement would start after the row that was read last, and test its condition on every row that it skips.
 
-A single function of the database reads from all cursors, and this function executes no SQL text. So only statements of
-this package name tables.
+One function, stored in the database, reads from all cursors. It executes no SQL text that it gets as an argument. So
+only statements of this package name tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
 _READER = "row_at"
-# The function returns no row past the end. Ranks have at most 32 bits, because FETCH accepts no larger numbers.
+# Past the end of the cursor the function returns no row. Ranks have at most 32 bits: FETCH accepts no larger numbers.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
     "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"
@@ -77,7 +77,7 @@ def _with_cursors(dialect: Dialect) -> Dialect:
 
 
 def create_row_reader() -> CreateRowReader:
-    """Return the definition of the database function that `row_at` uses. A database needs it once."""
+    """Return the statement that creates the database function for `row_at`. Run it once in each database."""
     return CreateRowReader()
 
 
@@ -94,8 +94,9 @@ def close_cursor(name: str) -> CloseCursor:
 def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
     """Return a source with one row of a cursor: row number `rank`, from 1 to CURSOR_ROWS_MAX.
 
-    The select of the cursor has to return two texts, which get these names. Past the end there is no row. A read costs
-    as much as the rows between it and the previous read, so read the ranks in ascending order.
+    The select of the cursor has to return two texts, which get these names. Past the end of the result, the source has
+    no row. A read costs more the more rows lie between its row and the previous read's row. So read the ranks in
+    ascending order.
     """
     first, second = names
     return RowAt(cursor, rank, (first, second))

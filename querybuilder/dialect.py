@@ -34,7 +34,7 @@ class Dialect:
 
     name: str
     quote_mark: str
-    numbered: bool  # placeholders are $1, $2 …, each usable several times; otherwise `?`, one argument each
+    numbered: bool  # placeholders are $1, $2 …, and each may occur several times; otherwise each `?` takes one argument
     arrays: bool  # lists and rows are bound as one array for each column; otherwise as one JSON text
     packs: bool  # a whole result can be returned as one JSON row
     merges_arms: bool  # an ordered union reads each arm in order, row by row; otherwise it reads and sorts whole arms
@@ -44,17 +44,17 @@ class Dialect:
     clustered_options: tuple[str, ...]  # further options of a table that is stored in the order of its primary key
     collation: str  # appended to text columns, so that text is ordered by code point
     lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
-    chains: bool  # one statement can change several tables, each change using what the one before returned
+    chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
     cursors: bool  # a transaction can keep its place in a long result; see querybuilder.cursors
     empty_table: str  # the words before the table name in a statement that deletes all rows
     parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
     no_limit: str  # what must stand before an OFFSET that has no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
-    smaller: str  # the function that returns the smaller of two values
+    smaller: str  # the name of the SQL function that returns the smaller of two values
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
     transaction: str  # SQL for the number of the current writing transaction; empty: there is one writer at a time
-    oldest_transaction: str  # SQL for the lowest number that a transaction running in this snapshot has or may get
-    next_transaction: str  # SQL for the lowest number that no transaction of this snapshot has yet
+    oldest_transaction: str  # SQL for a number: every transaction with a lower number ended before the snapshot
+    next_transaction: str  # SQL for a number: the snapshot sees only writes of transactions with lower numbers
 
 
 # SQLite silently takes an unknown name in double quotes for a string; an unknown name in backticks is an error.
@@ -79,7 +79,7 @@ SQLITE = Dialect(
     no_limit="LIMIT -1 ",
     clock_us="(CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000)",
     smaller="min",
-    numbered_column="INTEGER",  # numbers the rows if it is the only column of the primary key
+    numbered_column="INTEGER",  # SQLite numbers the rows if this column is the whole primary key
     transaction="",
     oldest_transaction="",
     next_transaction="",
@@ -106,7 +106,7 @@ POSTGRES = Dialect(
     smaller="least",
     numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
     transaction="txid_current()",
-    # The list of running transactions cannot be used: it is empty in the snapshot of a hot standby.
+    # The snapshot's list of running transactions cannot be used here, because it is empty on a hot standby.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
     next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
@@ -115,8 +115,8 @@ POSTGRES = Dialect(
 def numbered_from(dialect: Dialect, before: int) -> Dialect:
     """Return the dialect with `before` added to every number of a transaction.
 
-    Use it for a server whose data came from another server, so that the numbers of the new server are greater than
-    those of the old one.
+    Use it for a server whose data came from another server. Transactions then get numbers greater than all numbers of
+    the other server.
     """
     return replace(
         dialect,

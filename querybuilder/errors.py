@@ -1,13 +1,13 @@
-"""The errors of the package, in one place so that a caller needs to catch only their root.
+"""The errors of the package. A caller that catches the root, `QueryError`, catches all of them.
 
     QueryError
-    ├── BadIdentifierError      a name that cannot be quoted faithfully
+    ├── BadIdentifierError      a name that is empty, too long, or has characters that cannot be quoted
     ├── BadValueError           a value that would not arrive in the database unchanged
     ├── IncompleteQueryError    a builder with parts that are missing or contradict each other
     ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot express
     └── UnboundParameterError   `bind` was called with a missing or unknown parameter
 
-Every error is raised before any SQL reaches a database, and no message shows a bound value.
+Every error is raised before any SQL reaches a database, and no message contains a bound value.
 """
 
 

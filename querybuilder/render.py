@@ -17,15 +17,16 @@ from querybuilder.arguments import Encoder, array_type, constant_kind, list_enco
 from querybuilder.dialect import Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
-# Where an argument comes from: a parameter by name, a constant by index, or a part of an encoded parameter.
+# The source of an argument: the name of a parameter, the index of a constant, or (name of a parameter, index of an
+# argument that the parameter's encoder returns).
 Slot = str | int | tuple[str, int]
 
 
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query ready to execute.
 
-    It is a msgspec struct because one is made for every statement that runs. A dataclass would take several times as
-    long to make.
+    An object of this class is made for every statement that runs. Therefore it is a msgspec struct: making a dataclass
+    would take several times as long.
     """
 
     sql: str
@@ -59,7 +60,8 @@ class Statement:
     def bind(self, /, **params: object) -> Built:
         """Return the query with these arguments.
 
-        The arguments are scalars for `param`, sequences for `in_`, and iterables of rows for bulk writes.
+        The argument of a `param` is a scalar, that of an `in_` a sequence, and that of a bulk write an iterable of
+        rows.
 
         Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
         arrive unchanged.
@@ -96,19 +98,19 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
         return lambda values: ()
     if len(slots) == 1:
         only = slots[0]
-        return lambda values: (values[only],)  # itemgetter of one key returns the bare value
+        return lambda values: (values[only],)  # an itemgetter of one key would return a value, not a tuple
     return itemgetter(*slots)
 
 
 class Rendering:
-    """The state of one compilation: the dialect, and the slots of the placeholders so far, in the order of the text.
+    """The state of one compilation: the dialect, and the slots of the placeholders so far, in their order in the SQL.
 
     The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
     """
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        # The kind of statement, if it takes no arguments; error messages name it.
+        # The kind of statement for error messages, if the statement takes no arguments.
         self._without_arguments = without_arguments
         self._slots: list[Slot] = []
         self._constants: list[object] = []
@@ -158,7 +160,7 @@ class Rendering:
         return self._encoded(name, rows_encoder(self.dialect, kinds), [None])
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
-        """Return the statement. Call this after its whole text has been rendered."""
+        """Return the statement with the text `sql`. Call this after all parts of the text have been rendered."""
         return Statement(
             dialect=self.dialect,
             sql=sql,
@@ -205,7 +207,7 @@ class Node(ABC):
 
     @abstractmethod
     def render(self, out: Rendering) -> str:
-        """Return the SQL of this piece. Ask `out` for names and placeholders in the order of the text."""
+        """Return the SQL of this piece. Request names and placeholders from `out` in the order of the SQL text."""
 
 
 class Query(ABC):
@@ -215,7 +217,7 @@ class Query(ABC):
 
     @abstractmethod
     def compile(self, dialect: Dialect) -> Statement:
-        """Return the statement for this dialect. Raises a QueryError if it cannot be expressed."""
+        """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
 
     def build(self, dialect: Dialect, /, **params: object) -> Built:
         """Compile and bind in one step, for statements that run rarely."""

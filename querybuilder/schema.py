@@ -1,8 +1,8 @@
 """Definitions of tables, columns and indexes.
 
 Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values. The
-only constants in a definition are defaults. They may contain only a few kinds of characters, and one function writes
-them.
+only constants in a definition are the defaults of columns. A default may contain only a few kinds of characters, and
+one function writes all defaults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import ASC, Column, Condition, Ordering
 
-# Quotes and backslashes are excluded, so the text means the same in every dialect, whatever its settings.
+# Quotes and backslashes are excluded. So the text means the same in every dialect, whatever the server's settings.
 _DEFAULT_TEXT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
 
 Default = int | str | None
@@ -97,16 +97,16 @@ class CreateTable(Query):
         return replace(self, columns=(*self.columns, definition))
 
     def numbered(self, name: str) -> CreateTable:
-        """Add a column in which the database numbers the rows; inserts leave it out.
+        """Add a column in which the database numbers the rows. An insert does not name this column.
 
         On SQLite the column must be the primary key.
         """
         return replace(self, columns=(*self.columns, NumberedColumn(name)))
 
     def in_transaction(self, name: str) -> CreateTable:
-        """Add a column for the number of the inserting transaction; inserts leave it out.
+        """Add a column that the database fills with the number of the inserting transaction.
 
-        Compiling fails for a dialect without such numbers.
+        An insert does not name this column. Compiling fails for a dialect whose transactions have no numbers.
         """
         return replace(self, columns=(*self.columns, TransactionColumn(name)))
 
@@ -212,7 +212,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> CreateIndex:
-    """Return a new index over columns. Columns ascend unless given as desc(col). `where` may not bind values."""
+    """Return a new index. Its columns ascend, except those given as desc(col). `where` may not bind values."""
     ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
     return CreateIndex(name, table, ordered, where, unique)
 
@@ -220,7 +220,7 @@ def create_index(
 def add_column(
     table: str, name: str, kind: SqlType, *, null: bool = True, default: Default = None, sortable: bool = True
 ) -> AddColumn:
-    """Return a new column for an existing table.
+    """Return a statement that adds a column to an existing table.
 
     Raises IncompleteQueryError if existing rows would have no value in the new column.
     """
@@ -230,9 +230,9 @@ def add_column(
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """Return a statement that changes how a column made by `CreateTable.in_transaction` is filled.
+    """Return a statement that changes what the database writes into a column made by `CreateTable.in_transaction`.
 
-    New rows get their transaction number from the dialect for which the statement is compiled.
+    New rows get the transaction number that the dialect of the statement defines; see `numbered_from`.
     """
     return Renumber(table, column)
 

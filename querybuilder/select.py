@@ -1,8 +1,8 @@
 """Select and union, with packing of a whole result into one row.
 
-Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock. Packed
-into one JSON row, 10,000 to 20,000 entries a second are read while the event loop is busy (docs/decisions.md, "Packed
-statements").
+Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock. If the
+result is packed into one JSON row, 10,000 to 20,000 entries a second are read while the event loop is busy
+(docs/decisions.md, "Packed statements").
 
 Parts are rendered in the order in which they stand in the SQL text, because the placeholder `?` is positional.
 """
@@ -116,8 +116,8 @@ class Select(RowSource, Query):
     def each_piece(self, text: Term, alias: str) -> Select:
         """Join each row with the pieces of a text that is split at commas: one result row for each piece.
 
-        A piece is `col("value", alias)`. The text must not contain quotes or backslashes. An empty text has one empty
-        piece or none, depending on the database.
+        In the query, `col("value", alias)` is the piece. The text must not contain quotes or backslashes. An empty text
+        has one empty piece or none, depending on the database.
         """
         return replace(self, pieces=Pieces(text, alias))
 
@@ -129,7 +129,7 @@ class Select(RowSource, Query):
         return replace(self, groups=self.groups + groups)
 
     def order_by(self, *orders: Term | Ordering) -> Select:
-        """Add terms to the order. Databases place nulls differently, so exclude nulls with `not_null`."""
+        """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Select:
@@ -143,10 +143,10 @@ class Select(RowSource, Query):
         return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
-        """Lock the rows that are found, one after the other in this order.
+        """Lock the rows that are found, one after the other, in the order of `in_order`.
 
-        Transactions that all lock in the same order never deadlock. Lock and order are left out on a store with one
-        writer at a time.
+        Transactions that all lock in the same order never deadlock. On a store with one writer at a time, the SQL
+        contains neither the lock nor the order.
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
@@ -228,13 +228,13 @@ class Union(RowSource, Query):
     is_packed: bool = False
 
     def order_by(self, *orders: Term | Ordering) -> Union:
-        """Add terms to the order of all rows. They are names of outputs that every arm has."""
+        """Add terms to the sort order of all rows. Each term is the name of an output that every arm has."""
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Union:
-        """Set the largest number of rows of all arms together; it requires an order.
+        """Set the largest number of rows of all arms together. A union with a limit needs an order.
 
-        If an index has this order, no arm reads more rows than this limit.
+        If an index has the same order, the database reads at most this many rows of each arm.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
@@ -273,7 +273,8 @@ class Union(RowSource, Query):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # The first rows of the union are among the first rows of its arms, so each arm gets the limit too.
+            # The first `limit` rows of the union are among the first `limit` rows of its arms. So each arm gets the
+            # limit.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -310,8 +311,8 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     if SqlType.BLOB in query.kinds():
         raise InexpressibleError("bytes cannot be packed: JSON has no form for them")
     inner = query.render(out)
-    # The cells get their names outside the query: inside, an alias could capture a name in the query's own ORDER BY.
-    # The inner order survives, because SQLite drops an inner ORDER BY only under count, min and max.
+    # The outputs get their names outside the query: inside, an alias could capture a name in the query's own ORDER BY.
+    # The order of the inner query survives, because SQLite drops an inner ORDER BY only under count, min and max.
     whole = out.fresh_name("p")
     cells = ", ".join(out.name(f"p{index}") for index in range(len(query.kinds())))
     head = f"WITH {whole}({cells}) AS ({inner})"
@@ -338,8 +339,8 @@ def select(*outputs: Operand | Aliased) -> Select:
 def union_all(*arms: Select) -> Union:
     """Return a union of all rows of all arms.
 
-    Either the union has one order and limit over all rows, or each arm has its own. In the second case the arms may
-    come in any order.
+    Either the union has one order and one limit for all rows, or each arm has its own. In the second case, the rows of
+    any arm may come first.
     """
     return Union(arms)
 
@@ -347,7 +348,7 @@ def union_all(*arms: Select) -> Union:
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Recursive:
     """Return a recursive query: `final` selects from the rows of `seed` and of every step.
 
-    Each `step` starts from the rows of the step before. `step` and `final` read the rows as a table `name` with these
-    columns.
+    Each step starts from the rows of the step before. `step` and `final` read the rows from a table called `name`,
+    which has these columns.
     """
     return Recursive(name, columns, seed, step, final)

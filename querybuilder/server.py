@@ -1,8 +1,8 @@
 """Terms for values that only the server knows: the time of its clock, and which transactions have ended.
 
-Use them in selects only. If a write needs a time, read the time first and bind it, because Citus accepts no volatile
-function in `do_update`. A reader must not use `this_transaction`: replicas cannot number transactions, and writers wait
-for transactions that have a number.
+Use these terms in selects only. If a write needs a time, read the time first and bind it, because Citus accepts no
+volatile function in `do_update`. A reader must not use `this_transaction`: replicas cannot number transactions, and
+writers wait for transactions that have a number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from querybuilder.terms import Term
 class Known(Term):
     """A value that the server computes, with SQL that the dialect gives."""
 
-    name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # the field of `Dialect`
+    name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # a field of `Dialect`
     otherwise: str = ""  # the SQL to use if the field of the dialect is empty
 
     @property
@@ -44,15 +44,15 @@ def clock_us() -> Term:
 
 
 def oldest_transaction() -> Term:
-    """Return a number below which every transaction had ended when the snapshot was taken.
+    """Return a number; every transaction with a lower number had ended when the snapshot was taken.
 
-    The server can compute this number on a standby too.
+    A standby server can compute this number too.
     """
     return Known("oldest_transaction")
 
 
 def this_transaction() -> Term:
-    """Return the number of the current writing transaction, which gets a number now if it has none yet.
+    """Return the number of the current writing transaction. If the transaction has no number yet, it gets one now.
 
     On a store with one writer at a time, the number is 0.
     """

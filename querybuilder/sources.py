@@ -1,4 +1,4 @@
-"""The sources of rows: a table, a select or union in FROM, rows that `bind` gets, and the pieces of a text."""
+"""The sources of rows in FROM: a table, a select or union, rows that `bind` gets, and the pieces of a text."""
 
 from __future__ import annotations
 

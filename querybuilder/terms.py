@@ -98,7 +98,7 @@ def term(operand: Operand) -> Term:
 
 
 def comparand(operand: Operand) -> Term:
-    """Return what `term` returns, but raise BadValueError for None, since a comparison with null is never true."""
+    """Return the operand as a term, as `term` does. Raise BadValueError for None: no comparison with null is true."""
     if operand is None:
         raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
     return term(operand)
@@ -162,7 +162,7 @@ class Literal(Term):
 
 @dataclass(frozen=True, slots=True)
 class Call(Term):
-    function: str  # always a constant of this package, never text from a caller
+    function: str  # name of an SQL function; always a constant of this package, never text from a caller
     operands: tuple[Term, ...]
     kind: SqlType | None = None
 
@@ -299,7 +299,7 @@ def excluded(name: str) -> Excluded:
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
-    """Return a parameter; `bind` gets its value. The kind is needed only where PostgreSQL cannot infer it."""
+    """Return a parameter, whose value is given to `bind`. Give its kind only where PostgreSQL cannot infer the kind."""
     return Param(name, kind)
 
 
@@ -384,9 +384,9 @@ def desc(operand: Term) -> Ordering:
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
     """Return a condition for rows strictly after these values. The keys must be in the query's sort order.
 
-    It has the form `c1 <= v AND (c1 < v OR owner > o)`. The first test limits `c1` to a range, so the database can
-    begin at the start of this range in an index. A plain OR gives no such range. A row value gives no range on SQLite,
-    which would test the row value on every row.
+    The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. Its first test limits `c1` to a range, so the
+    database can begin at the start of this range in an index. The OR by itself would give no range. A row value, as in
+    `(c1, owner) < (v, o)`, gives SQLite no range either: SQLite would test every row.
     """
     if not keys:
         raise IncompleteQueryError("seek needs at least one key")

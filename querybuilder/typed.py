@@ -1,6 +1,6 @@
 """Terms that tell a database what it cannot infer: the kind of a null, the order of a text, the width of a number.
 
-SQLite does not need every one of these hints. A hint that is not needed does not change the meaning of the SQL.
+SQLite needs only some of these hints. The others do not change the meaning of the SQL there.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def null(kind: SqlType) -> Null:
 
 
 def collated(text: Term) -> Term:
-    """Return a text that is compared by code points, like a sortable column. The seed of a recursion needs this."""
+    """Return a text that is compared by code points, like a sortable column. `recursive` needs such texts in `seed`."""
     return Collated(text)
 
 
 def part(text: Operand, start: int | Term, width: int) -> Term:
-    """Return `width` characters of a text from the 1-based `start`; fewer, or none, if the text is shorter."""
+    """Return `width` characters of a text from the 1-based `start`. Return fewer if the text ends earlier."""
     if (isinstance(start, int) and start < 1) or width < 1:
         raise BadValueError("a part of a text starts at character 1 or later and has at least 1 character")
     return Part(term(text), term(start), width)
@@ -84,5 +84,5 @@ def length(text: Operand) -> Term:
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
-    """Return the condition that a text contains a piece, compared character for character."""
+    """Return the condition that a text contains a piece. Case matters, and no character is a wildcard."""
     return Holds(term(text), term(piece))

@@ -1,7 +1,7 @@
 """Insert, conditional upsert, update and delete, of one row or of a batch.
 
-A batch is one statement. It has one argument, or on PostgreSQL one array for each column. The module `arguments` gives
-the reasons.
+A batch is one statement. On SQLite the statement has one argument for all rows, and on PostgreSQL one array for each
+column. The module `arguments` gives the reasons.
 
 An update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
 """
@@ -25,7 +25,7 @@ Assignments = tuple[tuple[str, Term], ...]
 @dataclass(frozen=True, slots=True)
 class OnConflict:
     keys: tuple[str, ...]
-    assignments: Assignments = ()  # empty: do nothing
+    assignments: Assignments = ()  # changes of the existing row; empty: keep the row unchanged
     condition: Condition | None = None
 
     def render(self, out: Rendering) -> str:
@@ -48,7 +48,7 @@ class Conflict:
         return replace(self.insert, conflict=OnConflict(self.keys))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the existing row if the condition holds. The columns of that row need their table: col("n", table)."""
+        """Change the existing row if the condition holds. Name its columns with their table: col("n", table)."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
@@ -86,13 +86,13 @@ class Insert(Query):
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Insert only those rows of a batch for which all conditions hold. Write a cell as col(name, BULK_ALIAS)."""
+        """Insert only those rows of a batch for which all conditions hold. In them, a cell is col(name, BULK_ALIAS)."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:
         """Begin an upsert. The methods of the result choose what happens if a row with the same key columns exists.
 
-        Without columns, a conflict on any unique key counts, and only `do_nothing` is possible.
+        If no columns are given, a conflict with any unique key counts, and only `do_nothing` is possible.
         """
         return Conflict(self, keys)
 
@@ -135,7 +135,7 @@ class Update(Query):
         return replace(self, assignments=self.assignments + _terms(assignments))
 
     def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
-        """Join rows that `bind` gets. In `set` and `where`, their cells are col(name, alias)."""
+        """Join the table with rows that `bind` gets. In `set` and `where`, a cell of these rows is col(name, alias)."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Update:
@@ -146,7 +146,7 @@ class Update(Query):
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Update:
-        """Return columns of the changed rows; with `from_rows`, name the table: col("owner", table)."""
+        """Make the statement return columns of the changed rows. With `from_rows`, write col("owner", table)."""
         return replace(self, outputs=as_outputs(outputs))
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -241,7 +241,7 @@ def update(table: str) -> Update:
 def truncate(table: str) -> Truncate:
     """Return a statement that deletes all rows of a table.
 
-    Writers of the table wait meanwhile. The statement does not return the number of rows.
+    Other writers of the table wait until the transaction ends. The statement does not return the number of rows.
     """
     return Truncate(table)
 
