@@ -1,14 +1,14 @@
-"""Estimates ranks without counting: samples or scans a ranked column, fits a curve, and reads ranks off the curve.
+"""Estimates ranks without counting entries: it samples or scans a ranked column, fits a curve, and reads ranks off it.
 
     rows of a store ──walk──> knots ──┐
     rows of a store ──scan──> Tally ──┴─fit──> Curve (+ LiveCounts of later changes) ──> LiveCurve ──> Bracket of a rank
 
-This package is pure and synchronous: no I/O, no clock, no randomness. The caller reads the rows and passes the time.
-The package imports nothing else of the project. Only `fit` and its helpers (`greedy`, `measured`, `cubic`) load numpy
-and scipy, so a process that never fits a curve never loads them.
+This package does no I/O, and it uses no clock and no randomness. The caller reads the rows and passes the time. The
+package imports nothing else of the project. Only `fit` and its helpers (`greedy`, `measured`, `cubic`) load numpy and
+scipy, so a process that never fits a curve never loads these libraries.
 
-SMALLER KEYS ARE BETTER everywhere in this package. On a board where high values win, the caller negates the values on
-the way in and out. Keys are Python integers of any size, for example of 40 digits.
+SMALLER KEYS ARE BETTER everywhere in this package. If high values are better on a board, the caller negates the values
+that it passes in and the keys that it gets back. Keys are Python integers of any size, for example of 40 digits.
 
 A rank always comes with a bracket that contains the true rank. A rank is called exact only where the knots prove it.
 

@@ -1,7 +1,7 @@
 """Encode a curve as bytes, for a table or a cache that processes of different versions share.
 
 Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. A CRC32 over all bytes detects damage,
-the format version detects other formats, and the result still has to be a valid curve.
+and the format version detects other formats. The constructor of the curve then checks the decoded numbers.
 
 The fields, one after the other, little-endian:
 
@@ -16,16 +16,16 @@ The fields, one after the other, little-endian:
     step             integer   the lattice step
     first key        integer   the key of the first knot; 0 without knots
     key differences  column    for each knot, its key minus the key of the knot before it; 0 for the first knot
-    entries between  column    for each knot, the entries between the knot before it and this knot
-    ties             column    for each knot, the entries with its key
-    options          uint8     bit 0: the errors follow; bit 1: the control values follow; version 1 has no options
+    entries between  column    for each knot, the number of entries between the knot before it and this knot
+    ties             column    for each knot, the number of entries with its key
+    options          uint8     bit 0: the errors follow; bit 1: the control values follow; absent in version 1
     errors           column    for each gap between two knots, the largest error in ranks
     control values   2 columns for each gap between two knots, the first and the second inner control value
     checksum         uint32    the CRC32 of all fields before
 
-An integer may have any size. Its width in bytes (uint16) comes first, then its bytes. A column begins with the width of
-its numbers in bytes (uint16), the smallest that fits all of them. 1,000 knots take 6 to 19 KB. If the numbers of a
-column have at most 64 bits, a single call decodes the whole column.
+An `integer` may have any size. Its width in bytes (uint16) comes first, then its bytes. A `column` is a list of numbers
+of one width. The width in bytes (uint16) comes first; it is the smallest that fits all of them. 1,000 knots take 6 to
+19 KB. If the numbers of a column have at most 64 bits, a single call decodes the whole column.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .errors import CurveCorruptError, KnotsInvalidError
 
 MAGIC = b"RKCV"
 VERSION = 2
-VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no options and no columns after them
-METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # encoded curves store an index, so only append
+VERSIONS = (1, 2)  # versions that `decode_curve` accepts; version 1 has no options, no errors and no control values
+METHODS: tuple[FitMethod, ...] = get_args(FitMethod)  # encoded curves store an index of it, so only append methods
 _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
@@ -55,7 +55,7 @@ def encode_curve(curve: Curve) -> bytes:
     """Return the bytes of a curve; equal curves give equal bytes.
 
     Raises:
-        KnotsInvalidError: a time or total is beyond 64 bits.
+        KnotsInvalidError: the curve's time or total does not fit into 64 bits.
     """
     knots = curve.knots
     certified = curve.certificate is not None
@@ -117,7 +117,8 @@ def _curve(body: bytes) -> Curve:
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
     next(keys)
-    # The entries up to and including a knot, minus its ties, are the entries better than the knot.
+    # `counted` holds, for each knot, how many entries have its key or a better one. Without the knot's ties, this is
+    # the number of better entries.
     counted = accumulate(map(int.__add__, gaps, ties))
     knots = [Knot(key, upto - tied, tied) for key, upto, tied in zip(keys, counted, ties, strict=True)]
     return Curve(
@@ -160,7 +161,7 @@ def _unpack_options(
 
 
 def pack_int(value: int) -> bytes:
-    """Encode a signed integer of any size: first its width in bytes, then its bytes."""
+    """Encode a signed integer of any size. The result is its width in bytes, followed by its bytes."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
@@ -175,7 +176,7 @@ def unpack_int(body: bytes, at: int) -> tuple[int, int]:
 
 
 def pack_signed(values: Sequence[int]) -> bytes:
-    """Encode integers of up to 64 bits. The smallest width in bytes that fits all of them comes first."""
+    """Encode integers of up to 64 bits. The result begins with their width, the smallest that fits all of them."""
     bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
     width = next((size for size in _SIGNED if size * 8 >= bits), 8)
     return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
@@ -191,7 +192,7 @@ def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
 
 
 def _pack(values: Sequence[int]) -> bytes:
-    """Encode non-negative integers of any size. Their common width in bytes comes first."""
+    """Encode non-negative integers of any size. The result begins with their common width in bytes."""
     width = (max(values, default=0).bit_length() + 7) // 8
     width = next((size for size in _CODES if size >= width), width)
     if code := _CODES.get(width):

@@ -1,7 +1,7 @@
-"""Fit cubics over the gaps of a curve. They are monotone and pass through the same knots as the lines.
+"""Fit a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as the lines.
 
-Cubics replace the lines only if both were measured and the cubics are closer to the true ranks. The values of a board
-rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if the errors of both were measured and the cubics are closer to the true ranks. Often
+they are not, because the values of a board may rise in irregular steps, which a smooth curve misses.
 
 The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
@@ -22,7 +22,7 @@ GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Return the inner control values of each gap's cubic, or None if the knots are too few or too close."""
+    """Return the inner control values of each gap's cubic. Return None if knots are too few or too close together."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -39,7 +39,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # too steep at both ends; with both values at their middle, the cubic stays monotone
+    crossed = first > second  # the cubic is too steep at both ends; two equal values, the middle, keep it monotone
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),
@@ -50,11 +50,11 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve, with cubics if they are clearly closer to the true ranks than lines.
+    """Return a sampled curve with cubics if they are clearly closer to the true ranks than lines; else the same curve.
 
     No rank was measured between the knots of a sampled curve. So every second knot is held out, and two curves are
-    drawn through the other knots, one with lines and one with cubics. The ranks that these curves give for the held-out
-    knots are compared with their true ranks.
+    drawn through the other knots, one with lines and one with cubics. Both curves estimate the ranks of the held-out
+    knots, and the estimates are compared with the true ranks of these knots.
     """
     shapes = fit_cubics(curve)
     if shapes is None:
@@ -71,7 +71,7 @@ def add_cubics(curve: Curve) -> Curve:
 
 
 def _held_out(tried: Curve, curve: Curve) -> tuple[float, float]:
-    """Return the (worst, mean) relative error at the knots that were held out."""
+    """Return the (worst, mean) relative error of the curve `tried` at the knots of `curve` that were held out."""
     errors = []
     for knot in curve.knots[1::2]:
         rank = 1 + knot.better_count

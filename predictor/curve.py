@@ -1,7 +1,7 @@
 """The curve from value to rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
 
-Inconsistent numbers never become a curve. The constructor checks every number, also when a curve is decoded, so
-`locate` need not check them again.
+Inconsistent numbers never become a curve. The constructor checks every number, even when a curve is decoded. So
+`locate` need not check the numbers again.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ FitMethod = Literal["skip", "scan"]
 class Knot(NamedTuple):
     """A value that some entry has, with exact counts at the snapshot.
 
-    It is a named tuple, which is cheap to make: decoding a curve makes about a thousand knots.
+    The class is a named tuple because named tuples are cheap to make: decoding a curve makes about a thousand knots.
     """
 
     key: int  # smaller is better
-    better_count: int  # entries with a strictly smaller key; the rank of `key` is one more
-    ties: int  # entries with exactly this key, at least 1
+    better_count: int  # number of entries with a strictly smaller key; the rank of `key` is one more
+    ties: int  # number of entries with exactly this key, at least 1
 
 
 @dataclass(frozen=True, slots=True)
 class Curve(KnotRanks):
     """The ranks of one column at one snapshot. An empty column has no knots.
 
-    Knots ascend by key. The first knot is the best value and the last knot the worst value of the column. So ranks
-    outside the knots are exact too.
+    The knots are in ascending order of their keys. The first knot is the best value of the column, and the last knot is
+    the worst value. So the rank of a key outside the knots is exact too.
 
     Raises:
         KnotsInvalidError: the numbers contradict each other.
@@ -42,13 +42,14 @@ class Curve(KnotRanks):
 
     knots: Sequence[Knot]  # kept as a tuple
     _: KW_ONLY
-    total: int  # entries at the snapshot
+    total: int  # number of entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
     method: FitMethod = "skip"
-    # Lattice step: every key of the snapshot is knots[0].key plus a multiple of it; 1 unless a scan saw every key.
+    # The lattice step: every key of the snapshot is knots[0].key plus a multiple of `step`. It is 1 unless a scan saw
+    # every key.
     step: int = 1
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
-    # The next two fields have one item for each pair of neighbouring knots, and are kept as tuples.
+    # Each of the next two fields is a tuple with one item for each pair of neighbouring knots.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
@@ -73,10 +74,10 @@ class Curve(KnotRanks):
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raise `KnotsInvalidError` unless these can be the knots of the curve.
+    """Raise `KnotsInvalidError` unless these numbers can be those of the curve's knots.
 
-    `counted` holds the number of entries up to and including each knot. Every decode runs this check. So it works
-    column by column, which is faster than knot by knot.
+    `counted` holds, for each knot, the number of entries with its key or a better one. Every decode runs this check. So
+    the function checks each list as a whole, which is faster than checking knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
         raise KnotsInvalidError(

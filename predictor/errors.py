@@ -1,8 +1,8 @@
-"""The errors that this package raises on purpose. Catching `PredictorError` catches every error that data can cause.
+"""The errors that this package raises on purpose. `PredictorError` is the root of every error that data can cause.
 
 PredictorError
     KnotsInvalidError      the knots, or the numbers that belong to them, do not form a curve
-    WalkInconsistentError  a row that was read during sampling contradicts an earlier one
+    WalkInconsistentError  a row that was read during sampling contradicts a row that was read before it
     CurveCorruptError      stored bytes are not a curve of this format
 """
 
@@ -14,11 +14,11 @@ class PredictorError(Exception):
 
 
 class KnotsInvalidError(PredictorError, ValueError):
-    """These numbers cannot be the knots of one consistent snapshot."""
+    """The numbers cannot be those of knots that were counted in one snapshot."""
 
 
 class WalkInconsistentError(PredictorError):
-    """A row that was read contradicts an earlier one, because the reads were not from one snapshot."""
+    """A row contradicts a row that was read before it, because the two reads did not use the same snapshot."""
 
 
 class CurveCorruptError(PredictorError):

@@ -1,7 +1,7 @@
 """Fit a curve to every value of a column, with a certificate: the worst relative error of the curve.
 
-Only this module and its helpers `greedy`, `measured` and `cubic` load numpy and scipy. Import it only where a curve is
-fitted, so that other processes do not load them.
+Only this module and its helpers `greedy`, `measured` and `cubic` load numpy and scipy. Import this module only where a
+curve is fitted, so that other processes do not load these libraries.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STEP_VALUES = 1 << 16  # values whose differences are computed at a time
 
 
 def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    """Return the certified curve of a column whose worst error is the smallest that `knots_max` knots can give.
+    """Return a curve with a certificate. Its worst error is about the smallest that `knots_max` knots can give.
 
-    `knots_max` is at least 2. Further knots are added only to split gaps of more than `gap_rows_max` entries. A fit
-    takes about a second for each million of distinct values.
+    `knots_max` is at least 2. The curve has more knots only where gaps of more than `gap_rows_max` entries have to be
+    split. A fit takes about a second for each million distinct values.
     """
     if tally.total == 0:
         return Curve((), total=0, as_of_us=as_of_us, method="scan", certificate=0.0, errors=())
@@ -58,7 +58,7 @@ def _knots(first_key: int, distinct: DistinctKeys, indexes: Sequence[int]) -> li
 
 
 def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:
-    """Return the lines, or cubics if they are closer, with their measured errors."""
+    """Return the curve with its measured errors, and with cubics if their errors are smaller."""
     best, found = lines, measure_errors(distinct, lines, knots)
     if found.worst > CUBICS_FROM:
         shapes = fit_cubics(lines)
@@ -86,7 +86,10 @@ def _step(distinct: DistinctKeys) -> int:
 
 
 def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
-    """Update `step` with the keys from `first` to `end`, where keys and differences may exceed 64 bits."""
+    """Return the greatest common divisor of `step` and of the differences of the keys from `first` to `end`.
+
+    The keys and their differences may exceed 64 bits.
+    """
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)

@@ -1,14 +1,14 @@
 """Choose which distinct values become knots.
 
-For a given tolerance, a pass chooses as few knots as possible whose lines stay within the tolerance. A search finds the
-least tolerance that the allowed number of knots can keep.
+For a given tolerance, a pass chooses as few knots as possible such that the errors of all lines stay within the
+tolerance. A search finds the least tolerance for which the allowed number of knots is enough.
 
-Nothing is stored for each value except the given columns, and each step works on a window of these columns. So a column
-may be a memory-mapped file.
+The only arrays with an item for each value are the given ones, and each step works on a window of these arrays. So an
+array may be a memory-mapped file.
 
 The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
-while every rank in between stays within the tolerance. Differences of keys are computed as integers and only then
-converted to floats, because neighbouring keys on timed boards share thirty digits.
+while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
+only then converted to floats, because neighbouring keys on timed boards may share thirty digits.
 """
 
 from __future__ import annotations
@@ -27,45 +27,48 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 GUARD = 0.05  # gap guard: largest width of a bracket, relative to its better end; raised if the knots are too few
-# On a board that changes, the n entries of a gap shift by about the square root of n. From rank CALM_FROM on, a gap
-# therefore holds at most (CALM * rank)^2 entries. So a live curve is as accurate there as at deeper ranks. Ranks better
-# than CALM_FROM are counted. This limit is dropped if the gap guard had to be raised because there are too few knots.
+# While a board changes, the estimates in a gap of n entries become wrong by about the square root of n. So from rank
+# CALM_FROM on, a gap holds at most (CALM * rank)^2 entries, and a live curve is as accurate there as at deeper ranks.
+# Ranks better than CALM_FROM are counted, not estimated. If the gap guard had to be raised because the knots are too
+# few, this limit does not apply.
 CALM, CALM_FROM = 0.0036, 900
-SHARE_OF_TOTAL = 0.0005  # largest error of an estimate in ranks, as a share of all entries; it limits only deep ranks
+SHARE_OF_TOTAL = 0.0005  # largest allowed error in ranks, divided by the number of entries; matters at deep ranks
 SHARE_TOTAL_MIN = 20_000  # boards with fewer entries do not have the limit of SHARE_OF_TOTAL
 SHARE_COST = 1.1  # the limit of SHARE_OF_TOTAL is dropped if it multiplies the worst relative error by more than this
-HALF = 0.5 - 1e-6  # an error of at most n + HALF before rounding is at most n after it, for whole n
+HALF = 0.5 - 1e-6  # for a whole n: if an error is at most n + HALF before rounding, it is at most n after rounding
 EPSILON_MIN = 1e-6
-GUESS = 1000.0  # the search first tries the tolerance GUESS / knots^2; measured on lognormal boards
-STEPS_MAX = 18  # tries in the search for the tolerance
-CLOSE = 0.008  # the search ends if its bounds of the least tolerance differ by at most this ratio
-SPARED = 0.003  # the search also ends if at most this share of the knots is left over
-STRIDE = 16.0  # largest factor of one step of the search, until the tolerance is bounded from both sides
+GUESS = 1000.0  # the search first tries the tolerance GUESS / knots^2, which was measured on lognormal boards
+STEPS_MAX = 18  # largest number of tolerances that a search tries
+CLOSE = 0.008  # the search ends if its upper bound of the least tolerance is at most 1 + CLOSE times its lower bound
+SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
+STRIDE = 16.0  # largest factor between two tolerances tried, until one that fits and one that does not are known
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
 RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctKeys:
-    """Distinct keys, ascending, as offsets from the first one, and how many entries are better than each.
+    """The distinct keys in ascending order, as offsets from the first key, with each key's number of better entries.
 
-    An offset is `high` * 2**LIMB_BITS + `low`, both at least 0. `high` is None if it would be 0 for every key.
+    An offset is `high` * 2**LIMB_BITS + `low`, and both parts are at least 0. `high` is None if it would be 0 for every
+    key.
     """
 
     low: Integers
     high: Integers | None
     better_counts: Integers
-    total: int  # entries in all
-    # Call this at intervals while reading the columns, so that their owner may give mapped pages back to the system.
+    total: int  # number of all entries
+    # Call this at intervals while reading the arrays, so that their owner may give mapped pages back to the system.
     release_pages: Callable[[], None]
 
     def __len__(self) -> int:
         return len(self.low)
 
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
-        """Return the distances from the key at `index` to the keys at first <= i < end; exact for near keys.
+        """Return the distances from the key at `index` to each key i with first <= i < end.
 
-        `index` is a single index, or one index for each of these keys.
+        `index` is a single index, or one index for each key i. Between near keys, only the conversion to a float
+        rounds.
         """
         low = self.low[first:end] - self.low[index]
         if self.high is None:
@@ -86,20 +89,21 @@ class DistinctKeys:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far an estimate may be off: the share `epsilon` of the rank, but at most `ranks_max` ranks."""
+    """The largest allowed error of an estimate: `epsilon` times the rank, but at most `ranks_max` ranks."""
 
     epsilon: float
     ranks_max: float
 
     def at_ranks(self, ranks: Floats) -> Floats:
-        """Return the tolerance at each rank: the largest error that stays within the limit after rounding."""
+        """Return, for each rank, the largest error before rounding that is allowed after rounding."""
         return np.floor(np.minimum(ranks * self.epsilon, self.ranks_max)) + HALF
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Return the indexes of the knots for the least tolerance that `knots_max` knots can keep; none without entries.
+    """Return the indexes of the knots for the least tolerance for which `knots_max` knots are enough.
 
-    The limit on the rows of a gap may require further knots, at most total / gap_rows_max of them.
+    The limit on the rows of a gap may require further knots, at most total / gap_rows_max of them. If there are no
+    entries, there are no knots.
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))
@@ -117,8 +121,8 @@ def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_
 @dataclass(frozen=True, slots=True)
 class _Found:
     knots: list[int]
-    fits: bool  # whether the knots reach the last value and are no more than allowed
-    spent: int  # number of knots that accuracy required; a pass stops early if they are far too many
+    fits: bool  # whether the last value is a knot and `spent` is within the allowed number
+    spent: int  # number of knots without those that only the row limit required; if far too high, a pass ends early
 
 
 class _Pass:
@@ -130,7 +134,7 @@ class _Pass:
         self._guard, self._gap_rows_max, self.knots_max = guard, gap_rows_max, knots_max
 
     def run_pass(self, tolerance: Tolerance) -> _Found:
-        """Choose the knots, or stop once they are clearly too many."""
+        """Choose the knots for a tolerance. Stop early if there are more than twice as many as allowed."""
         distinct = self._distinct
         last = len(distinct) - 1
         knots, spent, at, window, relaxed = [0], 1, 0, WINDOW_MIN, 0
@@ -154,20 +158,20 @@ class _Pass:
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """Return the index of the last value, up to `limit`, at which a line from the knot `at` may end."""
+        """Return the index of the last value, `limit` at most, at which a line from the knot `at` may end."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
-        floor, ceiling = 0.0, inf  # the slopes that are still allowed: the cone
+        floor, ceiling = 0.0, inf  # the cone: the least and the greatest slope that are still allowed
         while first <= limit:
             end = min(first + window, limit + 1)
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
             allowed = tolerance.at_ranks(rise + (start + 1))
-            # Between two values the rank stays the same while a line rises. So a line that rises too slowly is furthest
-            # below the ranks just past the previous value, and a line that rises too fast is furthest above them at the
-            # value. Checking these two bounds is enough.
+            # Between two values the rank stays the same while a line rises. So a line that rises too slowly has its
+            # largest error just past the better value, and a line that rises too fast has it at the worse value.
+            # Checking these two points is enough.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -191,9 +195,10 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 
 
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
-    """Return the index of the last value that one bracket may reach from knot `at`; at least the next value.
+    """Return the index of the last value at which a gap that begins at the knot `at` may end.
 
-    The gap guard limits the width of the bracket, relative to the first rank past the knot.
+    The gap guard limits the width of the gap's bracket, relative to the first rank past the knot. The result is at
+    least the index of the value after the knot.
     """
     rank = distinct.counted(at) + 1
     width = rank * guard
@@ -203,7 +208,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the smallest gap guard, but at least GUARD, with which `knots_max` knots suffice for all brackets."""
+    """Return the smallest gap guard, but at least GUARD, for which `knots_max` knots are enough."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -217,7 +222,7 @@ def _guard(distinct: DistinctKeys, knots_max: int) -> float:
 
 
 def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
-    """Return whether `knots_max` knots suffice if they are as far apart as the gap guard allows."""
+    """Return whether `knots_max` knots reach the last value if they are as far apart as the gap guard allows."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -229,11 +234,11 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Return the least epsilon that fits, and its knots.
+    """Return the least epsilon for which the allowed number of knots is enough, and the knots of its pass.
 
-    `known` is an epsilon that fits, with its knots. `epsilon` is then the smallest one to try.
+    `epsilon` is the first one to try. `known` is a greater epsilon that is known to fit, with the result of its pass.
     """
-    least = max(EPSILON_MIN, 1 / pass_over.total)  # below this, no estimate may be off by even one rank
+    least = max(EPSILON_MIN, 1 / pass_over.total)  # a smaller epsilon would not allow an error of even one rank
     low, low_spent = least / 2, inf
     high, found = known or (inf, None)
     enough = pass_over.knots_max * (1 - SPARED)
@@ -258,10 +263,10 @@ def _find_least_tolerance(
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return the factor for epsilon that should bring the number of knots just past the allowed number.
+    """Return a factor for epsilon. With the new epsilon, the number of knots should just cross the allowed number.
 
-    `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
-    to be inversely proportional to the square root of epsilon.
+    `before` and `now` are pairs of an epsilon and its number of knots. If `before` is None, the number of knots is
+    assumed to be inversely proportional to the square root of epsilon.
     """
     (epsilon, spent), power = now, 0.5
     if before is not None and before[1] != spent:

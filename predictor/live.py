@@ -2,15 +2,15 @@
 
 `LiveCounts` counts, for each knot and each gap of a fit, the entries that came or left since the fit.
 
-    Curve (the fit) + LiveCounts (moves since) ──> LiveCurve, which returns ranks as of the last move counted
+    Curve (the fit) + LiveCounts (moves since the fit) ──> LiveCurve, which returns ranks as of the last move counted
 
-Brackets come from exact counts, so they hold at any moment. The possible error of an estimate grows by one with every
-move into, out of or within its gap, because all entries of a gap can move to one end of it:
+Brackets come from exact counts, so the true rank always lies in its bracket. The possible error of an estimate grows by
+one with every move into, out of or within its gap, because all entries of a gap can move to one end of the gap:
 
     |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
-Several moves of an owner may be counted as one move, from the first key to the last. The bound still holds, because it
-compares only the state before the moves with the state after them.
+Several moves of an owner may be counted as one move, from the first key to the last. The bound still holds, because
+only the state before the moves and the state after them matter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<4sBBI")
 _CRC = struct.Struct("<I")
 _OFF_LATTICE, _ENDS = 1, 2  # bits of the header's flags
 
-Move = tuple[int | None, int | None]  # (key before, key after); None: no entry in the column
+Move = tuple[int | None, int | None]  # (key before, key after); None: the owner has no entry in the column then
 
 
 class LiveCounts:
@@ -45,18 +45,18 @@ class LiveCounts:
         self._keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
         self.runs = [0] * len(self._keys)  # for each knot, the change of its number of entries since the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # the same for each gap, also for the two open gaps
-        self.moves = [0] * (len(self._keys) + 1)  # moves into, out of and within each gap
-        self.off_lattice = False  # whether a key came that is off the fit's lattice; if so, keys must not be rounded
-        self.best: int | None = None  # the best key that ever came to the open gap at the better end
-        self.worst: int | None = None  # the worst key that ever came to the open gap at the worse end
+        self.gaps = [0] * (len(self._keys) + 1)  # for each gap, open ones too, the change of its number of entries
+        self.moves = [0] * (len(self._keys) + 1)  # for each gap, the number of moves into, out of and within it
+        self.off_lattice = False  # whether any new key is off the fit's lattice; if so, keys must not be rounded
+        self.best: int | None = None  # the best new key ever in the open gap at the better end
+        self.worst: int | None = None  # the worst new key ever in the open gap at the worse end
 
     def count_move(self, before: int | None, after: int | None) -> None:
         """Count one move: the key of an owner changed, was added or was removed."""
         self.count_moves(((before, after),))
 
     def _note(self, j: int, key: int) -> None:
-        """Record a key that came to gap j, if the key is off the lattice or extends an open gap."""
+        """Record whether a new key of gap j is off the lattice, or is the outermost key of an open gap so far."""
         keys = self._keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
@@ -66,7 +66,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count many moves; return their number. A move from a key to itself is not counted."""
+        """Count many moves and return how many were counted. A move from a key to the same key is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -96,7 +96,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """Return the number of moves into, out of and within gaps."""
+        """Return the number of moves into, out of and within gaps, over all gaps."""
         return sum(self.moves)
 
     def _state(self) -> tuple[object, ...]:
@@ -119,7 +119,7 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Return the counts that `encode` encoded. `curve` has to be the curve that they belong to.
+        """Return the counts that `encode` encoded. `curve` has to be the curve that the counts belong to.
 
         Raises:
             CurveCorruptError: the bytes are damaged, of another format or of another curve.
@@ -154,7 +154,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time up to which moves are counted. Many curves share one object, so one assignment updates all of them."""
+    """The time of the last move counted. Many curves share one object, so one assignment updates the time of all."""
 
     __slots__ = ("us",)
 
@@ -163,7 +163,9 @@ class AsOf:
 
 
 class LiveCurve(KnotRanks):
-    """A curve as of the last move counted, used like a `Curve`. Its brackets hold however old the fit is.
+    """A fitted curve with all moves counted since the fit. It is used like a `Curve`.
+
+    However old the fit is, the true rank as of the last move counted lies in the bracket.
 
     Raises:
         KnotsInvalidError: the counts cannot belong to this curve.
@@ -180,12 +182,13 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # Gaps and knots take turns here, and a gap comes first. Each item is the number of entries before the end of
-        # that gap or knot.
+        # The list has one item for each gap and each knot, in turn, and begins with the first gap. After a leading 0,
+        # each item is the number of entries up to the end of its gap or knot.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # Whether every rank is still as at the fit: no entry moved into, out of or within a gap, and no count changed.
+        # True if every rank is still the same as at the fit: no entry moved into, out of or within a gap, and the
+        # number of entries of every knot and gap is unchanged.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -216,12 +219,12 @@ class LiveCurve(KnotRanks):
 
     @property
     def step(self) -> int:
-        """Return the distance from a key to the next key that an entry may have."""
+        """Return the distance from one key that an entry may have to the next such key."""
         return self._snap
 
     @property
     def knots(self) -> list[Knot]:
-        """Return the knots with their current counts. Unlike in a fit, a knot may have no entries."""
+        """Return the knots with their current counts. Unlike a knot of a fit, a knot here may have no ties left."""
         places = zip(self._keys, self._highs, self._lows[1:], strict=False)
         return [Knot(key, high - 1, low - high) for key, high, low in places]
 

@@ -1,12 +1,12 @@
 """Read ranks off knots, in the same way for a fitted curve and for a live curve.
 
-Ranks are monotone in the key and whole numbers, and they are called exact only where the knots prove it. So all
-arithmetic is on integers of any size: a key that holds a value and the time when it was reached may have 40 digits.
-Rounding is floor(x + 1/2) of the exact quotient, not of a float near it.
+Ranks are whole numbers and monotone in the key. A rank is called exact only where the knots prove it. So all arithmetic
+is on integers of any size: a key that combines a value with the time when it was reached may have 40 digits. Rounding
+is floor(x + 1/2) of the exact quotient, not of a float close to the quotient.
 
-K knots leave K + 1 gaps. Gap j lies before knot j; the first and the last gap are open. The `low` of a gap is the rank
-of the first key past the knot before the gap. The `high` of a gap is the rank of the knot after it. If `low` and `high`
-of a gap are equal, the gap has no entry.
+K knots make K + 1 gaps. Gap j lies before knot j, and the last gap lies after the last knot. The first and the last gap
+are open. The `low` of a gap is the rank of the first key past the knot before the gap. The `high` of a gap is the rank
+of the knot after the gap. If `low` and `high` of a gap are equal, the gap has no entry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-# The control values of a cubic are parts of the rise of its gap, in units of 1 / SHAPE_UNIT of that rise.
+# A control value of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the whole rise of the cubic's gap.
 SHAPE_UNIT = 65_536
 
 
@@ -25,7 +25,7 @@ class Bracket(NamedTuple):
     rank: int
     low: int
     high: int
-    method: Literal["knot", "curve"]  # "knot": read off the knots, so exact; "curve": estimated within a gap
+    method: Literal["knot", "curve"]  # "knot": the knots prove the rank, so it is exact; "curve": it is an estimate
 
     @property
     def exact(self) -> bool:
@@ -49,26 +49,28 @@ class KeyBracket(NamedTuple):
 class AnchorKnot(NamedTuple):
     """A knot next to a given key. A short count from the knot gives the number of entries better than that key."""
 
-    # None from `find_anchor_above`: no knot is better than the key, and the count starts at the top of the board.
-    # None from `find_anchor_below`: every knot is better than the key.
+    # The key of the knot. `find_anchor_above` sets it to None if no knot is better than the given key; the count then
+    # starts at the top of the board. `find_anchor_below` sets it to None if every knot is better than the given key.
     key: int | None
-    counted: int  # entries strictly better than the knot; from `find_anchor_above` also those tied with it
-    gap_rows: int  # entries in the gap beside the knot, towards the key; a count reads at most that many
+    # The number of entries strictly better than the knot. If `find_anchor_above` returned this anchor, the entries tied
+    # with the knot are included.
+    counted: int
+    gap_rows: int  # the number of entries in the gap between the knot and the key; a count reads at most that many
 
 
 class Drift(NamedTuple):
     """The worst figures over a range of ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
 
-    bound: float  # largest possible error
-    bracket: float  # width of the widest gap
-    gap_rows: int  # entries in the fullest gap
+    bound: float  # largest possible error of an estimated rank
+    bracket: float  # largest width of the bracket of a gap
+    gap_rows: int  # number of entries in the gap with the most entries
 
 
 class KnotRanks:
-    """Reads ranks off knots. A subclass calls `_set_knots` once to set the numbers that the methods read."""
+    """Reads ranks off knots. A subclass calls `_set_knots` once to set the fields that the methods read."""
 
     __slots__ = (
-        "_bare",  # whether there are only lines, no known errors, and no keys outside the knots
+        "_bare",  # whether `_reaches`, `_shapes` and `_ends` are None and `_snap` equals `_grid`
         "_ends",
         "_grid",
         "_highs",
@@ -80,11 +82,11 @@ class KnotRanks:
     )
     _keys: tuple[int, ...]  # the keys of the knots, ascending
     _lows: tuple[int, ...]  # `low` of each gap
-    _highs: tuple[int, ...]  # `high` of each gap; the last is the number of entries plus one
+    _highs: tuple[int, ...]  # `high` of each gap; for the last gap it is the number of entries plus one
     _grid: int  # the lattice step with which the lines were fitted
-    _snap: int  # the step to which a key is rounded before it is looked up; 1: not rounded
-    _reaches: Sequence[int] | None  # by gap: the largest error of an estimate; None: not known
-    _shapes: Sequence[tuple[int, int]] | None  # by closed gap: the inner control values of a cubic; None: lines
+    _snap: int  # a key is rounded to a multiple of this step before it is looked up; 1: it is not rounded
+    _reaches: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
+    _shapes: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
     _ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
     _bare: bool
 
@@ -125,26 +127,26 @@ class KnotRanks:
 
     @property
     def error_bounds(self) -> Sequence[int] | None:
-        """Return the largest error of an estimate for each of the K + 1 gaps; None: not known."""
+        """Return the largest error of an estimate for each of the K + 1 gaps. Return None if they are not known."""
         return self._reaches
 
     @property
     def cubics(self) -> Sequence[tuple[int, int]] | None:
-        """Return the inner control values for each gap between two knots; None: lines."""
+        """Return the inner control values of the cubic of each closed gap. Return None if the gaps have lines."""
         return self._shapes
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Return the best and the worst key that the open gaps may hold; None: no entry is outside the knots."""
+        """Return the best and the worst key that the open gaps may hold. Return None if these gaps are empty."""
         return self._ends
 
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
-        The rank is an integer from 1 to total + 1, monotone in the key. Between knots it lies on a line or a cubic and
-        is rounded to the nearest integer, halves up. The line begins at the first lattice point past the better knot,
-        with the rank after the ties of that knot. It ends at the worse knot. If the largest error of the gap is known,
-        the bracket reaches no further from the rank than that error.
+        The rank is an integer from 1 to total + 1, monotone in the key. Between two knots the rank is read off a line
+        or a cubic and rounded to the nearest integer, halves up. The line or cubic begins at the first lattice point
+        past the better knot, with the rank after the ties of that knot. It ends at the worse knot. If the largest error
+        of the gap is known, neither end of the bracket is further from the rank than that error.
         """
         keys = self._keys
         if self._snap != 1:
@@ -181,24 +183,25 @@ class KnotRanks:
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """Return the last knot that is strictly better than a key.
 
-        `counted` is the number of entries better than or tied with that knot. Add the entries strictly between the knot
-        and the key to get the number of entries strictly better than the key.
+        `counted` is the number of entries better than or tied with that knot. Add to it the number of entries strictly
+        between the knot and the key. The sum is the number of entries strictly better than the key.
         """
         j = bisect_left(self._keys, key)
         return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
 
     def find_anchor_below(self, key: int) -> AnchorKnot:
-        """Return the first knot that is tied with a key or worse; its key is None if every knot is better.
+        """Return the first knot that has the given key or a worse one. Its key is None if every knot is better.
 
-        `counted` is the number of entries strictly better than that knot. Subtract the entries from the key (included)
-        to the knot (excluded) to get the number of entries strictly better than the key.
+        `counted` is the number of entries strictly better than that knot. Subtract from it the number of entries from
+        the given key (included) to the knot (excluded). The result is the number of entries strictly better than the
+        given key.
         """
         j = bisect_left(self._keys, key)
         below = self._keys[j] if j < len(self._keys) else None
         return AnchorKnot(below, self._highs[j] - 1, self._highs[j] - self._lows[j])
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return how far off ranks may currently be, over all ranks from `from_rank` (at least 1) on."""
+        """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self._reaches
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
@@ -220,7 +223,8 @@ class KnotRanks:
         low, high = self._lows[j], self._highs[j]
         start, end = self._span(j)
         if self._grid != 1 and self._keys:
-            # The line was fitted to lattice points, so the key is rounded up to one, even if entries came between them.
+            # The line was fitted to lattice points. So the key is rounded up to a lattice point, even if new entries
+            # lie between lattice points.
             key += (self._keys[0] - key) % self._grid
         if key <= start:
             return low
@@ -238,9 +242,9 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better; None if the column is empty.
 
-        For a rank past the last one, the key is the worst key. Between knots this is the inverse of `locate`: the worst
-        key to which `locate` gives this rank or a better one. If the largest error of the gap is known, the bracket
-        contains only keys that this error allows.
+        If the rank is past the last one, the result is the worst key. Between knots this method is the inverse of
+        `locate`: it returns the worst key to which `locate` gives this rank or a better one. If the largest error of
+        the gap is known, the bracket contains only keys that this error allows.
 
         Raises:
             ValueError: the rank is below 1.
@@ -251,7 +255,7 @@ class KnotRanks:
         if highs[-1] == 1:
             return None
         rank = min(rank, highs[-1] - 1)
-        i = bisect_right(highs, rank, 0, len(keys))  # the first gap that ends past this rank, else the last gap
+        i = bisect_right(highs, rank, 0, len(keys))  # the first gap whose `high` exceeds the rank, or else the last gap
         low_rank = self._lows[i]
         if i and rank < low_rank:
             key = keys[i - 1]
@@ -259,7 +263,7 @@ class KnotRanks:
         low, high = self._key_ends(i)
         reach = None if self._reaches is None else self._reaches[i]
         if reach is not None:
-            # A key whose estimate is further off than the largest error cannot have this rank.
+            # A key cannot have this rank if its estimate differs from the rank by more than the largest error.
             if rank - reach >= low_rank:
                 low = max(low, self._worst_given(i, rank - reach))
             if rank + reach < highs[i]:
@@ -279,11 +283,12 @@ class KnotRanks:
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """Return the worst lattice point of gap j whose estimate is this rank or better; the rank lies in the gap."""
+        """Return the worst lattice point of gap j whose estimate is this rank or better. Gap j has to hold the rank."""
         start, end = self._span(j)
         if self._shapes is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
-        # This solves floor(y + 1/2) <= rank for the key; y is the line from the gap's first rank at `start` to `end`.
+        # This solves floor(y + 1/2) <= rank for the key. Here y is the gap's line, from its `low` at the key `start` to
+        # its `high` at the key `end`.
         low_rank = self._lows[j]
         parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
         return start + parts // self._grid * self._grid

@@ -1,10 +1,11 @@
-"""Measure how far a fitted curve is from the ranks that it was fitted to, at every value and just past every value.
+"""Measure the errors of a fitted curve: how far its ranks are from the true ranks of the scan that it was fitted to.
 
-The measured error is exactly the error of what `locate` returns. Floats do most of the work. If a float that may be
-inexact is close to a rounding edge, `locate` computes the rank instead.
+The errors are measured at every value and at the first lattice point past every value. They bound the error at every
+other key: from the first lattice point past a value to the next value, the true rank stays the same and the estimate
+does not fall.
 
-The errors at these points bound the error at every other key: from the first key past a value to the next value, the
-true rank stays the same and the estimate does not fall.
+The measured error is exactly the error of what `locate` returns. Floats do most of the work. A float may be inexact. If
+rounding such a float up or down could be wrong, `locate` computes the rank instead.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from .locate import SHAPE_UNIT
 
 VALUES = 1 << 16  # values measured at a time
 EXACT = 2.0**53  # below this, floats represent every whole number exactly
-EDGE = 1e-5  # a smaller distance from a rounding edge, in ranks, counts as close; floats here are off by far less
+# If a float is closer than this to a point where the rounded rank changes, `locate` computes the rank. The unit is
+# ranks. The errors of the floats are far smaller.
+EDGE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class FitErrors:
     """The errors of one curve."""
 
-    errors: list[int]  # by gap: the largest |estimate - rank|
+    errors: list[int]  # for each gap, the largest |estimate - rank|
     worst: float  # the largest |estimate - rank| / rank
-    mean: float  # mean of |estimate - rank| / rank over entries
+    mean: float  # the mean of |estimate - rank| / rank over all entries
 
     @property
     def badness(self) -> tuple[float, float]:
@@ -38,9 +41,9 @@ class FitErrors:
 
 
 def measure_errors(distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> FitErrors:
-    """Return the errors of a curve whose knots are the values at these indexes.
+    """Return the errors of a curve whose knots are the values at the indexes `knots`.
 
-    Errors and a certificate that the curve has already are ignored.
+    If the curve already has errors and a certificate, they are ignored.
     """
     return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).measure_curve()
 
@@ -63,7 +66,7 @@ class _Measuring:
         errors = np.zeros(len(self._lows), dtype=np.int64)
         worst = total = 0.0
         for first in range(0, len(distinct) - 1, VALUES):
-            end = min(first + VALUES, len(distinct) - 1)  # the last value is a knot, and nothing lies past it
+            end = min(first + VALUES, len(distinct) - 1)  # leaves out the last value, a knot whose rank is exact
             counts = distinct.better_counts[first : end + 1]
             ranks, next_ranks = counts[:-1] + 1, counts[1:] + 1
             gaps = np.searchsorted(self._knots, np.arange(first, end), side="right") - 1
@@ -81,9 +84,10 @@ class _Measuring:
         return FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated ranks of the keys that are greater by `past` than the values from index `first` on.
+        """Return the estimated ranks of keys. Each key is a value, from index `first` on, plus `past`.
 
-        `gaps` and `at`: for each of these keys, the index of its gap and its distance from the start of the gap's line.
+        `gaps` holds, for each of these keys, the index of its gap. `at` holds the distance of the key from the start of
+        the gap's line.
         """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0

@@ -1,7 +1,8 @@
-"""Measure how far ranks are from the true ranks, over every entry. This is for tests and benchmarks, not for requests.
+"""Measure how far estimated ranks are from the true ranks. This module is for tests and benchmarks, not for requests.
 
-Report the worst error, over every value and the first lattice point past every value. A line over a gap is furthest off
-at these points. The mean hides large errors: it was 0.7 % where the worst error was 25 %.
+The ranks of every value and of the first lattice point past every value are compared, because the line of a gap has its
+largest errors at these points. Judge a curve by its worst error. The mean hides large errors: it was 0.7 % where the
+worst error was 25 %.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class RankSource(Protocol):
 class Quality:
     """Errors relative to the true rank: 0.01 is 1 %.
 
-    Unless a comment says otherwise, a field covers all entries and the first lattice point past each of them.
+    Unless a comment says otherwise, a field covers all entries, and the first lattice point past each entry.
     """
 
     worst_error: float
@@ -43,15 +44,15 @@ class Quality:
 
 
 def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Return (key, number of entries with it) for each distinct key of an ascending sequence."""
+    """Return (key, how often the key occurs) for each distinct key of an ascending sequence."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
 def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int]], *, from_rank: int = 1) -> Quality:
     """Compare the estimate for every entry with its true rank.
 
-    `keys_with_counts` holds pairs (key, number of entries with it), which ascend by key. Errors and widths of brackets
-    are measured at ranks from `from_rank` on; broken brackets are counted at all ranks.
+    `keys_with_counts` holds pairs (key, number of entries with this key), in ascending order of the keys. Errors and
+    widths of brackets are measured at ranks from `from_rank` on. Broken brackets are counted at all ranks.
     """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
     broken = better_count = measured = 0

@@ -1,18 +1,18 @@
-"""Plan which rows to read so that few knots leave no wide bracket. This module asks for rows; the caller reads them.
+"""Choose which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
 
 The number of knots is bounded, whatever the caller sends back. A walk is a generator that yields questions and is sent
-the answers, so one plan works for every store.
+the answers, so the same walk works for every store.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
-  previous knot. (With uniform spacing, ranks near the top are off by 1,000 % and more.)
-- Without ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d for the
-  knots and entries that are left. Knots that are left over at the end split the widest brackets.
-- The rows of a skip are also limited, because a count inside a gap has to stay short at any depth. The knots that this
-  limit needs are added to `knots_max`.
+  previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
+- If a board has no ties, d follows from the number of entries. Ties save knots, so at every knot the walk corrects d
+  for the knots and entries that are left. Knots that are left over at the end split the widest brackets.
+- The number of rows of a skip is also limited, because a count inside a gap has to stay short at any rank. The knots
+  that this limit needs are added to `knots_max`.
 
-The widest bracket of such a walk was compared with the widest bracket of a walk with the best constant d. That d can be
-found only by reading every row. The bracket was 1.0 to 1.2 times as wide on seven ordinary boards, and up to 2.7 times
-as wide on two boards made of long runs of ties.
+The widest bracket of such a walk was compared with the widest bracket of a walk with the best constant d, which can be
+found only by reading every row. On seven ordinary boards the bracket of this walk was 1.0 to 1.2 times as wide. On two
+boards made of long runs of ties it was up to 2.7 times as wide.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import NamedTuple
 from .curve import Knot
 from .errors import WalkInconsistentError
 
-# A `Stride.ratio_ppm` of RATIO_UNIT is the ratio 1. The ratio is an integer, so that every store skips the same rows.
+# `Stride.ratio_ppm` is a ratio times RATIO_UNIT. It is an integer, so that every store skips the same rows.
 RATIO_UNIT = 1_000_000
 Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None", "list[Knot]"]
 
 
 class Skip(NamedTuple):
-    """Skip `rows` entries among those strictly worse than `after_key` (None: from the top), then read one.
+    """A question: skip `rows` of the entries strictly worse than `after_key`, then read the next one.
 
-    The caller sends a `Landing`, or None past the end.
+    If `after_key` is None, skip from the top. The caller sends a `Landing`, or None if no entry is left to read.
     """
 
     after_key: int | None
@@ -41,15 +41,19 @@ class Skip(NamedTuple):
 
 
 class WorstEntry(NamedTuple):
-    """Read the worst entry. The caller sends a `Landing` (`ties_before` is ignored), or None if there is no entry."""
+    """A question: read the worst entry. The caller sends a `Landing`, whose `ties_before` is ignored.
+
+    If there is no entry, the caller sends None.
+    """
 
 
 class Stride(NamedTuple):
-    """Skip and read `steps` times with one spacing, for stores where a round trip costs more than the skipped rows.
+    """A question: skip and read `steps` times with one spacing.
 
-    Begin with the entries strictly worse than `after_key`; the first of them has rank `next_rank`. In each step, skip
-    next_rank * ratio_ppm // RATIO_UNIT of them, but at most `rows_max`. Then read one entry, and go on from its key.
-    End before the `total`-th entry. The caller sends a list of `Landing`.
+    It is for stores where a round trip costs more than the skipped rows. Begin with the entries strictly worse than
+    `after_key`; the first of them has rank `next_rank`. In each step, skip next_rank * ratio_ppm // RATIO_UNIT entries,
+    but at most `rows_max`. Then read one entry. The next step begins with the entries strictly worse than that one. End
+    before the `total`-th entry. The caller sends a list of `Landing`.
     """
 
     after_key: int
@@ -64,23 +68,23 @@ class Landing(NamedTuple):
     """The entry that a skip ends at."""
 
     key: int
-    ties_before: int  # entries with this key that stand before the row; ties may stand in any order
-    ties: int  # all entries with this key
+    ties_before: int  # number of entries with this key that stand before this entry; ties may stand in any order
+    ties: int  # number of all entries with this key
 
 
 def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max: int = 1) -> Reads:
     """Choose the knots of a column. Yield `Skip` and `WorstEntry`, and expect a `Landing` or None for each.
 
-    Return the knots, best first. The first knot is the best value and the last knot the worst value. There are at most
-    `knots_max` knots (at least 2), and total / gap_rows_max more if gaps would hold more than `gap_rows_max` entries.
-    If the column has no more distinct values than that, every value is a knot. Without strides each knot costs one
-    question.
+    Return the knots, best first. The first knot is the best value and the last knot is the worst value. There are at
+    most `knots_max` + total // gap_rows_max knots; `knots_max` is at least 2. With the second part, no gap needs to
+    hold more than `gap_rows_max` entries. If the column has no more distinct values than knots are allowed, every value
+    is a knot. Without strides, each knot costs one question.
 
-    With a `stride_max` above 1 the walk also yields `Stride`, each of at most that many steps. It then corrects the
-    spacing for ties only once for each stride.
+    If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
+    then corrects the spacing for ties only once for each stride.
 
-    `total` is the number of entries in the snapshot. If it is wrong, the walk still ends after at most two further
-    questions, but the count of the worst knot is wrong by the same amount.
+    `total` is the number of entries in the snapshot. If `total` is wrong, the walk still ends after at most two further
+    questions, but the `better_count` of the worst knot is wrong by the same amount.
 
     Raises:
         WalkInconsistentError: an answer contradicts an earlier one.
@@ -96,7 +100,7 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
 
 
 def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -> Reads:
-    """Make the first pass, from the best value to the worst."""
+    """Choose knots with geometric spacing, from the best value to the worst. This is the first pass of a walk."""
     knots: list[Knot] = []
     key: int | None = None
     next_rank = 1  # rank of the first entry past the last knot
@@ -105,7 +109,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
         spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # the row limit needs all knots that are left
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # the row limit needs all remaining knots
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max
@@ -125,8 +129,8 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
             knots.append(_knot(landing, key, next_rank, rows))
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
-        # One step of the fixed-point iteration d = d * steps(d) / left. Ties only save knots,
-        # so the previous d is a close start.
+        # One step of the fixed-point iteration d = d * knots(d) / left, where knots(d) is the estimated number of
+        # knots. Ties only save knots, so the previous d is already close to the solution.
         ratio = (
             ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
         )
@@ -136,7 +140,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
 
 
 def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
-    """Return how many of the `left` knots the row limit does not need, if the next knot is `rows` rows further on."""
+    """Return how many of the `left` knots the row limit does not need if the next skip has `rows` rows."""
     return left - 2 - (entries - rows) // (gap_rows_max + 1)
 
 
@@ -167,7 +171,10 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Make the second pass: use the knots that ties saved to split the brackets that are widest for their rank."""
+    """Split the brackets that are widest relative to their rank, with the knots that ties saved.
+
+    This is the second pass of a walk.
+    """
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -188,14 +195,17 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return (minus the relative width of a bracket, its two knots); None if no entry stands between the knots."""
+    """Return (minus the relative width of a bracket, its better knot, its worse knot).
+
+    Return None if no entry stands between the knots.
+    """
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
 
 
 def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
-    """Return the knot for a landing `rows` rows past rank `next_rank`."""
+    """Return the knot for a landing after a skip of `rows` rows. The first skipped row has rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
         raise WalkInconsistentError("the row landed on is not where it was said to be")
@@ -203,10 +213,9 @@ def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) ->
 
 
 def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
-    """Return the approximate number of knots after `rank` on a board without ties.
+    """Return the approximate number of knots after `rank` on a board without ties; `ratio` is the d of the spacing.
 
-    Up to rank 1/d every row is a knot. After that, a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`. Here d
-    is `ratio`.
+    Up to rank 1/d every row is a knot. After that, a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`.
     """
     flat = max(1 / ratio - rank, 0.0)
     start = rank + flat
@@ -218,7 +227,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Return, by bisection, the d with which a board without ties takes `knots_max` knots; 0 if every row is a knot."""
+    """Return the d with which a board without ties takes `knots_max` knots. Return 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

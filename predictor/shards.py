@@ -1,8 +1,8 @@
-"""Compute the rank of a key among the entries of several boards, from its ranks on the single boards.
+"""Compute the rank of a key among the entries of several boards, from the ranks of the key on each board.
 
-For disjoint sets of entries, the numbers of better entries can be added, and so can the bounds of these numbers. Ranks
-cannot. So the common rank is one plus the sum of the numbers of better entries, however each number was found. It is
-exact if every part is exact.
+Ranks cannot be added up. But if the sets of entries are disjoint, their numbers of better entries can, and so can the
+bounds of these numbers. So the common rank is one plus the sum of these numbers, however each number was found. The
+common rank is exact if the rank on every board is exact.
 """
 
 from __future__ import annotations

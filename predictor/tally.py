@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Width of the lower of the two parts of a key, chosen so that the difference of two lower parts fits into 64 bits.
+# The width, in bits, of the lower of the two parts of a key. The difference of two lower parts has to fit into 64 bits.
 LIMB_BITS = 62
 Buffer = memoryview  # 64-bit integers in the machine's byte order
 
@@ -18,5 +18,5 @@ class Tally:
     low: Buffer  # (key - first_key) modulo 2**LIMB_BITS
     high: Buffer | None  # (key - first_key) divided by 2**LIMB_BITS; None if all quotients are 0
     better_counts: Buffer  # for each key, the number of better entries
-    total: int  # entries
-    release_pages: Callable[[], None]  # call this at intervals while reading; the owner may then give mapped pages back
+    total: int  # number of all entries
+    release_pages: Callable[[], None]  # call this at intervals while reading; it may give mapped pages back
