@@ -13,15 +13,16 @@ and are sent their rows. A store runs a program against one snapshot (`read`) or
 
     profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
 
-Use `yield` for a query and `yield from` for a program. No module offers queries to others: what it offers is always a
-program or a plain function. Modules that write one statement together pass its parts (`Select`, `Insert`, `Condition`)
-to the module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
+Use `yield` for a query and `yield from` for a program. A module offers other modules only programs and plain functions,
+no queries. If several modules contribute to one statement, they pass its parts (`Select`, `Insert`, `Condition`) to the
+module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
 
-A plain `yield` of a program fails immediately, because a store runs only queries. If a program calls another one with
-neither `yield` nor `yield from`, nobody runs that generator. Its queries are never sent, and nothing reports this at
-run time. A test finds both mistakes in the source.
+A plain `yield` of a program fails immediately, because a store runs only queries. If a program calls another program
+with neither `yield` nor `yield from`, the called program never runs. Its queries are never sent, and no error is raised
+at run time. A test finds both mistakes in the source.
 
-A program of one query needs no transaction around it: `read_single` and `write_single` in `store` run it without one.
+A program of one query needs no transaction around it. `read_single` and `write_single` in `store` run such a program
+without a transaction.
 
 A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
 once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two

@@ -1,7 +1,7 @@
 """Answers many concurrent questions with few statements: questions that arrive during a read share the next read.
 
-The most important rule: a question never joins a read that began before it. So its answer shows every write that was
-acknowledged before the question.
+The most important rule: a question never joins a read that began before the question. So the answer shows every write
+that was acknowledged before the question.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .store import Store
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-GATHER_TURNS = 2  # turns of the event loop that a batch waits for more questions
+GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
 
 
 class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and answers the questions of a group together.
 
     `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. At most
-    `lanes` tasks answer at the same time. Another task starts only if at least as many questions wait as are currently
-    being answered. So callers who ask again after each answer spread evenly over the tasks, and the groups are large. A
-    few large groups cost less than many small ones.
+    `lanes` tasks answer at the same time. A further task starts only if at least as many questions wait as are
+    currently being answered. So if callers ask again after each answer, their questions spread evenly over the tasks,
+    and the groups are large. A few large groups cost less than many small ones.
     """
 
     def __init__(
@@ -65,8 +65,9 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
-                # In each turn, the event loop reads every socket that has a request, so requests that have already
-                # arrived join this batch. This pays off: a hop to a store's thread costs as much as ten point reads.
+                # In each turn, the event loop reads every socket that has a request. So requests that have already
+                # arrived join this batch. The wait is worth it: a hop to a store's thread costs as much as ten point
+                # reads.
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}
@@ -98,7 +99,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """One `Coalescer` for each store, so that a wait for one connection pool does not delay reads that use another.
+    """One `Coalescer` for each store. So if one connection pool is exhausted, reads that use another pool do not wait.
 
     Each `Coalescer` gets the same `limits`.
     """

@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
-# The first and the last instant of every calendar. An instant outside them is replaced by the nearer of the two. This
-# does no harm: periods before the first one closed long ago.
+# The first and the last instant of every calendar. An earlier or later instant is replaced by the nearer of the two.
+# This does no harm: the periods before the first instant closed long ago.
 _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _DAYS_KEPT = 4_096  # the most entries in each cache of days or periods
@@ -41,7 +41,7 @@ class PeriodKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One period of a kind. It has days but no time zone: a `Calendar` turns days into instants."""
+    """One period. It has a first and a last day but no time zone. A `Calendar` turns the days into instants."""
 
     kind: PeriodKind
     id: str  # such as `all`, `2018`, `2018-12`, `2018-W49` or `2018-12-05`
@@ -50,7 +50,7 @@ class Period:
 
     @property
     def previous(self) -> Period | None:
-        """Return the period before this one. Return None if this one is all-time, or the first of the calendar."""
+        """Return the period before this one. Return None if this one is all-time or the first supported period."""
         if self.first_day is None or self.first_day.year <= 1000:
             return None
         return period_of(self.kind, self.first_day - _DAY)
@@ -142,7 +142,7 @@ class Calendar:
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
         self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
-        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`, to use again
+        self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
         """Return the period of a kind that an instant lies in."""
@@ -161,7 +161,8 @@ class Calendar:
             return day
         held_us = min(max(at_us, _FIRST_US), _LAST_US)
         day = self._shown(held_us)
-        # If clocks are set back past midnight, they show the previous date again.
+        # If the clocks are set back past midnight, they show the previous date again. But the instant lies in the day
+        # that has already started.
         while self._start_us(day) > held_us:
             day -= _DAY
         while self._start_us(day + _DAY) <= held_us:
@@ -173,7 +174,7 @@ class Calendar:
         return (_EPOCH + at_us * _US).astimezone(self._zone).date()
 
     def _first_instant_us(self, day: date) -> int:
-        """Return the first instant at which the clocks show this date, or a later date if they skip this one."""
+        """Return the first instant at which the clocks show this date, or a later date if the clocks skip this date."""
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         early = (midnight.replace(fold=1).astimezone(UTC) - _EPOCH) // _US
         late = (midnight.astimezone(UTC) - _EPOCH) // _US
@@ -192,5 +193,5 @@ class Calendar:
 
 @lru_cache(maxsize=1_024)
 def calendar_of(zone_name: str) -> Calendar:
-    """Return the calendar of a zone whose name was checked before. All callers share one calendar and its caches."""
+    """Return the calendar of a zone. The name must be valid. All callers share the calendar and its caches."""
     return Calendar(ZoneInfo(zone_name))

@@ -35,7 +35,7 @@ class Best(StrEnum):
 
 
 class Ties(StrEnum):
-    """How equal values rank: they share a rank, or the value that was reached first ranks better."""
+    """How equal values are ranked: they share a rank, or the value that was reached first has the better rank."""
 
     SHARED = "shared"
     EARLIEST = "earliest"
@@ -65,7 +65,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One named stat of a board, as the client described it."""
+    """One column of a board, a named stat, as the client described it."""
 
     name: str
     sorted: bool
@@ -81,8 +81,8 @@ class ColumnSpec:
 class PredictorSpec:
     """How the ranks of a board are estimated."""
 
-    samples: int  # the number of knots of a curve, K
-    exact_top: int  # ranks up to this one are always counted exactly
+    samples: int  # the number of knots of a curve
+    exact_top: int  # ranks from 1 to this one are always counted exactly
     refresh_seconds: int  # the interval of the refresh job
     method: RefreshMethod
 
@@ -91,10 +91,10 @@ class PredictorSpec:
 class Season:
     """When a board outside a family takes posts, and when its rows are archived afterwards."""
 
-    opens_us: int | None  # posts before this time do not count; None: posts count from the start
-    ends_us: int | None  # posts at or after this time do not count; None: the season has no end
-    grace_seconds: int  # how long after the end late posts are still taken
-    keep_seconds: int | None  # how long after closing the rows stay before they are archived; None: forever
+    opens_us: int | None  # posts with an earlier time do not count; None: posts of any earlier time count
+    ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end
+    grace_seconds: int  # how long after the end the board still takes late posts
+    keep_seconds: int | None  # how long the rows stay after the board closes, before they are archived; None: forever
 
     @property
     def closes_us(self) -> int | None:
@@ -117,30 +117,30 @@ class BoardSpec:
 class Board:
     """A board in the catalog.
 
-    `key` is a small number that is never reused. Rows of other tables that belong to the board contain it.
+    `key` is a small number that is never reused. Every row of another table that belongs to the board contains the key.
     """
 
     key: int
     id: str
     spec: BoardSpec
     created_at_us: int
-    epoch: int  # grows with every reset: a curve that was fitted in another epoch is void
+    epoch: int  # grows with every reset; a curve that was fitted in an earlier epoch is void
     table_key: int | None = None  # the shared table with the board's rows; None: the board has a table of its own
-    rows_key: int = 0  # identifies the board's rows in a shared table; outside a family, every reset assigns a new key
+    rows_key: int = 0  # identifies the board's rows in a shared table; a reset of a board outside a family changes it
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    # The board takes no posts from this time on. If it is outside a family, the store may have a newer time.
+    # The board takes no posts from this time on. If the board is outside a family, the stored time may be newer.
     closes_us: int | None = None
     closed_us: int | None = None  # when the board was closed; None: it is not closed
     archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
 
     @property
     def has_movable_rows(self) -> bool:
-        """Return whether the board can leave its shared table while others stay there. Boards of a family can't."""
+        """Return whether the board's rows can be moved out of a shared table. Boards of a family can't move alone."""
         return self.table_key is not None and self.family_key is None
 
     @property
     def may_close(self) -> bool:
-        """Return whether the board will or may stop taking posts at some time."""
+        """Return whether the board has a closing time or a season, so that it may stop taking posts."""
         return self.closes_us is not None or self.spec.season is not None
 
     @property
@@ -164,15 +164,15 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class FamilySpec:
-    """Everything that a client chose for a family: what its boards have in common, and which boards exist."""
+    """Everything that a client chose for a family: what its boards have in common, and which boards it has."""
 
     board: BoardSpec
     periods: tuple[PeriodKind, ...]
     time_zone: str  # an IANA name that was checked
-    facets: tuple[tuple[str, ...], ...]  # lists of facets; each list is sorted, and has its own boards in every period
-    grace_seconds: int  # how long after a period's end late posts are still taken
+    facets: tuple[tuple[str, ...], ...]  # sorted lists of facet names; in every period, each list has boards of its own
+    grace_seconds: int  # how long after a period's end its boards still take late posts
     keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
-    first_grace_seconds: int | None = None  # the grace when the family was created; None: it was never shortened
+    first_grace_seconds: int | None = None  # the grace when the family was created; None: the grace was never shortened
 
     def closes_us(self, period: Period) -> int | None:
         """Return when the boards of a period close. Return None if the period is all-time."""
@@ -181,7 +181,7 @@ class FamilySpec:
 
     @property
     def longest_grace_us(self) -> int:
-        """Return the longest time, in microseconds, for which any period took posts after its end."""
+        """Return the longest grace, in microseconds, that any period of the family can have had."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
@@ -194,7 +194,7 @@ class Family:
     id: str
     spec: FamilySpec
     created_at_us: int
-    closed_through_us: int = 0  # periods that close by this time are closed, even if the clock steps back
+    closed_through_us: int = 0  # periods that close at this time or earlier stay closed, even if the clock steps back
 
     def is_closed(self, period: Period, now_us: int) -> bool:
         """Return whether a period takes no more posts. The all-time period is never closed."""
@@ -208,7 +208,7 @@ class Family:
 
     @cached_property
     def facet_names(self) -> frozenset[str]:
-        """Return every facet that occurs in a list of `facets`."""
+        """Return the names of all facets in the lists of `facets`."""
         return frozenset(name for names in self.spec.facets for name in names)
 
     def unreached_board(self, board_id: str) -> Board:
@@ -232,7 +232,7 @@ class Family:
 
 @dataclass(slots=True)
 class Entry:
-    """One owner's row. `cells` holds one stored value per column: padded text, int, text or None."""
+    """One owner's row of a board. `cells` holds one stored value per column: padded text, int, text or None."""
 
     owner: str
     updated_at_us: int  # the row's version for conditional writes, so it grows with every write
@@ -252,11 +252,11 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """What a post does to one column. A number in `value` is scaled like the column's values."""
+    """What a post does to one column. If `value` is a number, it is scaled like the column's values."""
 
     index: int
     value: StatValue
-    overwrite: bool  # replace the stored value instead of merging (`set`)
+    overwrite: bool  # whether `value` replaces the stored value (`set`) instead of being merged with it
 
 
 @dataclass(slots=True)
@@ -269,14 +269,14 @@ class BoardPost:
 
 @dataclass(slots=True)
 class Post:
-    """One contribution of stats by a caller, parsed, and with its boards and columns found in the catalog."""
+    """One contribution of stats by a caller. It is parsed, and its boards and columns were found in the catalog."""
 
     owner: str
     parts: Sequence[BoardPost]
     post_hash: str | None  # a keyed hash of the post id; None: the post has no id
     at_us: int | None  # the time of the post; None: the time of its arrival
-    fingerprint: str  # a hash of what was posted, to tell a retry from a conflict; empty without an id
-    family: Family | None = None  # the family, if the caller posted to one: the post id is stored once for all boards
+    fingerprint: str  # a hash of what was posted, which tells a retry from a conflict; empty if the post has no id
+    family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
     post_id: str | None = None  # the post id as received, for the journal
 
 
@@ -288,4 +288,4 @@ class PartOutcome:
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: StorageError | None = None
-    board_key: int | None = None  # the board's key; needed if outcomes are not in the order of the post's parts
+    board_key: int | None = None  # the board's key; needed where outcomes are not in the order of the post's parts

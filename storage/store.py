@@ -5,8 +5,8 @@ docstring of the package `storage` explains them with an example. A program runs
 transaction (`write`). On SQLite a whole program costs one hop to another thread. On PostgreSQL it runs on one
 connection. The store may run a program again after a lost race, so a caller passes a function that makes the program.
 
-A program of one query runs without a transaction around it: `read_single`, `write_single`. That is cheaper: on
-PostgreSQL it saves two round trips.
+A program of one query needs no transaction around it. `read_single` and `write_single` run it without one, which saves
+two round trips on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Program = Generator[Built, Rows, T]
 
 
 class StoreSize(NamedTuple):
-    """How large a store is. `disk_free_bytes` is None if the disk belongs to another machine."""
+    """How large a store is. `disk_free_bytes` is None if the store's disk belongs to another machine."""
 
     store_bytes: int
     disk_free_bytes: int | None
@@ -38,7 +38,7 @@ class Store(Protocol):
 
     dialect: Dialect
     sole_writer: bool  # only this process writes, one program at a time, so no board is deleted while a program writes
-    damaged: asyncio.Event  # set once stored data is found to be damaged; the store then refuses to write
+    damaged: asyncio.Event  # set when the store finds damaged data; from then on the store refuses to write
     writes_at_once: int  # how many write programs may run at the same time; further ones wait
 
     def for_board(self, board_id: str) -> Store:
@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Run a program in one transaction, which is durable when this returns.
+        """Run a program in one transaction. When this method returns, the transaction is durable.
 
         Any exception of the program rolls the transaction back and reaches the caller.
 

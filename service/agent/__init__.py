@@ -4,12 +4,12 @@
         lease = await agent.get_lease("acme", "numbers", "call-8812", datetime.now(UTC) + timedelta(minutes=5))
         dial_from(lease.resource)  # lease.version is its fencing number
 
-The agent remembers each lease and returns it again until shortly before its end. The agent asks the service only for a
-new lease, or for more time.
+The agent remembers each lease, and returns the remembered lease until shortly before the lease ends. It sends a request
+only to get a new lease, or to extend a lease.
 
 This package imports nothing of the service, so a program may copy or install it without the service. It needs aiohttp.
 
-Begin with `agent`. `leases` has the lease that the agent returns and the errors that it raises.
+Begin with `agent`. The module `leases` has the class of the leases and the errors that the agent raises.
 """
 
 from .agent import LeaseAgent

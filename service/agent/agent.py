@@ -1,7 +1,7 @@
 """The agent asks the service for leases, and remembers them until shortly before their end.
 
-The agent never assumes that a lease lasts longer than it does. For this, it measures the time of a lease on the
-monotonic clock, starting before the request is sent. The wall clock only decides whether to ask for more time.
+The agent never assumes that a lease lasts longer than it does. For this, the agent measures the time of a lease on the
+monotonic clock, starting before the request is sent. It uses the wall clock only to decide whether to extend a lease.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class LeaseAgent:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`region`: the region that new resources come from.
+        """`region` is the region that new resources come from.
 
-        The agent returns a remembered lease without a request if the lease still lasts longer than `renew_before_s`.
-        It must also last for at least the fraction `enough_ratio` of the time that the caller asks for. The agent
-        remembers the `leases_max` leases that were used most recently.
+        The agent returns a remembered lease without a request if the lease still lasts longer than `renew_before_s`,
+        and at least `enough_ratio` times as long as the caller asks for. The agent remembers the `leases_max` leases
+        that were used most recently.
         """
         self._url, self._region = url.rstrip("/"), region
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -83,7 +83,7 @@ class LeaseAgent:
         Raises:
             NoResourceAvailableError: the region has no free resource.
             RefusedError: the service rejects the request, or the API key does not allow it.
-            ServiceAwayError: it is unknown whether the key has a resource now; ask again to find out.
+            ServiceAwayError: no final answer came, so the key may have a resource or not; call again to find out.
         """
         name = (client_id, pool_id, key)
         while True:
@@ -104,7 +104,8 @@ class LeaseAgent:
         """Give back the key's resource, if it has one.
 
         Raises:
-            RefusedError, ServiceAwayError: as for `get_lease`.
+            RefusedError: the service rejects the request, or the API key does not allow it.
+            ServiceAwayError: no final answer came, so it is unknown whether the key still has the resource.
         """
         name = (client_id, pool_id, key)
         asking = self._asking.get(name)
@@ -117,13 +118,13 @@ class LeaseAgent:
             raise _refusal(problem)
 
     def forget(self, client_id: str, pool_id: str, key: str) -> None:
-        """Forget the lease of a key, so that the next call asks the service."""
+        """Forget the lease of a key, so that the next `get_lease` for this key sends a request."""
         self._known.pop((client_id, pool_id, key), None)
 
     def _asked(self, name: Name, done: asyncio.Task[Lease]) -> None:
         del self._asking[name]
         if not done.cancelled():
-            done.exception()  # mark an error as retrieved, because every waiting task may have been cancelled
+            done.exception()  # prevents asyncio's warning about an unread error if every waiting task was cancelled
 
     def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
         lease = self._known.get(name)
@@ -176,7 +177,7 @@ class LeaseAgent:
     async def _call(
         self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
-        """Send a request until an answer is final, at most `attempts_max` times. Return the answer's status and body.
+        """Send a request at most `attempts_max` times, until an answer is final. Return the answer's status and body.
 
         `before_attempt` is called before each attempt.
 
@@ -187,7 +188,7 @@ class LeaseAgent:
         failure: object = None
         for attempt in range(self._attempts_max):
             if attempt:
-                # Wait for a random part of the longest wait, so that agents do not all retry together ("full jitter").
+                # The wait is random, from 0 to its maximum ("full jitter"), so that agents do not all retry together.
                 await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))
             before_attempt()
             try:

@@ -3,7 +3,7 @@
 AgentError
 ├── RefusedError           the service refused the request; sending it again is of no use
 │   └── NoResourceAvailableError
-└── ServiceAwayError            at every attempt the service was too busy, or did not answer in time
+└── ServiceAwayError            no attempt got a final answer: the service was too busy, or did not answer in time
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NoResourceAvailableError(RefusedError):
 
 
 class ServiceAwayError(AgentError):
-    """At every attempt, the service was too busy or did not answer in time."""
+    """No attempt got a final answer, because the service was too busy or did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Lease:
     region: str
     version: int  # the fencing number
     lease_expires: datetime  # the end of the lease by the store's clock
-    # The end of the lease by this process's monotonic clock. The clock was read before the request was sent, so this
-    # time is never later than the true end.
+    # The end of the lease by this process's monotonic clock. The agent read the clock before it sent the request, so
+    # this time is never later than the true end.
     good_until_s: float
     acquired: bool  # true: this request gave the key its resource; false: the key already had it

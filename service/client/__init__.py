@@ -1,7 +1,7 @@
-"""The HTTP client of the service, for the commands and the demo, and a reader of other stores' lease journals.
+"""The HTTP client of the service, for the commands and the demo, and a reader for the lease journals of other stores.
 
 `client` has `ServiceClient`, with one method for each request that a command needs. `client_answers` has the types of
-the responses. The types name only what a command uses, so that an older command line works with a newer service.
+the responses. A type has fields only for what a command uses, so that an older command line works with a newer service.
 `client_events` reads event streams, and `client_leases` handles pools and leases. `lease_peers` does not use
 `ServiceClient`: it reads the lease journals of other stores for the jobs.
 
@@ -10,8 +10,8 @@ the responses. The types name only what a command uses, so that an older command
          ──502, 504, lost connection, if the caller reconnects──> wait ──> again
          ──anything else────────────────────────────────────────> ClientError
 
-The most important rule: every failure is raised as one `ClientError`. Its text is a single line that is safe to print
-on a terminal. Every attempt, wait and walk over pages has a bound.
+The most important rule: every failure is raised as one `ClientError`. The error's text is a single line that is safe to
+print on a terminal. Every attempt, wait and walk over pages has a bound.
 
 The room may import `contract`; only `lease_peers` also imports jobs and storage. Begin with `client`.
 """

@@ -3,7 +3,7 @@
     async with ServiceClient("http://127.0.0.1:8080", key) as client:
         board = await client.get_board("game")
 
-Every failure is raised as one ClientError. Its text is a single line that is safe to print on a terminal.
+Every failure is raised as one ClientError. The error's text is a single line that is safe to print on a terminal.
 Every attempt, wait and walk over pages has a bound.
 
     ClientError
@@ -85,11 +85,11 @@ class RefusedError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a client keeps trying.
+    """When and how often a client repeats a request.
 
-    `reconnects`: try again also after a lost connection, a 502 or a 504. Set it only where repeating a request is safe.
-    `awaits`: keep trying even if the service has never answered; this needs `reconnects`, too. Without `awaits`, the
-    client gives up on a service that has never answered.
+    With `reconnects`, the client also repeats a request after a lost connection, a 502 or a 504. Set it only if it is
+    safe to repeat the request. `awaits` needs `reconnects`. With `awaits`, the client keeps trying even if the service
+    has never answered. Without it, the client gives up in this case.
     """
 
     attempts_max: int = 3
@@ -137,7 +137,7 @@ class ServiceClient:
         self._rng = rng or random.Random()
         self._sleep = sleep
         self._on_away = on_away
-        self._answered = False  # whether the service has ever answered
+        self._answered = False  # whether the service has ever answered this client
         self._away = False
         self._session: aiohttp.ClientSession | None = None
 
@@ -175,7 +175,8 @@ class ServiceClient:
     ) -> bytes:
         """Send a request, repeat it as `Patience` allows, and return the body of the 2xx response.
 
-        `path` must be percent-encoded. Raises RefusedError for a problem, UnreachableError if no answer comes.
+        `path` must be percent-encoded. Raises RefusedError if the service answers with a problem, and UnreachableError
+        if no answer comes.
         """
         for attempt in range(1, self._patience.attempts_max + 1):
             outcome, wait_s = await self._attempt(method, path, query, body, attempt=attempt)
@@ -192,9 +193,9 @@ class ServiceClient:
     async def _attempt(
         self, method: str, path: str, query: Mapping[str, str] | None, body: object, *, attempt: int
     ) -> tuple[bytes | ClientError, float | None]:
-        """Return the body of a 2xx response, or the failure and the seconds to wait before the next attempt.
+        """Send a request once. Return (body, None) for a 2xx response, else (error, seconds until the next attempt).
 
-        The seconds are None if another attempt would be of no use.
+        The seconds are None if another attempt would not help.
         """
         assert self._session is not None, "use ServiceClient as an async context manager"
         address = self.url + path
@@ -225,7 +226,7 @@ class ServiceClient:
         return refusal, reconnect_s if status in PROXY_STATUSES else None
 
     def _backoff_s(self, attempt: int) -> float:
-        """Return a random wait in seconds, from half of a limit to the limit. The limit doubles with each attempt.
+        """Return a random wait in seconds between half of a limit and the limit. The limit doubles with each attempt.
 
         After an outage, random waits keep many clients from sending their requests at the same time.
         """
@@ -233,7 +234,7 @@ class ServiceClient:
         return ceiling_s * (0.5 + self._rng.random() / 2)
 
     def _asked_wait_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds that `Retry-After` asks for, plus up to half as many.
+        """Return the seconds that the header `Retry-After` gives, plus a random extra of up to half as many seconds.
 
         If the header has a date instead of a number, return the wait of `_backoff_s`.
         """
@@ -272,14 +273,14 @@ class ServiceClient:
         return await self.request_answer("PUT", board_path(board), dict[str, Any], body=spec)
 
     async def apply_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
-        """Post a batch; return one result for each post, in order. If each has a `post_id`, a repeat is harmless."""
+        """Post a batch. Return one result for each post, in order. If each has a `post_id`, repeating is harmless."""
         answer = await self.request_answer("POST", f"{board_path(board)}/posts", PostResults, body={"posts": posts})
         if len(answer.results) != len(posts):
             raise NotTheContractError(f"{len(posts)} posts were answered with {len(answer.results)} results")
         return answer.results
 
     async def queue_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
-        """Queue a batch of posts; return one result `accepted` for each. If one post is wrong, all are refused."""
+        """Queue a batch. Return a result `accepted` for each post. If one post is wrong, the service refuses all."""
         path = f"{board_path(board)}/posts"
         answer = await self.request_answer("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
         if answer.accepted != len(posts):
@@ -303,7 +304,7 @@ class ServiceClient:
     async def walk_pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
         """Yield every page of a ranking.
 
-        Raises NotTheContractError if a page leads to itself, or if a page is empty and yet not the last one.
+        Raises NotTheContractError if a page names itself as the next page, or if a page other than the last is empty.
         """
         cursor: str | None = None
         while True:
@@ -327,9 +328,10 @@ class ServiceClient:
     ) -> list[Position]:
         """Return an owner's positions in `columns`, or in every ranked column if `columns` is empty.
 
-        `with_next` adds the next better place to each position. `with_previous` adds the position in the period before.
+        `with_next` adds the next better place to each position. `with_previous` adds the owner's position in the
+        previous period.
 
-        Raises RefusedError `unknown_owner`, `not_ranked`.
+        Raises RefusedError `unknown_owner` or `not_ranked`.
         """
         path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
@@ -337,7 +339,7 @@ class ServiceClient:
         return (await self.request_answer("GET", path, Positions, query=query)).positions
 
     async def get_value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
-        """Return the positions that newcomers with `values` would get."""
+        """Return, for each of `values`, the position that a new owner with this value would get."""
         path = f"{board_path(board)}/rankings/{quote_segment(column)}/positions"
         query = {"values": ",".join(values), "rank": mode}
         return (await self.request_answer("GET", path, Positions, query=query)).positions
@@ -371,7 +373,7 @@ class ServiceClient:
         )
 
     async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return at most `limit` lines of the journal, those that follow the sequence number `after`."""
+        """Return the first lines of the journal after the sequence number `after`, at most `limit` lines."""
         return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod
@@ -380,7 +382,7 @@ class ServiceClient:
         return int(decode_answer(line, dict[str, Any])["seq"])
 
     async def refresh_curve(self, board: str, column: str) -> RefreshDone:
-        """Have a job process fit a new curve; return once readers get it. Raises RefusedError `no_job_process`."""
+        """Make a job process fit a new curve, and wait until readers get it. Raises RefusedError `no_job_process`."""
         return await self.request_answer(
             "POST", f"{board_path(board)}/rankings/{quote_segment(column)}/refresh", RefreshDone
         )

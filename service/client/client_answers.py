@@ -1,4 +1,4 @@
-"""The responses of a service as the command line reads them: less strictly than `service.contract.responses`.
+"""The types of a service's responses, for the command line. They are less strict than `service.contract.responses`.
 
 A type names only the members that a command uses, and decoding ignores all others. Therefore an older command line
 keeps working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every
@@ -16,13 +16,13 @@ import msgspec
 def one_line(text: str) -> str:
     """Return `text` with `?` in place of each character that is not printable.
 
-    Owners and details come from strangers, and a terminal would obey control characters in them.
+    The names of owners and the details of problems may contain control characters, which a terminal would obey.
     """
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
-    """A fault at one place of the request."""
+    """A fault in one part of the request."""
 
     pointer: str = ""
     detail: str = ""
@@ -37,7 +37,7 @@ class Problem(msgspec.Struct, frozen=True):
     errors: list[FieldProblem] = []
 
     def one_line_text(self) -> str:
-        """Return code, detail and the first pointers on one line without control characters."""
+        """Return the code, the detail and the first pointers of the problem on one line, without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
         shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in self.errors[:3]]
         more = len(self.errors) - len(shown)
@@ -46,7 +46,7 @@ class Problem(msgspec.Struct, frozen=True):
         return one_line(text)
 
     def _added_detail(self, detail: str) -> str:
-        """Return the detail of a fault, or an empty text if the detail of the whole problem already ends with it."""
+        """Return the detail of a fault, or an empty text if the problem's own detail already ends with this detail."""
         return "" if self.detail.endswith(detail) else detail
 
 
@@ -100,7 +100,7 @@ class PostsAccepted(msgspec.Struct, frozen=True):
 
 
 class QueueShard(msgspec.Struct, frozen=True):
-    """One part of the ingest queue."""
+    """One shard of the ingest queue."""
 
     shard: int
     posts: int
@@ -151,7 +151,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class NextPlace(msgspec.Struct, frozen=True):
-    """The next better place. `points` is None if no value in the column's range overtakes it."""
+    """The next better place. `points` is None if no value in the column's range is better than that place's value."""
 
     rank: int
     value: Any = None
@@ -159,7 +159,7 @@ class NextPlace(msgspec.Struct, frozen=True):
 
 
 class Previous(msgspec.Struct, frozen=True):
-    """An owner's positions in the period before. Positions and moves are None if the owner had no value."""
+    """An owner's positions in the previous period. Positions and moves are None if the owner had no value then."""
 
     board: str
     position: Position | None = None
@@ -169,7 +169,7 @@ class Previous(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A rank with its bracket; `rank` is None where the owner has no value in the column."""
+    """A rank with its bracket. `rank` is None if the owner has no value in the column."""
 
     column: str
     value: Any = None
@@ -202,7 +202,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 class RefreshDone(msgspec.Struct, frozen=True):
-    """A curve that was just fitted; `seconds` is how long the fit took."""
+    """The result of a refresh. `seconds` is how long the fit of the new curve took."""
 
     column: str = ""
     method: str = ""

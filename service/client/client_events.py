@@ -1,6 +1,6 @@
 """Read the server-sent events of a service, for the command line.
 
-The length of a line is bounded. Everything that is not an event is skipped, as the standard requires.
+The length of a line is bounded. The reader skips everything that is not an event, as the standard requires.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
 async def list_records(
     client: ServiceClient, path: str, member: str, *, limit: int, query: Mapping[str, str] | None = None
 ) -> list[Record]:
-    """Return at most `limit` records of a list that comes in pages; `member` is the name of the list in a page."""
+    """Return at most `limit` records of a list that the service returns in pages.
+
+    `member` is the name of the list in a page.
+    """
     found: list[Record] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -47,7 +50,7 @@ async def list_records(
 
 
 async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
-    """Return at most `limit` events of resources, those that follow the sequence number `after`."""
+    """Return the first events of resources after the sequence number `after`, at most `limit` events."""
     query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
     lines = (await client.send_request("GET", "/v1/leases/journal", query=query)).splitlines()
     return [decode_answer(line, Record) for line in lines]
@@ -59,7 +62,7 @@ def split_names(names: Sequence[str], size: int) -> list[list[str]]:
 
 
 def add_up_figures(answers: Sequence[Record]) -> Record:
-    """Add up the figures of several responses, by name."""
+    """Return the sum of the figures of several responses, for each name of a figure."""
     total: Record = {}
     for answer in answers:
         for name, count in answer.items():

@@ -1,7 +1,7 @@
 """Read the lease journals of other stores over HTTP.
 
-Any answer other than a page of the journal is raised as one `PeerUnavailableError`. The error's text never
-contains the API key.
+If the answer is not a page of the journal, a `PeerUnavailableError` is raised. The error's text never contains the API
+key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(LeaseEventLine).decode
 async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
     """Provide a function that reads a page of a peer's journal.
 
-    `peers` has the URL of each peer by its name. The password in a URL is the API key.
+    `peers` maps the name of each peer to its URL. The password in a URL is the API key.
     """
     async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
 
