@@ -7,13 +7,13 @@
 Each engine keeps three kinds of connections: for writing, for short reads, and for heavy reads such as scans.
 
 - `sqlite`: the store on one file. `file_lock` keeps other processes out, `sqlite_file` checks the file before SQLite
-  opens it, and `sqlite_backup` copies a running store.
+  opens the file, and `sqlite_backup` copies a store that is in use.
 - `postgres`: the store on one database. `connection_pool` lends connections, `postgres_connection` opens sessions, and
-  `postgres_retries` decides which attempts run again. `replica` sends heavy reads to a read replica.
+  `postgres_retries` decides which failed attempts run again. `replica` sends heavy reads to a read replica.
 - Both: `store_start` brings the schema up to date, and `store_observer` reports the events of a store to metrics.
 
-The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost. The
-server may have committed that transaction.
+The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost,
+because the server may have committed that transaction.
 
 No other room imports a database driver. This room may import `schema`, `store`, `records`, `errors` and the settings in
 `config.pools`. Begin with `sqlite.SqliteStore`, which is the simpler engine.

@@ -1,7 +1,7 @@
-"""A connection pool, which opens a bounded number of connections when they are needed and lends them to callers.
+"""A connection pool. It opens a bounded number of connections when they are needed, and lends them to callers.
 
-A pool lends the most recently used connection first. The most important rules: every wait for a connection is bounded,
-and a pool never keeps a connection that has an open transaction.
+A connection pool lends the most recently used connection first. The most important rules: every wait for a connection
+is bounded, and a pool never keeps a connection that has an open transaction.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ C = TypeVar("C", bound=PooledConnection)
 class ConnectionPoolLimits:
     """The bounds of one connection pool."""
 
-    connections: int  # the most connections that are lent at the same time
-    waiting_max: int  # the most callers that wait for a connection at the same time
+    connections: int  # the largest number of connections that are lent at the same time
+    waiting_max: int  # the largest number of callers that wait for a connection at the same time
     wait_s_max: float  # the longest time that one caller waits
     close_s_max: float  # the longest time for closing one connection
 
@@ -57,8 +57,8 @@ class ConnectionPool(Generic[C]):
     ) -> None:
         """Prepare a pool without opening a connection.
 
-        `waited` is called with the seconds of each wait. `lent` is called after each change with two numbers: how many
-        connections are lent, and how many callers wait.
+        After each wait for a connection, the pool calls `waited` with the seconds of the wait. It calls `lent` with two
+        numbers, after each change of one of them: how many connections are lent, and how many callers wait.
         """
         self.name, self.limits = name, limits
         self._connect, self._waited, self._tell = connect, waited, lent
@@ -77,7 +77,7 @@ class ConnectionPool(Generic[C]):
         """Return a connection. The caller has to give it back with `take_back`.
 
         Raises:
-            StoreBusyError: too many callers wait, or no connection came free in time.
+            StoreBusyError: too many callers wait, or no connection came free within `wait_s_max` seconds.
             Any error that `connect` raises.
         """
         if self._slots.locked():
@@ -130,7 +130,7 @@ class ConnectionPool(Generic[C]):
         self._slots.release()
 
     async def close(self) -> None:
-        """Wait until every lent connection is back, then close them all."""
+        """Wait until all lent connections are back, then close all connections."""
         for _ in range(self.limits.connections):
             await self._slots.acquire()
         while self._idle:
@@ -139,5 +139,5 @@ class ConnectionPool(Generic[C]):
                 await connection.close(timeout=self.limits.close_s_max)
             except (OSError, TimeoutError):
                 connection.terminate()
-        for _ in range(self.limits.connections):  # without the release, a second `close` would wait forever
+        for _ in range(self.limits.connections):  # without this loop, a second `close` would wait forever
             self._slots.release()

@@ -17,7 +17,7 @@ class FileLock:
     """An exclusive lock. The operating system releases it when the process ends, even if the process crashes."""
 
     def __init__(self, database: Path) -> None:
-        real = database.resolve()  # all symbolic links to one file share one lock
+        real = database.resolve()  # a store opened through a symbolic link has the same lock as its file
         self._path = real.with_name(real.name + ".lock")
         self._descriptor: int | None = None
 
@@ -43,7 +43,7 @@ class FileLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the lock. The lock file stays: the next holder may already have it open."""
+        """Release the lock. The lock file is not deleted, because the next holder may already have opened it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

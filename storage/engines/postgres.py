@@ -29,12 +29,12 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
-POOL_CHOICES_MAX = 100_000  # how many board ids the cache of chosen stores holds
+POOL_CHOICES_MAX = 100_000  # the largest number of board ids in the cache that `for_board` uses
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresLimits:
-    """The bounds of the store. Each field is a setting of the same name."""
+    """The bounds of the store. Each field holds the setting of the same name."""
 
     writer_connections: int
     reader_connections: int
@@ -66,7 +66,7 @@ class _Connections:
 
 
 class PostgresStore:
-    """A `Store` on one database. Open it with `PostgresStore.open`. `for_board` returns the store of a board's set."""
+    """A `Store` on one database. Open it with `PostgresStore.open`. `for_board` returns the store for a given board."""
 
     sole_writer = False
 
@@ -75,7 +75,7 @@ class PostgresStore:
     ):
         self._connections, self._attempts, self._others = connections, attempts, others
         self.dialect: Dialect = POSTGRES
-        self.damaged = asyncio.Event()  # never set: a server reports damage to its files in its own log
+        self.damaged = asyncio.Event()  # never set: a server reports damage of its files only to its own operators
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = report_statements_to(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections
@@ -107,7 +107,7 @@ class PostgresStore:
             await attempts.run(store._connections.writers, _check_server)
         except BaseException as error:
             await store.close()
-            if isinstance(error, ValueError):  # the driver can't parse the URL; hide its message, which quotes the URL
+            if isinstance(error, ValueError):  # the driver can't parse the URL, and its message quotes the URL; hide it
                 raise StoreUnsupportedError("the address of the store cannot be parsed") from None
             refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
@@ -126,7 +126,7 @@ class PostgresStore:
         return chosen
 
     def set_dialect(self, dialect: Dialect) -> None:
-        """Set the dialect of all programs that are made from now on: see `store_start`."""
+        """Set the dialect for all programs that are made from now on: see `store_start`."""
         for store in (self, *(store for _, store in self._others)):
             store.dialect = dialect
 
@@ -193,7 +193,7 @@ class PostgresStore:
             program.close()
 
     async def read_log_position(self) -> str:
-        """Return the position up to which the server's log is durable.
+        """Return the position up to which the server's write-ahead log is durable.
 
         A replica that has replayed this position holds every write that was acknowledged before the call.
         """
@@ -203,7 +203,7 @@ class PostgresStore:
         return position
 
     async def has_replayed(self, position: str) -> bool | None:
-        """Return whether this server has replayed the log up to a position. Return None if it is not a replica."""
+        """Return whether this server has replayed the write-ahead log up to a position, or None if it is no replica."""
         replayed: bool | None = await self._attempts.run(
             self._connections.heavy,
             lambda connection: connection.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position),

@@ -34,12 +34,12 @@ class SessionLimits:
     lock_timeout_s: float
     statement_cache: int
     read_only: bool
-    whole_tables: bool  # whether the planner may read a whole table where that looks cheaper than an index
+    whole_tables: bool  # whether the planner may read a whole table where this looks cheaper than using an index
 
 
 @lru_cache(maxsize=4096)
 def _answers_rows(sql: str) -> bool:
-    # The query builder writes every SQL text, so these keywords are always in upper case and in these places.
+    # These tests suffice, because the query builder writes every SQL text, with its keywords in upper case.
     return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
 
 
@@ -75,18 +75,18 @@ def hosts_of(url: str) -> list[str]:
 
 
 class Connector:
-    """Opens sessions. It first tries the host that accepted the last session, then the others in their order.
+    """Opens sessions. It first tries the host that accepted the last session, then the other hosts in the URL's order.
 
-    The driver could try the hosts itself, but with one timeout for all of them: a host that drops packets would use up
-    the time of the next host.
+    The driver could try the hosts itself, but it has one timeout for all of them. A host that drops packets would use
+    up the whole timeout, and the next host would not be tried.
     """
 
     def __init__(self, url: str, limits: SessionLimits) -> None:
         self._urls = hosts_of(url)
         self._limits = limits
         self._first = 0
-        # Only one of several hosts accepts writes, and this attribute makes the driver refuse the others. If the URL
-        # contains the attribute, the driver uses the URL's value.
+        # Only one of several hosts accepts writes. This attribute makes the driver refuse the other hosts. If the URL
+        # contains the attribute too, the driver uses the URL's value.
         self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
         if "target_session_attrs=" in url:
             self._attributes = {}
@@ -118,8 +118,8 @@ class Connector:
             url,
             connection_class=PostgresConnection,
             timeout=limits.connect_timeout_s,
-            # This timeout ends the wait for a server that does not answer. A working server ends a long statement
-            # earlier, by its own timeout.
+            # This timeout of the driver ends the wait for a server that does not answer. If the server works, its own
+            # timeout ends a long statement earlier.
             command_timeout=limits.statement_timeout_s + limits.connect_timeout_s,
             statement_cache_size=limits.statement_cache,
             max_cached_statement_lifetime=0,
@@ -140,21 +140,23 @@ def _session_settings(limits: SessionLimits) -> str:
         "application_name": f"'{APPLICATION_NAME}'",
         "statement_timeout": round(limits.statement_timeout_s * 1000),
         "lock_timeout": round(limits.lock_timeout_s * 1000),
-        # A process that stops or loses the network inside a transaction must not keep its locks.
+        # If a process stops or loses the network inside a transaction, the server must release the process's locks.
         "idle_in_transaction_session_timeout": round(limits.statement_timeout_s * 1000),
         "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
         "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
-        "jit": "off",  # compiling a statement takes longer than it saves
-        # Every join here looks up keys in an index. If statistics are missing, or lack the newest rows, the planner
-        # assumes that a table is small. It would then read the whole table to join a few thousand rows.
+        "jit": "off",  # compiling a statement takes longer than the compiled code saves
+        # Every join of this service should look up keys in an index. If statistics are missing, or lack the newest
+        # rows, the planner assumes that a table is small. It would then read the whole table to join a few thousand
+        # rows.
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
     }
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
     if not limits.whole_tables:
-        # While a table is small, the server plans to read all of it, and keeps this plan until it has counted the rows
-        # again. Meanwhile each read of a growing board would read the whole table, which takes milliseconds.
+        # While a table is small, the server plans to read the whole table, and keeps this plan until it has updated the
+        # table's statistics. If a board grows meanwhile, each read would still read the whole table, which takes
+        # milliseconds.
         settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
@@ -170,7 +172,7 @@ def _keep_alive(connection: PostgresConnection) -> None:
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
         ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        # Without this, the kernel repeats unanswered packets for 15 minutes before it ends the connection.
+        # Without this option, the kernel repeats unanswered packets for 15 minutes before it ends the connection.
         ("TCP_USER_TIMEOUT", 1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S * KEEPALIVE_PROBES)),
     ):
         if hasattr(socket, name):

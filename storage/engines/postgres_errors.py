@@ -1,6 +1,6 @@
 """Sorts the errors of a PostgreSQL server, and of the connection to it, into classes.
 
-- Lost: the connection is useless, and another connection may help.
+- Lost: the connection is useless, but the attempt may succeed on another connection.
 - Raced: another transaction interfered, and the same transaction may succeed now.
 - Late: the server did not answer in time.
 - Failed check: the check of `Chained.require_changes` in a single statement failed.
@@ -44,14 +44,14 @@ _RACED = (
 )
 
 
-# Another transaction or a high load delays the server. After these errors nothing is tried again, because a second
-# attempt would also delay the posts that wait together with this one.
+# Another transaction or a high load delays the server. After these errors the transaction is not tried again, because a
+# second attempt would delay all posts that wait for this transaction.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 
 def is_lost(error: BaseException) -> bool:
     """Return whether the connection is useless after this error."""
-    # If the driver refuses an argument, the error is also a ValueError, and the connection can still be used.
+    # If the driver refused an argument, the error is a ValueError too. The connection can then still be used.
     if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
     return isinstance(error, _LOST)

@@ -1,6 +1,6 @@
-"""Runs an attempt on a lent connection, and runs it again after a lost race or connection, within bounds.
+"""Runs an attempt on a lent connection. After a lost race or a lost connection, runs it again, within bounds.
 
-The most important rule: nothing here repeats a COMMIT whose answer was lost. The server may have committed the
+The most important rule: nothing here repeats a COMMIT whose answer was lost, because the server may have committed the
 transaction.
 
     attempt ── success ──> its result
@@ -46,15 +46,15 @@ Attempt = Callable[[PostgresConnection], Coroutine[Any, Any, T]]
 log = structlog.get_logger(__name__)
 
 
-# A statement timeout must not end the server's wait for a synchronous standby. After such a timeout, the server would
-# confirm the COMMIT, and only warn that the standby may not have the data.
+# The statement timeout must not end the server's wait for a synchronous standby server. After such a timeout, the
+# server would confirm the COMMIT and only warn that the standby may not have the data.
 COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
 NO_TIMEOUT_S = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """The bounds of retrying. Each field is a setting of the same name."""
+    """The bounds of retrying. Each field holds the setting of the same name."""
 
     connect_timeout_s: float
     commit_timeout_s: float
@@ -107,7 +107,8 @@ class Retrier:
                 return await self._once(pool, attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt sees that in the catalog, so two attempts do.
+                # If a board was deleted meanwhile, the second attempt finds that in the catalog. So two attempts are
+                # enough.
                 tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
                     raise translate_error(error) from error
@@ -120,7 +121,8 @@ class Retrier:
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
-            # The driver asks the server to cancel the statement. The connection is useless until the statement ends.
+            # The driver has asked the server to cancel the statement. Until the statement ends, the connection is
+            # useless.
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
@@ -152,7 +154,7 @@ class Retrier:
         """
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
-            # commit. So the driver needs no timeout, and a timeout of the driver must end neither of them.
+            # commit. So the driver needs no timeout of its own, and must not end the statement or the commit.
             return await self._confirm_commit(connection, lambda: connection.run_query(query, timeout_s=NO_TIMEOUT_S))
         except DRIVER_ERRORS as error:
             if is_raced(error) or is_failed_check(error):
@@ -163,10 +165,11 @@ class Retrier:
         """Run a statement that commits, and return its answer if the commit is certain.
 
         Raises:
-            OutcomeUnknownError: the connection was lost before the answer; or no answer came in time; or the server
-                warned that the commit may be lost.
+            OutcomeUnknownError: the connection was lost before the answer came, or no answer came in time, or the
+                server warned that the commit may be lost.
         """
-        # If an operator cancels the server's wait for a standby, the server answers COMMIT and also sends a warning.
+        # If an operator cancels the server's wait for a standby server, the server confirms the COMMIT and also sends a
+        # warning.
         warnings: list[object] = []
 
         def warned(_connection: object, message: object) -> None:

@@ -1,10 +1,10 @@
-"""Sends long reads to a read replica, with the same guarantee as on the primary.
+"""Sends heavy reads to a read replica, with the same guarantee as on the primary server.
 
     heavy read ──> the primary's log position ──> the replica has replayed it in time? ── yes ──> read on the replica
                                                                                         └─ no ──> read on the primary
 
 The most important rule: if the replica lags, can't be reached or is no replica, reads become slower, but never wrong.
-On both servers, a snapshot holds every write that was acknowledged before the read.
+On both servers, the snapshot of a read holds every write that was acknowledged before the read.
 """
 
 from __future__ import annotations

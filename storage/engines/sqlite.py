@@ -1,9 +1,9 @@
 """The embedded store: one SQLite file with one connection that writes and several that read.
 
-Each connection has a thread of its own (aiosqlite). A whole program costs one hop to that thread.
+Each connection has a thread of its own (aiosqlite). A whole program costs one hop to the connection's thread.
 
-Where a query may return many rows, SQLite packs them into one JSON text. While the event loop is busy, each step of a
-statement may wait for the interpreter lock, so a thread that takes fewer steps is faster.
+If a query may return many rows, SQLite packs the rows into one JSON text. While the event loop is busy, each step of a
+statement may wait for the interpreter lock. So a statement with fewer steps is faster.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 
 @dataclass(frozen=True, slots=True)
 class SqliteLimits:
-    """The bounds of the store. Each field is a setting of the same name."""
+    """The bounds of the store. Each field holds the setting of the same name."""
 
     reader_connections: int
     heavy_reader_connections: int
@@ -63,7 +63,7 @@ class SqliteLimits:
 
 
 class _Connection(aiosqlite.Connection):
-    """A connection that can send a whole function to its thread in one hop, instead of single statements."""
+    """A connection that can send a whole function to its thread in one hop, not only single statements."""
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function on the connection's thread and return its result."""
@@ -142,8 +142,8 @@ class SqliteStore:
         Raises:
             StoreLockedError: another process owns the file.
             StoreUnsupportedError: the SQLite library is too old, or the file can't be opened or is not a database.
-            StoreDamagedError: the file is missing although its log exists, or it is damaged.
-            StoreFullError: the disk has no room for the log.
+            StoreDamagedError: the file is damaged, or it is missing although its write-ahead log exists.
+            StoreFullError: the disk has no room for the write-ahead log.
         """
         if sqlite3.sqlite_version_info < VERSION_MIN:
             raise StoreUnsupportedError(
@@ -175,8 +175,8 @@ class SqliteStore:
             (self._heavy, self._limits.heavy_reader_connections),
         ):
             for _ in range(connections):
-                # The last connection that closes makes a checkpoint, and only the writer may do that. A reader with
-                # mode=ro can't make one.
+                # SQLite makes a checkpoint when the last connection closes, and only the writer may make checkpoints.
+                # With mode=ro, a reader can't make one.
                 queue.put_nowait(await self._open_connection(uri + "?mode=ro", self._prepare_reader))
 
     async def _open_connection(self, uri: str, prepare: Callable[[sqlite3.Connection], None]) -> _Connection:
@@ -187,7 +187,7 @@ class SqliteStore:
         try:
             await connection
         except BaseException:
-            # The thread reports its end to the event loop. Without this wait, the loop may be closed before the report.
+            # The thread reports its end to the event loop. Without this wait, the event loop may be closed before that.
             await asyncio.to_thread(connection.join)
             raise
         # Append the connection before `prepare` runs, so that `close` also closes a connection that `prepare` rejects.
@@ -197,7 +197,7 @@ class SqliteStore:
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-        if mode != "wal":  # the file system or another process prevents WAL; `mode` is the mode that is still in use
+        if mode != "wal":  # the file system or another process prevents mode WAL; `mode` is the mode in use
             raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
         for pragma in (
             "PRAGMA synchronous=FULL",
@@ -254,7 +254,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         except asyncio.CancelledError:
-            idle = False  # the thread still runs the cancelled read, so do not lend the connection yet
+            idle = False  # the connection's thread still runs the cancelled read, so do not lend the connection yet
             self._in_background(self._give_back(connection, queue))
             raise
         finally:
@@ -316,7 +316,7 @@ class SqliteStore:
             return UnknownBoardError("the leaderboard was deleted meanwhile")
         cause = describe_damage(error)
         if cause is not None:
-            if not self.damaged.is_set():  # log the damage only once, because every later request may find it again
+            if not self.damaged.is_set():  # log the damage only once: every later request may find the damage again
                 self.damaged.set()
                 detail = "the store refuses writes and the jobs end: stop the service and restore a backup"
                 log.error("store_damaged", path=str(self._path.resolve()), cause=cause, detail=detail)
@@ -325,7 +325,7 @@ class SqliteStore:
 
     def _log_full(self) -> None:
         # Small writes may succeed where large ones find no room, so the store may often change between full and not
-        # full. Log this rarely.
+        # full. So log only after a pause of FULL_LOGGED_AGAIN_S that the store is full.
         now_s = monotonic()
         if not self._full and now_s - self._full_logged_s >= FULL_LOGGED_AGAIN_S:
             self._full, self._full_logged_s = True, now_s
@@ -339,7 +339,7 @@ class SqliteStore:
             log.warning("store_has_room", path=str(self._path.resolve()))
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction: see `Store.write_query`. There is only one writer, so no race is lost."""
+        """Run one statement as a transaction: see `Store.write_query`. With only one writer, no race is ever lost."""
 
         def program() -> Program[Rows]:
             return (yield query)
@@ -351,7 +351,8 @@ class SqliteStore:
             raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
-        # An automatic checkpoint makes a post wait. A checkpoint after each burst of posts makes automatic ones rare.
+        # An automatic checkpoint makes a post wait. This checkpoint, after each burst of posts, makes automatic ones
+        # rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
         if self._closed:
@@ -367,10 +368,10 @@ class SqliteStore:
         try:
             await self._writer.run(lambda raw: raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         except sqlite3.Error as error:
-            log.warning("checkpoint_failed", detail=str(error))  # no data is lost: only the log stays long
+            log.warning("checkpoint_failed", detail=str(error))  # no data is lost, but the write-ahead log stays long
 
     async def size(self) -> StoreSize:
-        """Return the size of the file and its log, and the free space on the disk: see `Store.size`."""
+        """Return the size of the file and its write-ahead log, and the free space on the disk: see `Store.size`."""
         try:
             return await asyncio.to_thread(size_of, self._path)
         except OSError as error:
@@ -397,6 +398,6 @@ def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
-    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` more likely means a wrong path than damage
+    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` means a wrong path more likely than damage
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

@@ -6,9 +6,9 @@
 The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
 and then renamed. An interrupted copy stays as `.partial`, and the next attempt replaces it.
 
-A backup only reads, so it takes no lock: the service keeps the file, and only the service's writer makes checkpoints. A
-restore takes the store's lock. The log beside a store (`-wal`) is part of the store. If only the store's file were
-replaced, the old log would damage the new file. So restore with this module, not with `cp`.
+A backup takes no lock, because it only reads: the service keeps using the file, and only the service's writer makes
+checkpoints. A restore takes the store's lock. The write-ahead log beside a store's file (`-wal`) is part of the store.
+If only the file were replaced, the old log would damage the new file. So restore with this module, not with `cp`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _CACHE_KIB = 65_536  # the page cache for the check of a copy, which reads every
 def back_up_store(database: Path, into: Path) -> int:
     """Copy one snapshot of a store into a new file and return the file's size in bytes.
 
-    The copy holds everything that was acknowledged before the call. The store's log can't shrink during the call.
+    The copy holds every write that was acknowledged before the call. The store's write-ahead log can't shrink during
+    the call.
 
     Raises:
         BackupFailedError: there is no store, the file exists, or the copy is damaged.
@@ -88,7 +89,7 @@ def _sound_copy(source: Path, beside: Path) -> Path:
     reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
     with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
         reading.backup(writing)  # copies all pages in one step, so the copy is one snapshot
-        writing.execute("PRAGMA journal_mode=DELETE")  # makes the copy one file, without a log
+        writing.execute("PRAGMA journal_mode=DELETE")  # makes the copy one file, without a write-ahead log
         _check(writing, source)
     _sync(partial)
     return partial

@@ -1,7 +1,7 @@
 """Checks the file of a SQLite store before SQLite opens it, and later interprets SQLite's errors about the file.
 
-The most important rule: a bad file is refused before any file in its folder changes. SQLite would delete the log of an
-empty database file, and with the log the posts in it.
+The most important rule: a bad file is refused before any file in its folder changes. If the database file is empty,
+SQLite would delete the write-ahead log beside it, and with the log the posts in the log.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from storage.store import StoreSize
 
 log = structlog.get_logger(__name__)
 
-MODE = 0o600  # SQLite gives the log and its index the same mode as the file
-PROBE_BYTES = 65_536  # the size of a trial write: more than the index of a new log needs
+MODE = 0o600  # SQLite gives the write-ahead log and the log's index the same mode as the database file
+PROBE_BYTES = 65_536  # the size of a trial write: more than the index of a new write-ahead log needs
 NO_DATABASE = "file is not a database"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
@@ -35,7 +35,7 @@ def check_file(path: Path, *, create: bool) -> None:
 
     Raises:
         StoreUnsupportedError: there is no store and none may be created, or the file has several names (hard links).
-        StoreDamagedError: the file is empty or missing, but its log holds data.
+        StoreDamagedError: the file is empty or missing, but its write-ahead log holds data.
         OSError: the file can't be inspected.
     """
     real = path.resolve()
@@ -44,8 +44,8 @@ def check_file(path: Path, *, create: bool) -> None:
         found = real.stat()
         size_bytes, names = found.st_size, found.st_nlink
     if names > 1 and real.is_file():
-        # SQLite would keep a log beside each name, but there must be only one log per file. A lock on the file itself
-        # would not prevent several logs.
+        # SQLite would keep a write-ahead log beside each name, but a file must have only one such log. A lock on the
+        # file would not prevent several logs.
         raise StoreUnsupportedError(
             f"{real} has {names} names (hard links), and a store may have only one: remove the others"
         )
@@ -65,7 +65,7 @@ def check_file(path: Path, *, create: bool) -> None:
 
 
 def create_file(path: Path) -> None:
-    """Create the file if it does not exist, readable by its owner only, and log a warning if the store is empty."""
+    """Create the file if it does not exist, readable by its owner only. Log a warning if the store is empty."""
     real = path.resolve()
     with suppress(FileExistsError):
         # Closing a descriptor drops SQLite's locks on the file. This is harmless here, because no connection of this
@@ -76,7 +76,7 @@ def create_file(path: Path) -> None:
 
 
 def size_of(path: Path) -> StoreSize:
-    """Return the size of the file and its log, and the free space on the disk."""
+    """Return the size of the file and its write-ahead log, and the free space on the disk."""
     real = path.resolve()
     store_bytes = 0
     for each in (real, real.with_name(real.name + "-wal")):
@@ -100,7 +100,7 @@ def check_content(connection: sqlite3.Connection, check: str, path: Path) -> Non
 
 
 def describe_damage(error: sqlite3.Error) -> str | None:
-    """Return a description of the damage to the file that an error reports. Return None if it reports no damage."""
+    """Return a description of the damage that an error reports. Return None if the error reports no damage."""
     code = _code_of(error)
     if code is None:  # the driver's own errors have no code, and their messages quote stored data
         return "a text is not UTF-8" if str(error).startswith("Could not decode to UTF-8") else None
@@ -124,7 +124,7 @@ def _code_of(error: sqlite3.Error) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk, the quota and the process's limit allow a file that is longer than the log."""
+    """Return whether the disk, the quota and the process's limit allow a file longer than the write-ahead log."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:

@@ -1,7 +1,7 @@
 """The events that a store reports to an observer, such as metrics.
 
 The store calls the observer in the middle of its work, so a call may take at most a microsecond. `kind` and `pool` have
-few different values: the code defines the values of `kind`, and the settings define the values of `pool`.
+few different values. The code defines the values of `kind`, and the settings define the values of `pool`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class StoreObserver(Protocol):
         """Record that a connection was lent, and how long its borrower waited."""
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """Record the new numbers of lent connections and of waiting callers, and the limit of lent connections."""
+        """Record how many connections are lent now, how many callers wait, and how many connections may be lent."""
 
     def statement_ran(self, kind: str, rows: int) -> None:
         """Record that a statement of one of STATEMENT_KINDS returned or changed rows. Any thread may call this."""
 
     def tried_again(self) -> None:
-        """Record that an attempt is run again after a lost race or connection."""
+        """Record that an attempt is run again after a lost race or a lost connection."""
 
 
 class SilentObserver:

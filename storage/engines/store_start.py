@@ -1,15 +1,16 @@
 """Prepares a store when a process starts: it brings the schema up to date and detects a store that was restored.
 
-PostgreSQL numbers transactions separately in each cluster (server). A store that pg_restore has copied to another
-cluster may hold changes, marks and published numbers that are higher than the numbers of the new cluster. Such
-numbers would seem to lie in the future. For years the journal would show none of these changes, and no curve could tell
-which changes it counts.
+PostgreSQL numbers transactions separately in each cluster (server). If pg_restore has copied a store to another
+cluster, the transaction numbers in the store's changes and marks may be higher than the numbers of the new cluster.
+Such changes would seem to come from future transactions. For years the journal would show none of them, and no curve
+could tell which changes it counts.
 
 So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
 stored numbers stay as they are.
 
-A snapshot sees only what was written by transactions with numbers below the snapshot's end. So a higher stored number
-comes from another cluster, and shows that the store was restored. A store that was never moved holds no such number.
+A snapshot ends at a transaction number, and sees only writes of transactions with lower numbers. So if a stored number
+is higher than the snapshot's end, it comes from another cluster, and the store was restored. A store that was never
+moved holds no such number.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _find_foreign_number(plain: Dialect, before: int) -> Program[int]:
 
 
 def _highest() -> list[Term]:
-    """Return terms of a query. No future transaction may get a number below the value of any of these terms.
+    """Return terms of a query. The number of every future transaction must be at least the value of each term.
 
     For the change log and the journal of leases, the value is one more than the highest stored number.
     """

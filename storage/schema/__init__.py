@@ -2,7 +2,8 @@
 
     empty store ── step 1 … step N ──> schema N        an older store runs only the steps that it lacks
 
-`steps` lists the steps and runs them when a store is opened. `lease_tables` and `ingest_tables` hold two large steps.
+`steps` lists the steps, and runs the missing ones when a store is opened. `lease_tables` and `ingest_tables` hold two
+large steps.
 The tables that hold the rows of boards are not here: `boards.row_tables` creates them when boards are created.
 
 The most important rule: a step that was released is never edited. A change of the schema is a new step at the end, so

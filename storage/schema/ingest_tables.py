@@ -1,6 +1,6 @@
 """The tables of the ingest queue, and of the semaphores that bound how many workers empty it.
 
-This is a step of the schema (see `steps`): once released, it is never edited.
+These tables are one step of the schema (see `steps`). After its release, the step is never edited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
     ordered = not dialect.transaction  # without transaction numbers (SQLite), `number` has to be the primary key
     blocks = (
         create_table(INGEST_BLOCKS)
-        .numbered("number")  # if a transaction begins after another one was committed, it gets a greater number
+        .numbered("number")  # a transaction that begins after another one was committed gets a greater number
         .column("shard", INTEGER)
         .column("queued_at", INTEGER)
         .column("posts", INTEGER)
@@ -31,7 +31,7 @@ def create_ingest_tables(dialect: Dialect) -> list[Query]:
         # One row per shard. The number of rows never changes, because it decides to which shard an owner's posts go.
         create_table(INGEST_SHARDS)
         .column("shard", INTEGER)
-        .column("applied", INTEGER)  # how many posts workers ever took from the shard
+        .column("applied", INTEGER)  # how many posts workers have ever taken from the shard
         .column("busy_us", INTEGER)  # how many microseconds workers took for these posts
         .primary_key("shard")
         .clustered(),

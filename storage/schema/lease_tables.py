@@ -34,8 +34,8 @@ LEASE_LOADS = "lease_loads"
 LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
 
-# How many transactions may still lease resources of a pool after it was dropped, because they read the pool earlier.
-# Each of these transactions makes a version greater by one.
+# A transaction that read a pool before the pool was deleted may still lease a resource of it, which makes the
+# resource's version greater by one. This is the largest expected number of such transactions.
 VERSIONS_IN_FLIGHT = 1_000
 
 
@@ -58,9 +58,9 @@ def _pools() -> list[Query]:
         .column("pool_id", TEXT, sortable=True)
         .column("spec", TEXT)
         .column("created_at", INTEGER)
-        .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the journal still names it
+        .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
         .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
-        .column("floor", INTEGER)  # at least the version of every resource that was removed
+        .column("floor", INTEGER)  # at least as great as the version of every removed resource
         .primary_key("pool_key"),
         create_index(
             "lease_pools_id",
@@ -84,12 +84,12 @@ def create_resource_tables() -> list[Query]:
         .column("pool_key", INTEGER)
         .column("resource", TEXT)
         .column("region", TEXT)
-        .column("partition", INTEGER)  # a part of the region: requests for free resources spread over the partitions
-        .column("holder", TEXT, null=True)  # the key that has it; if free, the last holder, which may get it again
+        .column("partition", INTEGER)  # a part of the region, so that concurrent requests do not meet in the same rows
+        .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
         .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
         .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
         .column("free_since", INTEGER, null=True)  # null: the resource is leased, even if the lease has expired
-        .column("acquired_at", INTEGER)  # when its holder acquired it; 0: the resource is free
+        .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: it is free
         .primary_key("pool_key", "resource")
         .clustered(),
         create_index("lease_resources_holder", LEASE_RESOURCES, *by_holder, where=held, unique=True),
@@ -103,7 +103,7 @@ def _counts() -> list[Query]:
         create_table(LEASE_COUNTS)
         .column("pool_key", INTEGER)
         .column("region", TEXT, sortable=True)
-        .column("share", INTEGER)  # see `leases.region_counts`
+        .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
         .column("total", INTEGER)
         .column("held", INTEGER)
         .column("acquired", INTEGER)  # leases acquired since the pool was created
@@ -144,7 +144,7 @@ def _elsewhere() -> list[Query]:
 
 
 def _journal(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # true if rows are in the order of the commits, as in the change log
+    ordered = not dialect.transaction  # true if `seq` is in the order of the commits, as in the change log
     table = create_table(LEASE_JOURNAL) if ordered else create_table(LEASE_JOURNAL).in_transaction("position")
     table = (
         table.numbered("seq")

@@ -1,4 +1,4 @@
-"""The steps of a store's schema, and `migrate`, which runs those that a store lacks.
+"""The steps of a store's schema, and the function `migrate`, which runs the steps that a store lacks.
 
 The most important rule: a step that was released is never edited. A change of the schema is a new step.
 
@@ -57,7 +57,7 @@ LIVE_MARK = "live_mark"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
 
-# This sequence holds a position of the change log: all bundles below the position were pruned, and no others.
+# This sequence holds a position of the change log. All bundles with a lower position were pruned, and no others.
 CHANGES_PRUNED = "changes_pruned"
 FAMILIES = "families"
 ARCHIVE_BLOCKS = "archive_blocks"
@@ -120,7 +120,7 @@ def _leases(_dialect: Dialect) -> list[Query]:
         .column("expires_at", INTEGER)  # by the store's clock; 0: released
         .primary_key("pool", "resource")
         .clustered(),
-        # These columns say what a curve counts and how it was made. Null in rows that are older than this step.
+        # These columns say what a curve counts and how it was made. They are null in rows older than this step.
         add_column(CURVES, "changes", INTEGER, null=True),
         add_column(CURVES, "rules", TEXT, null=True),
     ]
@@ -143,8 +143,8 @@ def _refresh_requests(_dialect: Dialect) -> list[Query]:
         .column("took_us", INTEGER)
         .primary_key("board_key", "column_index")
         .clustered(),
-        # A search for open requests nearly always finds none. With the partial index it costs nearly nothing, however
-        # large the table is.
+        # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
+        # however large the table is.
         create_index(
             "refresh_demands_open", REFRESH_REQUESTS, asc(col("demanded")), where=col("demanded").gt(col("taken"))
         ),
@@ -152,14 +152,14 @@ def _refresh_requests(_dialect: Dialect) -> list[Query]:
 
 
 def _changes(dialect: Dialect) -> list[Query]:
-    ordered = not dialect.transaction  # true if rows are in the order of the commits
+    ordered = not dialect.transaction  # true if `seq` is in the order of the commits
     table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
     table = (
         table.numbered("seq")
         .column("board_key", INTEGER)
         .column("owner", TEXT)
         .column("updated_at", INTEGER)
-        .column("previous", TEXT)  # the ranked cells before the change, joined; each cell has a fixed place
+        .column("previous", TEXT)  # the ranked cells before the change, joined into one text at fixed places
         .column("next", TEXT)  # the ranked cells after the change, joined in the same way
     )
     if ordered:
@@ -188,7 +188,8 @@ def _live_counts(_dialect: Dialect) -> list[Query]:
         .column("as_of", INTEGER)
         .column("version", INTEGER)  # the version of the newest document
         .primary_key("mark_key"),
-        # How much of the change log a curve's snapshot saw. Null in rows that are older than this step.
+        # These columns say how much of the change log a curve's snapshot saw. They are null in rows older than this
+        # step.
         add_column(CURVES, "mark_position", INTEGER, null=True),
         add_column(CURVES, "mark_seen", TEXT, null=True),
     ]
@@ -205,14 +206,14 @@ def _journal(dialect: Dialect) -> list[Query]:
         .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
         .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
         .column("posts", TEXT, sortable=False)  # for each change, what was posted
-        .column("erased", INTEGER, null=True)  # not null: an owner was erased, and the cells still have to be counted
+        .column("erased", INTEGER, null=True)  # not null: an owner was erased, but `cells` still has to be counted
     )
-    if not ordered:  # a change's place within its transaction; published numbers combine position and place
+    if not ordered:  # `place` is a row's place within its transaction; published numbers combine position and place
         table = table.column("place", INTEGER)
     now = lit(1) if ordered else oldest_transaction()
     begins = select(coalesce(select(now).from_(BOARDS).limit(1).scalar(), 0)).scalar()
     return [
-        # The old log did not hold what was posted. Live counts and marks that refer to it are void.
+        # The old change log did not hold what was posted. Live counts and marks that refer to the old log are void.
         drop_table(CHANGE_LOG),
         delete(LIVE_COUNTS).everything(),
         delete(LIVE_MARK).everything(),
@@ -227,7 +228,7 @@ def _journal(dialect: Dialect) -> list[Query]:
             if ordered
             else create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
         ),
-        # This index is nearly always empty.
+        # This partial index is nearly always empty.
         create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
         # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
         create_table(JOURNAL_BLOCKS)
@@ -278,13 +279,13 @@ def _families(_dialect: Dialect) -> list[Query]:
             asc(col("id")),
             where=col("family_key").not_null(),
         ),
-        # Null if the board has a table of its own, as every board had before this step.
+        # The shared table of a board. Null: the board has a table of its own, as every board had before this step.
         add_column(BOARDS, "table_key", INTEGER, null=True),
         add_column(BOARDS, "rows_key", INTEGER, null=True),
         # The shared tables of boards that belong to no family: one table for each list of columns.
         create_table(SHARED_TABLES)
         .column("table_key", INTEGER)  # from the sequence of board keys
-        .column("layout", TEXT)  # the columns with which the table was created; a new board's columns equal them
+        .column("layout", TEXT)  # the columns with which the table was created; a new board needs equal columns
         .column("columns", TEXT)  # all columns that the table currently has
         .primary_key("table_key"),
         create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
@@ -309,7 +310,7 @@ def _closing(_dialect: Dialect) -> list[Query]:
         create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
         # The boards that have rows. With this index, counting these boards never reads the archived boards.
         create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
-        # All boards of the family that close at or before this time are closed.
+        # A time: all boards of the family that close at this time or earlier are closed.
         add_column(FAMILIES, "closed_through", INTEGER, null=False, default=0),
         create_table(ARCHIVE_BLOCKS)
         .column("board_key", INTEGER)
