@@ -209,7 +209,7 @@ class LiveCurve(KnotRanks):
         return self._as_of.us
 
     def freeze_time(self) -> None:
-        """Freeze `as_of_us` at its present value. Call this once the counts are no longer updated."""
+        """Keep `as_of_us` at its present value from now on. Call this when the counts are no longer updated."""
         self._as_of = AsOf(self._as_of.us)
 
     @property

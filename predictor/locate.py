@@ -84,7 +84,7 @@ class KnotRanks:
     _lows: tuple[int, ...]  # `low` of each gap
     _highs: tuple[int, ...]  # `high` of each gap; for the last gap it is the number of entries plus one
     _grid: int  # the lattice step with which the lines were fitted
-    _snap: int  # a key is rounded to a multiple of this step before it is looked up; 1: it is not rounded
+    _snap: int  # the lattice step for rounding a key up before it is looked up; 1: keys are not rounded
     _reaches: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
     _shapes: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
     _ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty

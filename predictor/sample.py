@@ -76,9 +76,9 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     """Choose the knots of a column. Yield `Skip` and `WorstEntry`, and expect a `Landing` or None for each.
 
     Return the knots, best first. The first knot is the best value and the last knot is the worst value. There are at
-    most `knots_max` + total // gap_rows_max knots; `knots_max` is at least 2. With the second part, no gap needs to
-    hold more than `gap_rows_max` entries. If the column has no more distinct values than knots are allowed, every value
-    is a knot. Without strides, each knot costs one question.
+    most `knots_max` + total // gap_rows_max knots; `knots_max` is at least 2. The second term is for the knots that
+    keep gaps from holding more than `gap_rows_max` entries. If the column has no more distinct values than this number
+    of knots, every value is a knot. Without strides, each knot costs one question.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
     then corrects the spacing for ties only once for each stride.

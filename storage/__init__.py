@@ -38,7 +38,7 @@ ways:
 These are the rooms and modules, with the lowest first. A room imports only rooms above it in this list. Rooms in
 brackets never import each other:
 
-    [ errors     what storage refuses
+    [ errors     the errors that storage raises
       periods ]  calendar periods in a time zone
     records      the values that rooms pass to each other
     store        the interface that every store implements

@@ -28,7 +28,7 @@ class Merge(StrEnum):
 
 
 class Best(StrEnum):
-    """Which end of a column ranks first."""
+    """Which values of a column have the best ranks: the high or the low ones."""
 
     HIGH = "high"
     LOW = "low"

@@ -84,7 +84,7 @@ def _sound_copy(source: Path, beside: Path) -> Path:
     partial = Path(f"{beside}{_PARTIAL}")
     for end in (*_BESIDE, "-journal"):
         Path(f"{partial}{end}").unlink(missing_ok=True)
-    # Like the store itself, the copy may be read by its owner only.
+    # Only the file's owner may read the copy, as with the store's own file.
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
     with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:

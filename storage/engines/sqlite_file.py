@@ -110,7 +110,7 @@ def describe_damage(error: sqlite3.Error) -> str | None:
 def is_full_error(error: sqlite3.Error, path: Path) -> bool:
     """Return whether a write failed because there is no room.
 
-    If the error does not say that clearly, try to write another file in the same folder.
+    If the error does not say this clearly, find out by writing another file in the same folder.
     """
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
