@@ -75,7 +75,7 @@ class PostgresStore:
     ):
         self._connections, self._attempts, self._others = connections, attempts, others
         self.dialect: Dialect = POSTGRES
-        self.damaged = asyncio.Event()  # never set: a server reports damage of its files only to its own operators
+        self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self._chosen: dict[str, PostgresStore] = {}
         self._ran = report_statements_to(attempts.observer)
         self.writes_at_once = connections.writers.limits.connections

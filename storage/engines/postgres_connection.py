@@ -78,7 +78,7 @@ class Connector:
     """Opens sessions. It first tries the host that accepted the last session, then the other hosts in the URL's order.
 
     The driver could try the hosts itself, but it has one timeout for all of them. A host that drops packets would use
-    up the whole timeout, and the next host would not be tried.
+    up the whole timeout and leave no time for the next host.
     """
 
     def __init__(self, url: str, limits: SessionLimits) -> None:

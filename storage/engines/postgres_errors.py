@@ -45,7 +45,7 @@ _RACED = (
 
 
 # Another transaction or a high load delays the server. After these errors the transaction is not tried again, because a
-# second attempt would delay all posts that wait for this transaction.
+# second attempt would also delay the other posts that wait.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 

@@ -325,7 +325,7 @@ class SqliteStore:
 
     def _log_full(self) -> None:
         # Small writes may succeed where large ones find no room, so the store may often change between full and not
-        # full. So log only after a pause of FULL_LOGGED_AGAIN_S that the store is full.
+        # full. So log this only if the last such message is at least FULL_LOGGED_AGAIN_S old.
         now_s = monotonic()
         if not self._full and now_s - self._full_logged_s >= FULL_LOGGED_AGAIN_S:
             self._full, self._full_logged_s = True, now_s
@@ -398,6 +398,6 @@ def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None
-    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` means a wrong path more likely than damage
+    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` is more likely a wrong path than damage
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")
