@@ -41,7 +41,7 @@ class PeriodKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One period. It has a first and a last day but no time zone. A `Calendar` turns the days into instants."""
+    """One period, as days without a time zone. A `Calendar` turns the days into instants."""
 
     kind: PeriodKind
     id: str  # such as `all`, `2018`, `2018-12`, `2018-W49` or `2018-12-05`

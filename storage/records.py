@@ -91,7 +91,7 @@ class PredictorSpec:
 class Season:
     """When a board outside a family takes posts, and when its rows are archived afterwards."""
 
-    opens_us: int | None  # posts with an earlier time do not count; None: posts of any earlier time count
+    opens_us: int | None  # posts with an earlier time do not count; None: there is no earliest time
     ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end
     grace_seconds: int  # how long after the end the board still takes late posts
     keep_seconds: int | None  # how long the rows stay after the board closes, before they are archived; None: forever

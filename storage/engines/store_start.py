@@ -1,9 +1,9 @@
 """Prepares a store when a process starts: it brings the schema up to date and detects a store that was restored.
 
 PostgreSQL numbers transactions separately in each cluster (server). If pg_restore has copied a store to another
-cluster, the transaction numbers in the store's changes and marks may be higher than the numbers of the new cluster.
-Such changes would seem to come from future transactions. For years the journal would show none of them, and no curve
-could tell which changes it counts.
+cluster, the numbers of the store's changes and marks, and the numbers that the journal has published, may be higher
+than the numbers of the new cluster. Such changes would seem to come from future transactions. For years the journal
+would show none of them, and no curve could tell which changes it counts.
 
 So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
 stored numbers stay as they are.
