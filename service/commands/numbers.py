@@ -17,7 +17,7 @@ class NumbersAreArguments(TyperCommand):
     """A command that has no options such as `-5`, so that `-5` can only be an argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line, with negative numbers as arguments."""
+        """Parse the command line, and treat negative numbers as arguments."""
         # Set this only if an argument is a negative number. Otherwise typer would treat every unknown option as an
         # argument, and complain about one argument too many.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))

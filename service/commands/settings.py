@@ -1,6 +1,6 @@
 """Read the settings for `serve`, `config` and `keys`: from the command line, the environment, a TOML file and defaults.
 
-If two sources set the same setting, the one named first in this list decides. An option that was not given is not
+If two sources set the same setting, the source named first above decides. An option that was not given is not
 passed on. Otherwise `rankcurve config` would name the command line as the source of a setting from elsewhere.
 """
 

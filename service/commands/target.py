@@ -1,4 +1,4 @@
-"""The service that a command calls, and how failures reach the shell: one module, so that all commands do the same.
+"""The service that a command calls, and how failures reach the shell. All commands use this module for both.
 
 Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wrong arguments). A user or a service can
 never cause a traceback.

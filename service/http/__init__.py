@@ -9,8 +9,8 @@
 
 The room may import `contract` and `telemetry`, and storage and jobs where a module needs them. It knows no handler and
 no board. The most important rule: when something goes wrong, the caller gets a problem document, and the log never
-holds a key, a body or an owner.
+holds an API key, a request body or the name of an owner.
 
-A reader begins with `endpoint`. `openapi` writes the OpenAPI document from the routes. `key_watch` keeps the known keys
-in step with the store.
+A reader begins with `endpoint`. `openapi` writes the OpenAPI document from the routes. `key_watch` polls the
+store for new and revoked API keys.
 """

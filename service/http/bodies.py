@@ -1,11 +1,11 @@
 """Reads the bodies of requests while they arrive, within bounds of size, time and memory.
 
-A caller may send slowly, but a caller that stops sending is refused. There is a bound for each pause
-(`body_idle_s_max`) and one for the time of the whole body (`body_wait_s_max`). While the service stops, it waits for no
-body. No part of a body is used before the whole body has arrived.
+A caller may send slowly, but a caller that stops sending is refused. `body_idle_s_max` bounds each
+pause, and `body_wait_s_max` bounds the time in which the whole body must arrive. While the service stops, it waits for
+no body. No part of a body is used before the whole body has arrived.
 
 All bodies together may hold `arriving_bytes_max` bytes. A body counts from the start of its arrival until its request
-is answered. A body that arrives together with its headers does not count.
+is answered. A body that is complete when the service begins to read it does not count.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class BodyLimits(Protocol):
 
     @property
     def body_bytes_max(self) -> int:
-        """The largest size of a body, in bytes. A larger body is refused with 413."""
+        """The largest size of a body, in bytes. A larger body is refused with status 413."""
 
     @property
     def body_idle_s_max(self) -> float:
-        """The longest pause within a body, in seconds. After a longer pause, the body is refused with 408."""
+        """The longest pause within a body, in seconds. After a longer pause, the body is refused with status 408."""
 
     @property
     def body_wait_s_max(self) -> float:
-        """The longest time for a whole body, in seconds. A body that takes longer is refused with 408."""
+        """The longest time for a whole body, in seconds. A body that takes longer is refused with status 408."""
 
     @property
     def arriving_bytes_max(self) -> int:
-        """The most bytes that all bodies may hold together. A body that would exceed them is refused with 503."""
+        """How many bytes all bodies may hold together. A body that would exceed this is refused with status 503."""
 
 
 class BodyStream(Protocol):
@@ -70,7 +70,7 @@ class ArrivingRequest(Protocol):
 
     @property
     def content_length(self) -> int | None:
-        """The size of the body in bytes, as the headers announce it; None if they do not."""
+        """The size of the body in bytes that the headers announce; None if they announce no size."""
 
     @property
     def headers(self) -> MultiMapping[str]:
@@ -80,8 +80,8 @@ class ArrivingRequest(Protocol):
 class _Gathered:
     """The bytes of a body that have arrived.
 
-    A large body gets mapped memory of its own, which is returned to the system when the body is complete. If many large
-    bodies grew on the heap at the same time, they would leave it fragmented.
+    A large body gets mapped memory of its own, which is returned to the system when the body is complete. Many large
+    bodies that grew on the heap at the same time would leave the heap fragmented.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -153,8 +153,8 @@ class BodyReader:
     def _hold(self, request: ArrivingRequest, size: int) -> None:
         """Count `size` bytes for a body, unless more are already counted for it.
 
-        `size` is the size that the headers announce, or that has arrived. Raises ProblemError `too_many_bodies` if all
-        bodies together would then hold too many bytes.
+        `size` is the size that the headers announce, or the number of bytes that have arrived. Raises ProblemError
+        `too_many_bodies` if all bodies together would then hold too many bytes.
         """
         held = self._held.get(id(request), 0)
         if size > held:
@@ -188,7 +188,7 @@ class BodyReader:
             gathered.add(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse every body that is still arriving, and every later one that is not complete on arrival.
+        """Refuse every body that is still arriving, and every later body that does not arrive with its headers.
 
         The service calls this when it stops, because it then receives no more bytes from its connections.
         """
@@ -215,7 +215,7 @@ class BodyReader:
 
 
 def _check_coding(headers: MultiMapping[str]) -> None:
-    """Refuse a body with a transfer coding besides `chunked`: aiohttp would decode only the chunks."""
+    """Refuse a body with a transfer coding other than `chunked`, because aiohttp would undo only `chunked`."""
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
         detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes only {_CHUNKED}"

@@ -1,11 +1,11 @@
-"""Serves one route: identifies the caller, parses the request, calls the handler, writes, counts and logs the answer.
+"""Serves one route: identifies the caller, reads the request, calls the handler, and writes and counts the answer.
 
     request ──> foreign page? ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
-the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares what is
-the same for all requests of a route.
+the cause, which is only in the log. `Endpoint.serve` runs for every request. Therefore `Endpoint.__init__` prepares
+everything that is the same for all requests of a route.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ X_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
-# may name people. It also hides what follows /jolokia in a path, which is a request of another protocol.
+# may name people. It also hides the part of a path after /jolokia, which is a request of another protocol.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
 # These two statuses are never sent, only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
@@ -79,7 +79,7 @@ class EndpointSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def head_wait_s_max(self) -> float:
-        """How many seconds a connection may take to send the complete headers of a request, before it is closed."""
+        """How many seconds a caller may take to send all headers of a request. Then the connection is closed."""
 
     @property
     def keepalive_s_max(self) -> float:
@@ -87,15 +87,15 @@ class EndpointSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def retry_after_s(self) -> int:
-        """The shortest wait, in seconds, that 429 and 503 ask of the caller."""
+        """The shortest wait, in seconds, that an answer with the status 429 or 503 asks of the caller."""
 
     @property
     def retry_after_s_max(self) -> int:
-        """The longest wait, in seconds, that 429 and 503 ask of the caller."""
+        """The longest wait, in seconds, that an answer with the status 429 or 503 asks of the caller."""
 
 
 class EndpointContext(Protocol):
-    """The part of the application's context that endpoints need; handlers get the whole context."""
+    """The part of the application's context that endpoints use. Endpoints pass the whole context to handlers."""
 
     @property
     def settings(self) -> EndpointSettings:
@@ -115,7 +115,7 @@ class EndpointContext(Protocol):
 
     @property
     def tracer(self) -> Tracer | None:
-        """The tracer, which makes the spans of requests; None if tracing is off."""
+        """The tracer, which makes a tracing span for each request; None if tracing is off."""
 
     @property
     def request_log(self) -> RequestLog:
@@ -194,7 +194,7 @@ class Endpoint:
             if self._has_body:
                 body, media_type = await self._body(request)
                 if self.route.role is not None:
-                    self._check_valid(identity)  # a body may take minutes to arrive; the key may be revoked meanwhile
+                    self._check_valid(identity)  # the key may have been revoked while the body arrived
             call = self._call(request, body, media_type, identity, request_id)
             response = _response(await self._handler(self._context, call), request_id)
             ended_s = call.answered_s or perf_counter()
@@ -282,7 +282,7 @@ class Endpoint:
 
 
 def make_problem_response(problem: ProblemError, request_id: str) -> web.Response:
-    """Return the HTTP response that a problem becomes."""
+    """Return the HTTP response that reports a problem to the caller."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
@@ -325,8 +325,8 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would read `%FF` as an owner whose name has the three characters `%FF`. That owner is a different one, whose
-    name a path must spell `%25FF`.
+    aiohttp would leave `%FF` as these three characters. The request would then reach another owner, whose name is
+    `%FF`; a path must spell that name `%25FF`.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

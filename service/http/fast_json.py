@@ -1,9 +1,9 @@
-"""Responses without aiohttp's `Server` header, and a fast one for the common case.
+"""Responses without aiohttp's `Server` header, and a fast response for the most common case.
 
 `FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. Unlike
 aiohttp's response, it builds no header dictionary. The dictionary would always be the same, and building it would take
-a noticeable part of the time of a small request. Any other case (HEAD, HTTP/1.0, a connection that closes, a large
-body) is left to aiohttp through `PlainResponse`.
+a noticeable part of the time that a small request takes. In any other case (HEAD, HTTP/1.0, a connection that closes,
+a large body), aiohttp writes the answer through `PlainResponse`.
 
 `PlainResponse` and `PlainStream` drop the `Server` header, which would show callers the versions of aiohttp and Python.
 """
@@ -34,7 +34,7 @@ class PlainStream(_WithoutServerHeader):
 
 
 class _Date:
-    """The text of the Date header, which is renewed once a second."""
+    """The text of the Date header. It is renewed at most once a second."""
 
     second = 0
     text = b""

@@ -3,8 +3,8 @@
 Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So any web
 page that is open in the browser could send requests. Two headers reveal such a page:
 
-* `Host` has the name of the page's site, if an attacker made this name resolve to this machine (DNS rebinding).
-* `Origin` has the site and the port that the page belongs to. At least one of the two is not the service's own.
+* `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
+* `Origin` holds the site and the port of the page. The site or the port differs from the service's own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) 
     """Refuse a request that a web page other than the service's own may have made.
 
     `host` and `origin` are headers, or None if the request does not have them. `changes` says whether the request may
-    change anything. A page of another port of this machine may send reads, because the browser hides the answers from
-    the page. It may not send changes.
+    change anything. A page from another port of this machine may send requests that only read, because the browser
+    hides the answers from the page. Its other requests are refused.
 
     Raises:
         ProblemError: `host_not_allowed`, `forbidden`.

@@ -1,9 +1,10 @@
 """Limits how much one API key may ask for: each key has a token bucket for reads and another for posts.
 
-A request for more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
-tokens. So a batch of any size passes eventually, and a caller can't exceed the rate with larger or smaller batches.
+A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
+tokens. So a batch of any size passes eventually, and no size of batches lets a caller exceed the rate.
 
-Without keys, all callers share one bucket. All are on this machine, so their addresses do not distinguish them.
+If the service has no API keys, all callers share the same buckets. All callers are then on this machine, so their
+addresses do not distinguish them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from service.contract.problems import BusyError
 class KeyLimitBounds:
     """The rate limits of one process. Each is a setting of the same name."""
 
-    key_reads_per_s: float  # 0: no limit
+    key_reads_per_s: float  # 0 means that there is no limit
     key_reads_burst: int
     key_posts_per_s: float
     key_posts_burst: int
@@ -57,9 +58,9 @@ class TokenBuckets:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take the tokens and return 0.
+        """Take the tokens from the caller's bucket and return 0.
 
-        If there are too few, take none and return the seconds until there are enough.
+        If the bucket has too few tokens, take none and return the seconds until it has enough.
         """
         now_s = self._monotonic()
         level, at_s = self._levels.pop(caller, (self._burst, now_s))
@@ -86,7 +87,7 @@ class KeyLimits:
 
         self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
         self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
-        # A flag is false if there is no limit. Requests then need not call `admit_read` or `admit_posts`.
+        # A flag is false if that kind has no limit. An endpoint then need not call `admit_read` or `admit_posts`.
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:

@@ -2,8 +2,9 @@
 
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
 
-A poll runs one statement, which counts keys. If the counts have changed, the poll also reads all keys in the same
-snapshot. While the store does not answer, the known keys stay valid: nobody can revoke a key at that time either.
+A poll runs one statement, which counts API keys. If the counts have changed, the poll also reads all keys in the same
+snapshot of the database. While the store does not answer, the known keys stay valid. Nobody can revoke a key during
+that time either.
 
 The watch is not one of the jobs that operators can pause. So a revoked key stops working even if all jobs are paused.
 """
@@ -36,10 +37,10 @@ class KeyWatch:
     ) -> None:
         self._store, self.keyring, self._keys_max, self._sleep = store, keyring, keys_max, sleep
         self._known: KeyCounts | None = None
-        self._poll_lock = asyncio.Lock()  # one poll at a time: an older poll must not undo a newer one
+        self._poll_lock = asyncio.Lock()  # held during each poll, because an older poll must not undo a newer one
 
     async def poll_keys(self) -> None:
-        """Replace the keys in the key ring by the store's current keys.
+        """Replace the keys in the key ring with the store's current keys.
 
         Raises:
             StoreBusyError: the store did not answer within its bounds.

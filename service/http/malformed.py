@@ -2,8 +2,8 @@
 
 aiohttp refuses such bytes before it selects a route. This module makes the refusal a problem document like any other:
 it has a request id and is counted. Neither the answer nor the log repeats what was sent, because an unreadable header
-may contain a key. A connection that sends nothing is closed without an answer, because browsers open some connections
-in advance.
+may contain a key. If a connection sends nothing, it is closed without an answer, because browsers open some
+connections in advance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
 # A function that makes the answer to a request that aiohttp could not read or failed to answer. Its argument is the
-# error of reading, or None if aiohttp failed to answer. The connection is closed after the answer.
+# error from reading the request, or None if aiohttp failed to answer. The connection is closed after the answer.
 Refuse = Callable[[HttpProcessingError | None], web.Response]
 REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
 HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
@@ -79,7 +79,7 @@ class _ProblemHandler(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Receive bytes.
 
-        If the headers of a request have begun but are not complete, start a timer for the missing part.
+        If the headers of a request have begun but are not complete, start a timer for the missing headers.
         """
         requests = self._request_count
         super().data_received(data)
@@ -88,8 +88,8 @@ class _ProblemHandler(web.RequestHandler):
                 self._stop_head_timer()
             return
         waiter = self._waiter
-        # Without a waiter, a request is being answered, and the bytes belong to its body. Some old clients send empty
-        # lines, which do not begin a request.
+        # If there is no waiter, a request is being answered, and the bytes belong to its body. Some old clients send
+        # empty lines, which do not begin a request.
         if waiter is not None and not waiter.done() and not self._head_begun and data.strip():
             self._head_begun = True
             if self._head_timer is None:

@@ -1,7 +1,7 @@
 """Writes the OpenAPI 3.1 document from the routes and from the types that parse requests and make answers.
 
-This module says nothing about single routes, so the document can't differ from what the service does. If a bound is a
-setting, the type names the setting, and the document shows the setting's value in this service.
+This module holds no facts about single routes, so the document can't differ from what the service does. If a setting
+defines a bound, the type names the setting, and the document shows the setting's value in this service.
 """
 
 from __future__ import annotations
@@ -179,14 +179,14 @@ def _query_parameter(query: type[msgspec.Struct], field: msgspec.structs.FieldIn
         parameter |= {"style": "form", "explode": True}  # each member is sent as a parameter of its own
     if schema.get("type") == "array":
         parameter |= {"style": "form", "explode": False}
-        schema.setdefault("minItems", 1)  # an empty list would be sent as one empty text
+        schema.setdefault("minItems", 1)  # a query would send an empty list as one empty text
     if field.default not in (msgspec.NODEFAULT, None, (), ""):
         schema["default"] = field.default
     return parameter
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Return the schema without null: a caller leaves a parameter out instead of sending null."""
+    """Return the schema of a parameter without null, because a caller omits the parameter instead of sending null."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     return dict(choices[0]) if len(choices) == 1 else schema
 
@@ -212,7 +212,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         answer: Schema = {"description": route.summary, "headers": headers}
         if status not in (204, 304):
             schema = _one_of(route.response, refs) if route.response is not None else {}
-            if route.foreign_protocol and route.takes_body:  # a body with a list of requests gets a list of answers
+            if route.foreign_protocol and route.takes_body:  # a list of requests in the body gets a list of answers
                 schema = {"anyOf": [schema, {"type": "array", "items": schema}]}
             answer["content"] = {route.media_type: {"schema": schema}}
         responses[str(status)] = answer
@@ -232,7 +232,7 @@ def find_status(route: Route, code: str) -> int:
 
 
 def list_codes(route: Route) -> list[str]:
-    """Return the problem codes that a route can send: its own, and those that its role, path, query and body imply."""
+    """Return the problem codes that a route declares, and those that its role, path, query and body imply."""
     codes = list(route.problems)
     parameters = _PARAMETER.findall(route.path)
     if parameters or route.query is not None or route.body is not None:

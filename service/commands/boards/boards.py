@@ -30,7 +30,7 @@ from service.commands.target import (
 MERGES = ("sum", "max", "min", "last")
 BESTS = ("high", "low")
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
-CLOSES_IN = timedelta(seconds=5)  # positive, because the service refuses a closing time that its clock has passed
+CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
 
 ColumnsOption = Annotated[
@@ -173,7 +173,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 
 def writable_members(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a board document without the members that only the service sets, and without null bounds of columns."""
+    """Return a board document without null bounds of columns, and without the members that only the service sets."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
@@ -219,7 +219,7 @@ def state_text(document: dict[str, Any]) -> str:
 
 
 def columns_text(document: dict[str, Any]) -> str:
-    """Return the names of columns, unranked ones in brackets: `xp, lap, (shots)`."""
+    """Return the names of a board's columns as text such as `xp, lap, (shots)`. Unranked columns are in brackets."""
     columns = document.get("columns") or []
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
@@ -243,10 +243,10 @@ def close(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Set the closing time, without grace, of a leaderboard that has opening or closing times. Prints its spec as JSON.
+    """Set a leaderboard's closing time and set its grace to 0. Prints its spec as JSON.
 
-    Posts at or after this time are rejected. Once the board is closed, this can't be undone. Boards of a family close
-    by themselves.
+    The leaderboard must already have an opening or a closing time. Posts at or after the new closing time are rejected.
+    Once the board is closed, this can't be undone. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
 

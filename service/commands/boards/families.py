@@ -1,6 +1,6 @@
 """`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history.
 
-The service checks the requests. This module only makes them from arguments.
+The service checks the requests. This module only builds the requests from arguments.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def list_values(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """List the values of a facet in a period, each with the id and the number of entries of its board."""
+    """List the values of a facet in a period, each with the id of its board and that board's number of entries."""
     query = parse_pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
 
     async def action(client: ServiceClient) -> None:

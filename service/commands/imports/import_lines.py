@@ -33,9 +33,9 @@ class UnusableFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of the board and the heading in the file that feeds it.
+    """A column of the board, and the heading of the CSV column whose values are posted to it.
 
-    Values are rounded to `scale` digits if it is given.
+    If `scale` is given, values are rounded to that many digits after the point.
     """
 
     column: str
@@ -46,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to read a file.
+    """How an import reads its file, and the `identity` that begins its post ids.
 
     `identity` depends only on the file, the mapping and the label, so a second run makes the same post ids.
     """
@@ -89,7 +89,7 @@ class Rejection:
 class Batch:
     """Posts of neighbouring lines, the rejected lines between them, and the position after the last line.
 
-    `spans` has the record of each post. It is empty if the posts do not come from a file.
+    `spans` says where the record of each post is in the file. It is empty if the posts do not come from a file.
     """
 
     end: FilePosition
@@ -101,9 +101,9 @@ class Batch:
 
 
 class Lines:
-    """The physical lines of a file as text, with the position after the line that was read last.
+    """Yields the physical lines of a file as text, and keeps the position after the line that was read last.
 
-    Bytes that are no UTF-8 become surrogates.
+    Bytes that are not valid UTF-8 become surrogates.
     """
 
     def __init__(self, stream: BinaryIO, position: FilePosition) -> None:
@@ -140,8 +140,8 @@ def file_digest(path: Path) -> str:
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
     """Return 32 hexadecimal digits made from the content, the mapping and the label.
 
-    These digits are part of the post ids. The service treats a known post id with other stats as a conflict, so another
-    mapping must make other post ids.
+    These digits are part of the post ids. If a known post id arrives with other stats, the service reports a conflict.
+    Therefore an import with another mapping must make other post ids.
     """
     parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -265,7 +265,7 @@ def owner_fault(owner: str) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """Return why `text` cannot be sent as JSON, or None. Bytes that are no UTF-8 were read as surrogates."""
+    """Return why `text` cannot be sent as JSON, or None. Surrogates stand for bytes that are not valid UTF-8."""
     if text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text):
         return None
     return "not UTF-8"

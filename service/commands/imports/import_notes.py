@@ -1,8 +1,8 @@
-"""A note beside a CSV file. It records which imports of the file fed columns of merge `sum`.
+"""A note beside a CSV file. It records which imports of the file fed columns that merge by `sum`.
 
-Post ids are made from file and mapping. With another mapping, the lines of the same file are therefore new posts to the
-service. Only this note shows that their values would be added a second time. If the note is lost, only this warning is
-lost.
+Post ids are made from the file and the mapping. If the same file is imported with another mapping, its lines are
+therefore new posts to the service. Only this note shows that their values would be added a second time. If the note is
+lost, the import gives no warning; nothing else is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One import of a file: its content, where it went, and the columns of merge `sum` that it fed.
+    """One import of a file: the content of the file, the board, and the columns with merge `sum` that it fed.
 
     `identity` is the part of the post ids that identifies the import. `columns` are written COLUMN=HEADING.
     """

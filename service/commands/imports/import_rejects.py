@@ -1,7 +1,8 @@
 """Write the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
 
 The file begins with the heading line of the CSV file, and each record is copied byte for byte. So the file can be read
-like the CSV file. The import refuses a rejects file that is also one of its other files, so it overwrites none of them.
+like the CSV file. If the rejects file is also another file of the import, the import refuses to start. Otherwise it
+would overwrite that other file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RejectsPosition(msgspec.Struct, frozen=True):
 
 
 def reasons_path(rejects: Path) -> Path:
-    """Return the path of the file with the reasons for a rejects file."""
+    """Return the path of the file that holds the reason for each record of a rejects file."""
     return rejects.with_name(f"{rejects.name}.reasons")
 
 

@@ -1,8 +1,8 @@
-"""Send the batches of an import, several at the same time. The results are counted in the order of the file.
+"""Send the batches of an import, several at the same time, and count the results in the order of the file.
 
 The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
-again, under the same post ids. For a post that it already has, the service answers `duplicate`. So no line counts
-twice.
+again, under the same post ids. If the service already has a post, it answers `duplicate`. So no line
+counts twice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Tally(msgspec.Struct):
     unchanged: int = 0
     duplicate: int = 0
     rejected: int = 0
-    accepted: int = 0  # lines that wait in the ingest queue
-    rounded: int = 0  # counts values, not lines
+    accepted: int = 0  # number of lines whose posts wait in the ingest queue
+    rounded: int = 0  # number of rounded values; a line may have several
 
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
@@ -63,7 +63,8 @@ class ResumeState(msgspec.Struct):
 class Source:
     """The import that a resume file belongs to.
 
-    If the file, the mapping, the board or the service is another one, the import starts at line 1.
+    If the file, the mapping, the board or the service differs from the one in the resume file, the import starts at
+    line 1.
     """
 
     identity: str

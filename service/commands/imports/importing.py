@@ -1,7 +1,7 @@
 """`rankcurve import`: post the lines of a CSV file to a leaderboard, as a stream that can be resumed.
 
 An import can be stopped, killed and run again at any time, and counts every line once. The board must exist, because
-its specification decides what the numbers mean.
+its specification says how the values of the file are merged and ranked.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def may_succeed_later(error: ClientError) -> bool:
 
 
 def advice_after_many_rejections(tally: Tally, job: Job) -> str:
-    """Return what to do about too many rejected lines, because running the same command again does not help."""
+    """Return advice for an import that stopped at too many rejected lines: running the command again does not help."""
     return (
         f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
         f"With another mapping the import starts from the first line, with a larger --rejected-max it continues"

@@ -1,6 +1,6 @@
 """`rankcurve client …`: create, list, show, rename and delete clients, who own pools.
 
-The service checks the requests. This module only makes them from arguments.
+The service checks the requests. This module only builds the requests from arguments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`rankcurve lease …`: get a resource for a key, show it, give it back, and read the journal of leases.
 
-The service checks the requests. This module only makes them from arguments.
+The service checks the requests. This module only builds the requests from arguments.
 """
 
 from __future__ import annotations

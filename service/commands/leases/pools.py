@@ -1,6 +1,6 @@
 """`rankcurve pool …`: create, list, show, fill, empty, watch and delete pools of resources.
 
-The service checks the requests. This module only makes them from arguments.
+The service checks the requests. This module only builds the requests from arguments.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def show(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Show a pool's regions: the numbers of all, leased and available resources, and the headroom forecast."""
+    """Show each region of a pool: how many resources it has, how many are leased or available, and the headroom."""
 
     async def action(client: ServiceClient) -> None:
         pool = await client.request_answer("GET", pool_path(client_id, pool_id), Record)
@@ -184,7 +184,7 @@ def add(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Add resources to a region of a pool. With --move, also move free ones there from other regions."""
+    """Add resources to a region of a pool. With --move, also move resources there that are free in another region."""
     names = read_names(resources, path)
 
     async def action(client: ServiceClient) -> None:
@@ -212,7 +212,7 @@ def remove(
     url: UrlOption = DEFAULT_URL,
     key: KeyOption = None,
 ) -> None:
-    """Take resources out of a pool. Leased resources stay; run the command again once they are given back."""
+    """Take resources out of a pool. Leased resources stay; run the command again after they are given back."""
     names = read_names(resources, path)
     more = {} if region is None else {"region": region}
 

@@ -53,8 +53,8 @@ def restore(
 ) -> None:
     """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
 
-    The command checks FILE first and leaves it unchanged. With --replace, an existing store and its log are kept beside
-    the new one.
+    The command checks FILE first and leaves it unchanged. With --replace, an existing store is kept beside the new one,
+    together with its write-ahead log.
     """
     from storage.engines.sqlite_backup import restore_store as restore_file
 

@@ -45,7 +45,7 @@ keys_app = typer.Typer(
 
 
 class Role(StrEnum):
-    """What a key allows. Each role allows everything that the roles before it allow."""
+    """What an API key allows. Each role allows everything that the roles listed before it allow."""
 
     reader = "reader"
     writer = "writer"
@@ -83,7 +83,7 @@ class KeyStore(Protocol):
         """Revoke a key, so that no request is accepted with it. Raises UnknownKeyError."""
 
 
-Row = tuple[str, str, str, str, str]  # id, name, role, created, revoked
+Row = tuple[str, str, str, str, str]  # an API key's id, name, role, time of creation and time of revocation
 
 
 class Keys(Protocol):
@@ -164,7 +164,7 @@ class KeyLocation:
 def locate_keys(
     context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None
 ) -> KeyLocation:
-    """Return the place that the options name. If they name a service and a store, end the command with exit code 2."""
+    """Return the place that the options name. If they name both a service and a store, exit with code 2."""
 
     def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
@@ -267,7 +267,7 @@ def revoke(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Revoke a key. Every process refuses it within 5 s. A service does not revoke the last key with the role ops."""
+    """Revoke a key. Within 5 s every process refuses the key. The service keeps the last key with the role ops."""
 
     async def action(keys: Keys) -> None:
         await keys.revoke_key(key_id)

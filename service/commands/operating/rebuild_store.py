@@ -21,7 +21,8 @@ from storage.store import Program
 async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
     """Rebuild the rows of a board from the journal.
 
-    The rebuild begins where the board was created or last reset, or at the journal number `since`.
+    The rebuild begins at the journal number `since`. If `since` is None, it begins where the board was created or last
+    reset.
 
     Raises:
         StoreLockedError: a service owns the store.

@@ -1,6 +1,6 @@
 """`rankcurve rebuild`: rebuild the rows of a leaderboard from the journal, on the store itself.
 
-The command prints the number of rows before and after, so that an unexpected difference is noticed.
+The command prints the number of rows before and after, so that the operator notices an unexpected difference.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def rebuild(
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
     On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. If a post that
-    counts is sent again, it is still a duplicate. The command fails, and changes nothing, if the journal does not reach
-    back to the board's beginning or to --since, or if the journal has no post to the board.
+    the rebuilt rows include is sent again, it is still a duplicate. The command fails, and changes nothing, if the
+    journal does not reach back to the board's beginning or to --since, or if the journal has no post to the board.
 
     To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
     `rankcurve journal`, and rebuild it with --since.

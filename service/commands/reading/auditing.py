@@ -1,6 +1,6 @@
 """`rankcurve audit`: count random owners exactly and compare the counts with the curve.
 
-A wrong bracket is a failure of the service, so the command names it and exits with 1.
+A wrong bracket is a fault of the service, so the command prints the bracket and exits with code 1.
 """
 
 from __future__ import annotations

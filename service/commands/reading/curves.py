@@ -88,7 +88,8 @@ def show_curve(found: CurveDocument, error: str) -> None:
 def error_text(board: Board, column: str) -> str:
     """Return the largest error of ranks that are read from the curve, as text.
 
-    Counted ranks are exact, so this error ignores them. The curve's certificate includes them.
+    The service counts some ranks instead of reading them from the curve. Those ranks are exact, so this error ignores
+    them. The curve's certificate includes them.
     """
     state, exact_top = board.curves.get(column), board.predictor.exact_top
     if state is None or state.bound is None:

@@ -1,4 +1,4 @@
-"""Draw a curve in two pictures: the rank of each value, and the percentage of entries that the value is better than.
+"""Draw a curve as two diagrams: the rank of each value, and the percentage of entries that the value is better than.
 
 matplotlib is an extra (`plots`). It is imported only when a picture is drawn.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png")
-DECADES_MIN = 3  # values that span more powers of ten get a logarithmic axis
+DECADES_MIN = 3  # if the values span more powers of ten than this, their axis is logarithmic
 SIZE_INCHES = (10, 4.2)
 
 

@@ -76,7 +76,7 @@ def export(
 
 
 def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:
-    """Open the file to write, or use standard output for None. Closing the result leaves standard output open."""
+    """Open the file to write. For None, return standard output in a context that does not close it."""
     return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="")
 
 
@@ -93,7 +93,7 @@ def make_csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry],
 
 
 def raw_text(value: object) -> str:
-    """Return text as it is stored, control characters included, and numbers with every digit."""
+    """Return a value as CSV text: stored text unchanged, control characters included, and numbers with every digit."""
     return value if isinstance(value, str) else cell_text(value)
 
 

@@ -153,7 +153,7 @@ def rank(
 
 
 def show_positions(positions: list[Position]) -> None:
-    """Print one line for each position. A rank between two bounds shows both bounds."""
+    """Print one line for each position. If a rank is an estimate, the line shows both bounds of its bracket."""
     headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
     rows = [
         (each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of)
@@ -163,7 +163,7 @@ def show_positions(positions: list[Position]) -> None:
 
 
 def show_next(positions: list[Position]) -> None:
-    """For each position with a next better rank, print that rank, its value and the missing points."""
+    """For each position with a next better rank, print that rank, its value and how many points are missing."""
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
