@@ -1,7 +1,7 @@
-"""Removes keys, bodies and owners from log lines, also from the lines of libraries.
+"""Removes API keys, request bodies and names of owners from log lines, also from the lines of libraries.
 
 The text of an exception may quote a caller's input, unless the type of the exception is in `_QUOTING_CODE`. A traceback
-keeps its files, lines and names of functions, because they are needed to find a bug.
+keeps its file names, line numbers and function names, because operators need them to find a bug.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Event = MutableMapping[str, Any]
 
 
 def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Remove callers' input from tracebacks, which are still dicts at this step.
+    """Remove callers' input from tracebacks. At this step, a traceback is still a dict.
 
     This is a processor of structlog.
     """
@@ -42,7 +42,7 @@ def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def scrub_text(type_name: str, text: str) -> str:
-    """Return the first line of an error's text; hide the quoted parts if they may hold a caller's input.
+    """Return the first line of an error's text. If its quoted parts may hold a caller's input, hide these parts.
 
     Later lines are dropped, because they may quote rows of the database.
     """
@@ -67,7 +67,7 @@ def format_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
-    """Yield an exception and its causes, and likewise for each member of an exception group."""
+    """Yield an exception and its causes. For each exception in an exception group, yield it and its causes, too."""
     if isinstance(exceptions, list):
         for each in exceptions:
             yield each
@@ -93,7 +93,7 @@ def _escaped(text: str) -> str:
 
 
 def mask_keys(_: object, __: str, line: Any) -> Any:
-    """Replace the secret part of every API key in the rendered line by stars.
+    """Replace the secret part of every API key in the rendered line with stars.
 
     This is the last processor of structlog.
     """

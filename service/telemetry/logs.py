@@ -1,9 +1,10 @@
-"""Structured logs: a line for every failed or slow request, for a sample of the others, and for events of the process.
+"""Structured logs: a line for each failed or slow request, each event of the process, and a sample of other requests.
 
     structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
 
 The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
-dropped and counted. No line holds a key, a body or an owner (see `log_scrubbing`).
+dropped and counted. No line holds an API key, a request body or an owner's name: see
+`log_scrubbing`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ __all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_l
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.
 
-    `queue_line` never blocks. `on_drop` is called with the number of lines that were lost, either by `queue_line` or in
-    the writing thread.
+    `queue_line` never blocks. If lines are lost, either `queue_line` or the writing thread calls `on_drop` with their
+    number.
     """
 
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
@@ -59,7 +60,7 @@ class LineWriter:
         return True
 
     def close(self) -> None:
-        """Write the queued lines and end the thread. Wait only for a limited time, because the disk may hang."""
+        """Let the thread write the queued lines and end. Wait only for a limited time, because the disk may hang."""
         try:
             self._lines.put(None, timeout=CLOSE_S_MAX)
         except queue.Full:
@@ -205,7 +206,7 @@ class RequestLog:
         self._logger = structlog.get_logger()
 
     def should_log(self, status: int, seconds: float) -> bool:
-        """Return whether an answered request is logged: it failed, was slow, or is in the sample."""
+        """Return whether to log an answered request, because it failed, was slow, or is in the sample."""
         return status >= _FAILED_STATUS or seconds >= self._slow_s or self._chance() < self._sample_ratio
 
     def log_request(
@@ -231,5 +232,5 @@ class RequestLog:
         )
 
     def log_failure(self, *, view: str, error: BaseException) -> None:
-        """Log the traceback of an error that was answered with the code `internal`."""
+        """Log the traceback of an error for which the caller got a problem with the code `internal`."""
         self._logger.error("request_failed", view=view, exc_info=error)

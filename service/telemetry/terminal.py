@@ -1,4 +1,4 @@
-"""Shows a person at a terminal where a starting service listens.
+"""Shows a person at a terminal the addresses on which a starting service listens.
 
 Programs find the same addresses in the log. Nothing is written to a stream that is not a terminal.
 """

@@ -1,9 +1,9 @@
-"""Sends spans of requests, and of the refreshes that they cause, to a collector of OpenTelemetry (OTLP over HTTP).
+"""Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and for refreshes that they cause.
 
     traceparent of the caller ──> span of the request ──RequestOrigin──> span of the refresh, in any process
 
-The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, it costs
-one comparison for each request, and the library is not loaded.
+The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off,
+each request makes only one comparison for it, and the OpenTelemetry library is not loaded.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Tracer:
         return self._propagate.extract({"traceparent": TRACEPARENT.get()})
 
     def close(self) -> None:
-        """Send the remaining spans, within the library's time limits."""
+        """Send the spans that were not sent yet. The library limits the time for this."""
         self._provider.shutdown()
 
 
@@ -120,11 +120,11 @@ class TracedRefreshes:
         self._observer, self._tracer = observer, tracer
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the other observer's method. This class has a method of its own only for `refreshed`."""
+        """Return the other observer's method `name`. Only `refreshed` is a method of this class itself."""
         method: Callable[..., Any] = getattr(self._observer, name)
         return method
 
     def refreshed(self, seconds: float) -> None:
-        """Pass the call on, and record the span of the refresh; see `RefreshObserver`."""
+        """Pass the call on to the other observer, and record the span of the refresh; see `RefreshObserver`."""
         self._observer.refreshed(seconds)
         self._tracer.record_span("refresh", seconds)

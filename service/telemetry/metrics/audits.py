@@ -1,4 +1,4 @@
-"""Metrics of audits: the measured error of curves, the error in their certificates, and the counters to alert on.
+"""Metrics of audits: the measured error of curves, the error that their certificates state, and counters for alerts.
 
 `rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. Otherwise a curve
 or a count is wrong.

@@ -1,8 +1,8 @@
-"""Numbers that only the event loop changes; in a node, every process can read the numbers of the others.
+"""Numbers for metrics, which only the event loop changes. Every process of a node can read those of the others.
 
-prometheus_client's own values take a lock, ask for the process id and pack bytes at each change. This takes several
-times as much time per request as the cells here. The files of these cells have the library's format, so that one reader
-can read both kinds of files.
+At each change, the values of prometheus_client take a lock, ask for the process id and pack bytes. They need several
+times as much time for each request as the cells of this module. The files of these cells have the library's format, so
+that one reader can read both kinds of files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Literal, Protocol
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 CellKind = Literal["counter", "histogram", "gauge", "word"]
-# The size of a file: far more than routes x (statuses + buckets) need. The file is sparse, so that unused parts take no
-# memory.
+# The size of a file of cells, which is far more than all routes with their statuses and buckets need. The file is
+# sparse, so that its unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
 _HEAD_BYTES = 8
 _SUFFIX = "-loop"  # keeps these files apart from those that the library's values write
@@ -41,7 +41,7 @@ class NumberArray(Protocol):
 class Cells(Protocol):
     """The numbers of metrics, by index. An instrument asks only once for the index of a sample.
 
-    The cell after a number holds the time at which the number was set. Only numbers of the kind "word" use this time.
+    In `values`, the time at which a number was set follows the number. Only the `CellKind` "word" uses this time.
     """
 
     @property
@@ -59,7 +59,7 @@ class LocalCells:
         self.values: list[float] = []
 
     def index_of(self, family: str, sample: str, labels: Mapping[str, str], documentation: str) -> int:
-        """See `Cells`. Every call adds a number, so an instrument must call this only once for each sample."""
+        """See `Cells`. Every call adds a number, so an instrument must call this method only once for each sample."""
         self.values += (0.0, 0.0)
         return len(self.values) - 2
 
@@ -129,6 +129,6 @@ def _file_name(kind: CellKind, name: str) -> str:
 
 
 def remove_gauges(folder: Path, name: str) -> None:
-    """Remove the gauges of a process that has ended. Its counters and histograms stay."""
+    """Remove the files with the gauges of an ended process. Its counters and histograms stay."""
     for kind in ("gauge", "word"):
         (folder / _file_name(kind, name)).unlink(missing_ok=True)

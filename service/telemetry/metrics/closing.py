@@ -1,4 +1,4 @@
-"""Metrics of closing: whether boards close in time, and how many were closed and archived.
+"""Metrics of closing: how late boards are closed, and how many boards were closed and archived.
 
 The numbers come from the process that closes boards. At most one process closes boards at a time.
 """
@@ -42,13 +42,13 @@ class CloseMetrics:
         self._closed.inc(boards)
 
     def closing_lag(self, seconds: float) -> None:
-        """Set how long the next board to close has been waiting; see `CloseObserver`."""
+        """Set how long the board to be closed next has been due; see `CloseObserver`."""
         self._lag.set_value(seconds)
 
     def closing_left(self) -> None:
-        """Stop showing how long the next board has been waiting; see `CloseObserver`."""
+        """Stop showing how long the board to be closed next has been due; see `CloseObserver`."""
         self._lag.clear_values()
 
     def close_failed(self) -> None:
-        """Count a step that failed; see `CloseObserver`."""
+        """Count a failed step of closing or archiving; see `CloseObserver`."""
         self._failures.inc()

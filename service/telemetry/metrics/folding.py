@@ -1,6 +1,6 @@
-"""Metrics of the change log: its age, how curves keep up with it, and how many curves lost their live counts.
+"""Metrics of the change log: the age of its oldest change, folded changes, and curves that lost their live counts.
 
-The numbers come from the process that folds or prunes. Every process shows the age of its live curves in
+The numbers come from the process that folds or prunes the change log. Every process shows the age of its live curves in
 `rankcurve_live_lag_seconds_max`.
 """
 
@@ -15,7 +15,10 @@ _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
 
 
 class FoldMetrics:
-    """Counts folds, and shows how old the log was when pruning began; a `FoldObserver` and a `PruneObserver`."""
+    """Counts folds, and shows how old the change log was when pruning began.
+
+    It is a `FoldObserver` and a `PruneObserver`.
+    """
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._changes = Counter(
@@ -41,11 +44,11 @@ class FoldMetrics:
         registry.register(self._age)
 
     def log_age(self, seconds: float) -> None:
-        """Set the age of the oldest change in the log; see `PruneObserver`."""
+        """Set the age of the oldest change in the change log; see `PruneObserver`."""
         self._age.set_value(seconds)
 
     def pruned_elsewhere(self) -> None:
-        """Stop showing the age of the log; see `PruneObserver`."""
+        """Stop showing the age of the change log; see `PruneObserver`."""
         self._age.clear_values()
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:

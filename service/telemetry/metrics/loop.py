@@ -1,4 +1,4 @@
-"""Instruments that only the event loop changes, and which therefore need none of the library's locks.
+"""Instruments that only the event loop changes. They therefore need none of the locks of prometheus_client.
 
 An instrument keeps the indexes of its cells. It asks for a new cell only when a label value appears for the first time.
 """
@@ -16,12 +16,12 @@ from prometheus_client.registry import Collector
 
 from .cells import Cells, CellSet
 
-_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few, because each one adds a series for every route
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)  # few bounds, because each adds a series for every route
 _BOUNDS = (*(str(float(bound)) for bound in _REQUEST_BUCKETS_S), "+Inf")
 
 
 class LoopCounter(Collector):
-    """A counter. `name` is given without the `_total` that its samples have."""
+    """A counter. Its samples have the name `name` followed by `_total`."""
 
     def __init__(self, cells: Cells, name: str, documentation: str, labels: tuple[str, ...]) -> None:
         self._cells, self._name, self._documentation, self._labels = cells, name, documentation, labels
@@ -89,7 +89,8 @@ class LatestGauge(Collector):
     """Numbers that only one process of a node knows at a time. The node shows the most recent number, not a sum.
 
     An example is the length of a queue: only the process that has the lease of the queue measures it. A process shows
-    nothing before its first `set_value`. It calls `clear_values` when another process begins to measure the number.
+    nothing before its first call of `set_value`. When another process begins to measure the number, the earlier process
+    calls `clear_values`.
     """
 
     def __init__(
@@ -115,12 +116,12 @@ class LatestGauge(Collector):
         self._values[index + 1] = self._now_s()
 
     def clear_values(self) -> None:
-        """Remove the numbers of this process. The node then shows those of another process, if there are any."""
+        """Remove the numbers of this process. The node then shows the numbers of another process, if it has any."""
         for index in self._indexes.values():
             self._values[index] = nan
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of this process, if it knows any."""
+        """Yield the numbers of this process, if it has set any."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, index in self._indexes.items():
             if not isnan(self._values[index]):
@@ -141,7 +142,7 @@ class WatchedGauge(Collector):
 
 
 class RequestMetrics(Collector):
-    """Counts of answered requests by route and class of status (2xx, 4xx, …), and a histogram of times by route."""
+    """Counts of answered requests by route and class of status (2xx, 4xx, …), and a histogram of durations by route."""
 
     _COUNTS = ("rankcurve_requests", "Requests answered")
     _TIMES = ("rankcurve_request_seconds", "Time to answer a request")

@@ -1,9 +1,9 @@
-"""Metrics of a node: all processes that one supervisor runs. Each process can show the metrics of the whole node.
+"""Metrics of a node, which is all processes of one supervisor. Each process can show the metrics of the whole node.
 
     process starts ──join──> counts in its files of the node's folder ──process ends──> leave: counts stay, no gauges
 
-The kernel keeps the files when a process is killed. Counts stay for as long as the node runs. Gauges describe the
-present, so they are removed when their process ends.
+The kernel keeps the files when a process is killed. The counts of a process stay for as long as the node runs. Gauges
+describe the present, so the gauges of a process are removed when it ends.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from prometheus_client.values import MultiProcessValue
 from .cells import CellSet, remove_gauges
 from .node_values import NodeValues
 
-# A folder in memory, if the system has one. On a disk, a process would have to wait whenever it changes a page that the
-# system is just writing to the disk.
+# The folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever
+# it changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
 _FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads the name of the folder from this variable
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. For it, the system adds up the processor time of ended child processes.
+# The supervisor's name in the folder. In the supervisor, the system adds up the processor time of its ended children.
 SUPERVISOR = "supervisor"
 
 
@@ -39,7 +39,7 @@ def make_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 class NodeMember(Collector):
-    """The membership of one process in a node. The process adds its counts to the node's and shows the sums."""
+    """Adds the counts of one process to those of its node, and shows the sums over the node."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
@@ -62,7 +62,7 @@ class NodeMember(Collector):
 
 
 def write_pid(folder: Path, name: str) -> None:
-    """Record the id of this process, so that its memory and processor time are added to the node's."""
+    """Record the id of this process, so that its memory and processor time are included in the sums over the node."""
     (folder / f"{name}{_PID_SUFFIX}").write_text(str(os.getpid()))
 
 
@@ -76,7 +76,7 @@ def leave_node(folder: Path, name: str) -> None:
 def _processes(folder: Path) -> list[Metric]:
     """Return the library's metrics of processes, such as their memory, added up over the node.
 
-    The start time is not a sum, but that of the process that started first.
+    The start time is not added up: the node has the start time of the process that started first.
     """
     sums: dict[str, Metric] = {}
     ended_s = 0.0
@@ -97,9 +97,9 @@ def _processes(folder: Path) -> list[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return the processor time, in seconds, of the ended child processes of a process.
+    """Return how many seconds of processor time the ended child processes of a process used.
 
-    Without this time, the sum over the node would fall when a process ends.
+    If this time were not included, the sum over the node would fall when a process ends.
     """
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

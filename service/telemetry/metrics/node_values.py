@@ -1,7 +1,7 @@
-"""Adds up the numbers of a node's processes. The library's own collector gets the same result, but is much slower.
+"""Adds up the numbers of a node's processes. The collector of prometheus_client gets the same sums, but is much slower.
 
-The library's collector parses every key of every file at every scrape, on the event loop that requests wait for. Here
-each key is parsed once; after that, a scrape only reads numbers.
+That collector parses every key of every file at every scrape. It does so on the event loop that requests wait for. This
+module parses each key once; after that, a scrape only reads numbers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _Family:
-    """A metric, and for each of its samples the index of the total over all processes."""
+    """A metric. For each of its samples it has the index of the sample's total over all processes."""
 
     name: str
     kind: str
     documentation: str
     places: dict[tuple[str, Labels], int] = field(default_factory=dict)  # (sample's name, labels) -> index of the total
-    # `arrange` derives `plain` and `buckets` from `places`. A scrape reads both, but they change seldom.
+    # `arrange` derives `plain` and `buckets` from `places`. Every scrape reads both, but they change seldom.
     plain: list[tuple[str, dict[str, str], int]] = field(default_factory=list)
     buckets: list[tuple[dict[str, str], list[tuple[dict[str, str], int]]]] = field(default_factory=list)
 
     def arrange(self, present: set[int]) -> None:
-        """Derive `plain` and `buckets` from those samples whose total is in `present`.
+        """Derive `plain` and `buckets` from the samples that at least one process currently has.
 
-        These are the samples that some process currently has. The buckets of a histogram are ordered by their bounds.
+        `present` holds the indexes of their totals. The buckets of a histogram are ordered by their bounds.
         """
         self.plain, self.buckets = [], []
         bounded: dict[Labels, list[tuple[float, int]]] = {}
@@ -60,7 +60,8 @@ class _Family:
     def metric(self, totals: list[float]) -> Metric:
         """Return the family as a metric of the library.
 
-        For a histogram, files have the counts between two bounds, and the metric has the counts up to each bound.
+        For each bucket of a histogram, the files have the count of values between its bound and the one before. The
+        metric has the count of all values up to the bound.
         """
         metric = Metric(self.name, self.documentation, self.kind)
         metric.samples = [
@@ -76,7 +77,7 @@ class _Family:
 
 
 class _File:
-    """A file with the numbers of one process and one kind. `places` says which total each number belongs to."""
+    """A file with the numbers of one process for one kind of metric. `places` maps each number to its total."""
 
     def __init__(self, path: Path, inode: int) -> None:
         self.inode = inode
@@ -106,10 +107,10 @@ class NodeValues:
         self._folder = folder
         self._files: dict[str, _File] = {}
         self._families: dict[str, _Family] = {}
-        self._newest: list[bool] = []  # for each total: true if it is the most recent value, false if it is the sum
+        self._newest: list[bool] = []  # for each total: True if it is the most recent value, False if it is a sum
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric that some process has, with the totals over all processes."""
+        """Yield every metric that at least one process has, with the totals over all processes."""
         if self._update_files():
             present = {place for file in self._files.values() for _, place in file.places}
             for family in self._families.values():
@@ -128,7 +129,7 @@ class NodeValues:
                 file = self._files.get(path.name)
                 if file is None or (file.inode, file.size) != (stat.st_ino, stat.st_size):
                     file = _File(path, stat.st_ino)
-            except (OSError, ValueError):  # the file was just removed, or was just made and is still empty
+            except (OSError, ValueError):  # the file has just been removed, or is new and still empty
                 continue
             present[path.name] = file
             kind, mode = _kind(path.name)
@@ -148,7 +149,7 @@ class NodeValues:
         return place
 
     def _add_up(self) -> list[float]:
-        # A total that is not a sum stays NaN if no process has a value for it.
+        # A total that is not a sum starts as NaN. It stays NaN if no process has a value for it.
         totals = [nan if newest else 0.0 for newest in self._newest]
         set_at_s: dict[int, float] = {}
         newest = self._newest
@@ -163,7 +164,7 @@ class NodeValues:
 
 
 def _kind(file_name: str) -> tuple[str, str]:
-    """Return the type of the metrics in a file. For gauges, also return the mode that combines several processes."""
+    """Return the type of the metrics in a file and, for gauges, how the values of several processes are combined."""
     kind, _, rest = file_name.partition("_")
     return kind, rest.partition("_")[0] if kind == "gauge" else ""
 

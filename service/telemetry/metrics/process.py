@@ -39,7 +39,7 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 RATE_KINDS = ("reads", "posts")
 REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
-# Few buckets: a node has at most 500 series, which a test counts. About a factor of ten between bounds is enough.
+# There are few buckets, because a node has at most 500 series, which a test counts.
 _WRITE_BUCKETS_S = (0.002, 0.01, 0.05, 0.2, 1, 5)
 _REFRESH_BUCKETS_S = (0.05, 0.5, 5, 30, 300)
 _AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
@@ -58,7 +58,7 @@ class Metrics:
     """Counts what one process does, and shows the metrics of this process or of its whole node.
 
     `registry` has the metrics that the process counts. `views` has the metrics that a callback computes at each scrape.
-    Views are not added up over a node, because each of its processes computes the same numbers.
+    Views are not added up over a node, because each process of the node computes the same numbers.
     """
 
     def __init__(self, node: NodeMember | None = None) -> None:
@@ -69,7 +69,7 @@ class Metrics:
             ProcessCollector(registry=self.registry)
             self._shown.register(self.registry)
         else:
-            # Join before the library makes its first value, so that this value is in the node's folder, too.
+            # Join the node before the library makes its first value, which must be in the node's folder, too.
             cells = node.join_node()
             self._shown.register(node)
         self._shown.register(self.views)
@@ -185,17 +185,17 @@ class Metrics:
         self._posts.add_count((outcome,), count)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        """Count a committed write transaction."""
+        """Count the posts, the rows and the seconds of a committed write transaction."""
         self.batch_posts.observe(posts)
         self.write_seconds.observe(seconds)
         self._rows.inc(rows)
 
     def race_lost(self) -> None:
-        """Count a conditional write that found another version."""
+        """Count a conditional write that failed, because the row had another version than the transaction had read."""
         self._races.inc()
 
     def queue_depth(self, posts: int) -> None:
-        """Set the number of posts that wait to be written. The writer calls this after a change."""
+        """Set the number of posts that wait to be written. The writer calls this whenever the number has changed."""
         self._queue_posts.set_value(posts)
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
@@ -208,11 +208,11 @@ class Metrics:
         self._refused.add_count((reason,), posts)
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Count reads or posts; `kind` is one of RATE_KINDS. `passed`: whether they were within their key's rate."""
+        """Count reads or posts; `kind` is one of RATE_KINDS. `passed` says whether they were within the rate."""
         self._rates.add_count((kind, "passed" if passed else "refused"), count)
 
     def count_ranks_read(self, route: str, method: str, count: int = 1) -> None:
-        """Count ranks or rows in answers, by the route's name in the metrics and by the method that found the rank."""
+        """Count ranks or rows in answers, by `route` (its name in the metrics) and by the method that found them."""
         self._reads.add_count((route, method), count)
 
     def refreshed(self, seconds: float) -> None:
@@ -228,7 +228,7 @@ class Metrics:
         self._refreshes_fenced.inc()
 
     def scan_read(self, entries: int, *, left: int) -> None:
-        """Count entries that scans have read since the last call, and set how many they have left to read."""
+        """Count the entries that scans have read since the last call, and set how many entries are left to read."""
         self._scan_entries.inc(entries)
         self._scan_left.set_value(left)
 
@@ -237,7 +237,7 @@ class Metrics:
         self._curves_corrupt.inc()
 
     def log_lines_dropped(self, lines: int) -> None:
-        """Count log lines that were lost, because the queue of the log or its disk was full."""
+        """Count log lines that were lost, because the queue of lines or the disk was full."""
         self._log_lines_dropped.inc(lines)
 
     def make_request_timer(self, route: str) -> Callable[[int, float], None]:
@@ -245,7 +245,7 @@ class Metrics:
         return self._requests.make_timer(route)
 
     def watch_store(self, *, version: str, store: str) -> StoreSizes:
-        """Show the build, and the size of the store once the returned object has measured it.
+        """Show the build. Also show the size of the store as soon as the returned object has measured it.
 
         `store` is the name of the store's dialect.
         """
@@ -261,11 +261,11 @@ class Metrics:
         self.views.register(_CurveCollector(curves, now_s))
 
     def collect_all(self) -> Iterable[Metric]:
-        """Return every metric as it is now. If the process belongs to a node, counts are those of the node."""
+        """Return every metric with its current values. In a process of a node, the counts are those of the node."""
         return self._shown.collect()
 
     def collect_counted(self) -> Iterable[Metric]:
-        """Return the same metrics as `collect_all` except the views, some of which read every curve."""
+        """Return the metrics of `collect_all` without the views, because some views read every curve."""
         return self.registry.collect() if self.node is None else self.node.collect()
 
     def read_view(self, family: str) -> float:

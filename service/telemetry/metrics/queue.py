@@ -1,8 +1,8 @@
 """Metrics of the ingest queue: how many posts wait, for how long, and how fast workers apply them.
 
-Counters come from the process that queued or applied the posts. The number of waiting posts comes from the worker that
-measures the queue, as of its last measurement. Labels are reasons, outcomes and shards; the store bounds the number of
-shards.
+Counters come from the process that queued or applied the posts. The number of waiting posts comes from the last
+measurement of the worker that measures the queue. Labels are reasons, outcomes and shards; the store bounds the number
+of shards.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class QueueMetrics:
         self._refused.labels(reason).inc(posts)
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """Count the posts and the seconds of a worker's round; see `DrainObserver`."""
+        """Count the posts that a worker applied in one round, and the seconds that it took; see `DrainObserver`."""
         for shard, posts in drained.posts.items():
             self._drained.labels(str(shard)).inc(posts)
         for outcome, count in drained.statuses.items():
@@ -117,5 +117,5 @@ class QueueMetrics:
         self._oldest.clear_values()
 
     def drain_fenced(self) -> None:
-        """Count a round whose worker had lost a shard; see `DrainObserver`."""
+        """Count a round whose worker had lost a shard to another worker; see `DrainObserver`."""
         self._fenced.inc()

@@ -1,4 +1,4 @@
-"""Metrics of sharing curves through memcached. If the cache returns wrong data, only these metrics show it.
+"""Metrics of sharing curves through memcached. If memcached returns wrong data, only these metrics show that.
 
 The values of every label are names in the code.
 """

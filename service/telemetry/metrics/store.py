@@ -1,8 +1,8 @@
-"""Metrics of the store: its statements, connections and retries, its size, and the build that serves it.
+"""Metrics of the store: its statements, connections, retries and size, and the build of the service that uses it.
 
 `StoreMetrics` counts the statements, connections and retries of this process. `StoreSizes` measures the size of the
-store every INTERVAL_S seconds and shows the last result, because a scrape must never wait for the store. The labels are
-kinds of statements, which the code names, and connection pools, which the settings name.
+store every INTERVAL_S seconds and shows the last result, because a scrape must never wait for the store. The values of
+labels are kinds of statements, which the code names, and connection pools, which the settings name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoreMetrics:
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         statements = Counter("rankcurve_store_statements", "Statements that the store ran", ["kind"], registry=registry)
         rows = Counter("rankcurve_store_rows", "Rows that statements returned or changed", ["kind"], registry=registry)
-        # The counters by label are looked up once, because such a lookup costs as much as counting.
+        # The counter of each label is looked up only once, because a lookup costs as much as counting.
         self._statements = {kind: statements.labels(kind) for kind in STATEMENT_KINDS}
         self._rows = {kind: rows.labels(kind) for kind in STATEMENT_KINDS}
         self._retries = Counter(
@@ -62,7 +62,7 @@ class StoreMetrics:
         registry.register(self._waiting)
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """Count a lent connection and the seconds of waiting for it; see `StoreObserver`."""
+        """Count a lent connection, and the seconds that a program waited for it; see `StoreObserver`."""
         self._waits.labels(pool).observe(seconds)
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
@@ -82,7 +82,7 @@ class StoreMetrics:
 
 
 class StoreSizes(Collector):
-    """The size of one store at the last measurement, and the build that serves it."""
+    """The size of one store at the last measurement, and the build of the service that uses the store."""
 
     def __init__(self, registry: CollectorRegistry, *, version: str, store: str) -> None:
         self._build = {"version": version, "python": platform.python_version(), "store": store}
@@ -90,7 +90,7 @@ class StoreSizes(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the build and the size at the last measurement."""
+        """Yield the build, and the size of the store at the last measurement."""
         build = GaugeMetricFamily(
             "rankcurve_build_info",
             "Versions of the service and of Python, and the kind of store, as labels; always 1",

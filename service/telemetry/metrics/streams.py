@@ -28,11 +28,14 @@ class StreamMetrics:
         )
 
     def streams(self, clients: int) -> None:
-        """Set the number of open streams. The feed calls this after a change."""
+        """Set the number of open streams. The feed calls this whenever the number has changed."""
         self._clients.set_value(clients)
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """Count one read of the journal: the rows it found, and the events that went to clients."""
+        """Count the events that one read of the journal sent to clients, and the seconds that the read took.
+
+        If the read found no rows and sent no events, its seconds are not counted.
+        """
         self._events.inc(events)
         if rows or events:
             self._seconds.observe(seconds)
