@@ -1,4 +1,4 @@
-"""`rankcurve curve` against a real service: summary, document and pictures, and the error without matplotlib."""
+"""`rankcurve curve` against a real service: its summary, document and pictures, and its error without matplotlib."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service with a board `b`, which has the columns xp and lap, and an empty board."""
+    """Start a service with two boards of the columns xp and lap: `b` has entries, `empty` has none."""
     folder = tmp_path_factory.mktemp("serving")
     process = Process(folder).ready()
     for board in ("b", "empty"):

@@ -1,9 +1,10 @@
-"""Backups that are taken during posts, and what a restore brings back, as docs/operating.md describes both.
+"""Backups that are taken while clients post, and restores from them, as docs/operating.md describes both.
 
     posts ── backup ── posts, another curve ── the store destroyed ── restored ── every post sent once more
 
-The tests compare a restored service with the answers that clients got. A post acknowledged before the backup began is
-a duplicate after the restore. When all posts are sent once more, each counts once.
+The tests compare a restored service with the answers that clients got. A post that was
+acknowledged before the backup began is a duplicate after the restore. When all posts are sent once more, each of them
+counts once.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from tests.service.views.posts.test_e2e_durability import (
 )
 
 CLIENTS = 4
-LATER = 500  # owners whose first post to the board comes after the backup
+LATER = 500  # number of owners who get their first post on the board after the backup
 A = "/v1/leaderboards/a"
 
 
 @pytest.fixture
 def memcached() -> Iterator[OpenMemcached]:
-    """Start a memcached, which no restore changes: it still has curves from after the backup."""
+    """Start a memcached. No restore changes it, so after a restore it has curves that are newer than the backup."""
     with OpenMemcached() as started:
         yield started
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[PostgresServer]:
-    """Start a fresh server for the restored store."""
+    """Start an empty PostgreSQL server for the restored store."""
     server = PostgresServer(FAST)
     server.start()
     yield server
@@ -52,14 +53,14 @@ def elsewhere() -> Iterator[PostgresServer]:
 
 
 def run(name: str, *words: object) -> None:
-    """Run a program of PostgreSQL, which has to succeed."""
+    """Run a client program of PostgreSQL; fail unless it succeeds."""
     command = [str(program(name, "postgresql-client")), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
 
 
 async def wait_for_answers(ledger: Ledger, number: int) -> None:
-    """Wait until the service has answered that many more requests."""
+    """Wait until the service has answered `number` more requests."""
     for _ in range(number):
         ledger.answered.clear()
         async with asyncio.timeout(WAIT_S):
@@ -78,7 +79,7 @@ async def read_journal(caller: Caller) -> list[dict[str, Any]]:
 
 
 async def post_around(serving: Process, save: Callable[[], None]) -> tuple[Ledger, list[dict[str, Any]]]:
-    """Post without a break and save the store meanwhile.
+    """Call `save` to back up the store while clients post without a break.
 
     Return the ledger of all posts, and the posts that were acknowledged before the backup.
     """
@@ -200,7 +201,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
 
 
 def run_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
-    """Start a service on a store and end it; return what it logged."""
+    """Start a service on a store and end it; return the lines that it logged."""
     process = spawn("--store", store).ready()
     assert process.end() == 0
     return process.lines

@@ -26,14 +26,14 @@ LINES = 12_000
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service that the tests of this module share; each has a board of its own."""
+    """Start a service that the tests of this module share. Each test uses boards of its own."""
     process = Process(tmp_path_factory.mktemp("serving")).ready()
     yield process
     process.discard()
 
 
 def get(process: Process, path: str) -> Any:
-    """Return the body of a GET."""
+    """Send a GET request; return the JSON value of the response."""
     with urlopen(process.url + path, timeout=WAIT_S) as response:
         return json.load(response)
 
@@ -52,7 +52,7 @@ class Shell:
         return result
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """Return the words of each line of a command's output."""
+        """Run a command; return the words of each line of its output."""
         return [line.split() for line in self(*arguments).stdout.splitlines()]
 
 
@@ -63,7 +63,7 @@ def shell(serving: Process) -> Shell:
 
 
 def write_csv(path: Path, lines: int) -> Path:
-    """Write a CSV file with lines of 500 owners; each score is 1, but in every 1,000th line it is no number."""
+    """Write a CSV file with lines of 500 owners. The score in every 1,000th line is not a number; all others are 1."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(("id", "score", "lap"))
@@ -120,7 +120,7 @@ def test_a_killed_import_continues_and_counts_every_line_once(shell: Shell, tmp_
     assert running.wait(WAIT_S) == -signal.SIGKILL, "the import ended before it could be killed"
     total_before = points(shell.process)
     assert 0 < total_before < LINES
-    result = shell(*arguments, code=1)  # lines were rejected
+    result = shell(*arguments, code=1)  # the exit code is 1 because lines were rejected
     assert "continuing after line" in result.stderr
     assert f"{LINES:,} lines" in result.stdout
     assert points(shell.process) == LINES - LINES // 1000
@@ -168,7 +168,7 @@ def test_an_import_needs_a_board_and_headings_and_lists_rejected_lines(shell: Sh
 
 @pytest.fixture
 def small(shell: Shell, tmp_path: Path) -> Shell:
-    """Make a board `small` of 40 owners: two owners each have the same xp, and every lap is different."""
+    """Make a board `small` of 40 owners. Each value of xp belongs to two owners; no two owners have the same lap."""
     shell("board", "create", "small", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     path = tmp_path / "small.csv"
     lines = "".join(f"p{i:02d},{i // 2},{i}.500\n" for i in range(40))

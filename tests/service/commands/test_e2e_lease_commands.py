@@ -17,7 +17,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service that the tests of this module share; each has a client of its own."""
+    """Start a service that the tests of this module share. Each test uses a lease client of its own."""
     process = Process(tmp_path_factory.mktemp("serving")).ready()
     yield process
     process.discard()
@@ -25,7 +25,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def run(serving: Process) -> Run:
-    """Return a function that runs a command, which must end with the given exit code."""
+    """Return a function that runs a command and fails unless the command ends with the given exit code."""
 
     def invoke(*words: str, code: int = 0, typed: str | None = None) -> Result:
         result = CliRunner().invoke(app, [*words, "--url", serving.url], input=typed)

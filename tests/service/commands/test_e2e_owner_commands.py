@@ -1,4 +1,4 @@
-"""The commands for owners, the journal and streams, and a rebuild as an operator runs it."""
+"""The commands for owners, the journal of posts and streams, and `rankcurve rebuild` as an operator runs it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> 
 
 @pytest.fixture(params=["postgres", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """Return an empty store of either kind."""
+    """Return the URL of an empty store. The test runs once on PostgreSQL and once on SQLite."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/rankcurve.db"
         return

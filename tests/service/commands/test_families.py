@@ -1,4 +1,4 @@
-"""`rankcurve family …` turns its arguments into a family and prints answers as lines."""
+"""`rankcurve family …` turns its arguments into the specification of a family and prints answers as lines."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def players(tmp_path: Path) -> Path:
-    """Write 25 players p0 … p24 with scores 0, 10 … 240 on lines 2 … 26."""
+    """Write a CSV file with 25 players on lines 2 … 26: p0 … p24 with the scores 0, 10 … 240."""
     path = tmp_path / "players.csv"
     path.write_text("id,score\n" + "".join(f"p{i},{i * 10}\n" for i in range(25)))
     return path
@@ -75,7 +75,7 @@ def test_an_import_with_another_mapping_has_other_post_ids(fake: FakeService, pl
 
 @pytest.fixture
 def summed(fake: FakeService, tmp_path: Path) -> Path:
-    """Write a file for board s: its columns xp and wins are merged by sum, and its column best is not."""
+    """Write a CSV file, and add board s. The board's columns xp and wins merge by `sum`; its column best does not."""
     fake.add_board("s", {"name": "xp", "merge": "sum"}, {"name": "wins", "merge": "sum"}, {"name": "best"})
     path = tmp_path / "summed.csv"
     path.write_text("id,score,won,top\n" + "".join(f"p{i},{i},{i % 2},{i * i}\n" for i in range(9)))
@@ -229,7 +229,7 @@ def test_lines_sent_again_after_a_stop_are_duplicates(fake: FakeService, players
     fake.posts_before_outage = None
     finished = do_import(fake, players, "--restart")
     assert finished.exit_code == 0
-    # The scheduler decides how many of the four requests got through before the outage.
+    # The scheduler decides how many of the four requests the service answered before the outage.
     found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
     assert found is not None
     applied, duplicate = int(found[1]), int(found[2])

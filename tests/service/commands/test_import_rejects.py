@@ -1,4 +1,4 @@
-"""`rankcurve import --rejects` writes rejected lines to a file, which can be corrected and imported by itself."""
+"""`rankcurve import --rejects` writes rejected lines to a file that a user can correct and import by itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bad_scores(folder: Path, lines: int) -> Path:
 
 
 def reason_lines(rejects: Path) -> list[int]:
-    """Return the line numbers in the file of reasons; they are lines of the imported file."""
+    """Return the line numbers in the file of reasons. They count the lines of the imported file."""
     with Path(f"{rejects}.reasons").open(newline="") as stream:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 
@@ -72,7 +72,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
-    # As if the import had been killed after it wrote the rejects of a batch and before it saved its position.
+    # An import leaves this line if it is killed after it wrote the rejects of a batch, but before it saved its position.
     with rejects.open("a") as stream:
         stream.write("p0,bad\n")
     fake.posts_before_outage = None
@@ -105,7 +105,7 @@ def test_a_resumed_import_does_not_overwrite_corrected_rejects(
 @pytest.mark.parametrize("name", ["itself", "link", "hard", "reasons"])
 def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Path, option: str, name: str) -> None:
     path = bad_scores(tmp_path, 25)
-    if name == "reasons":  # the import file has the name of the second file that the option would write
+    if name == "reasons":  # the file to import has the name of the second file that the option would write
         path = path.rename(tmp_path / ("x.csv.reasons" if option == "--rejects" else "x.csv.partial"))
     other = path.with_suffix("") if name == "reasons" else path.with_name(name) if name != "itself" else path
     if name == "link":

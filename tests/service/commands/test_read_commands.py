@@ -16,7 +16,7 @@ from tests.service.cli_fake_service import FakeService, run, running_fake
 
 @pytest.fixture
 def fake() -> Iterator[FakeService]:
-    """Start a fake with board b: p0 … p24 with xp 0 … 24, `[red]x`, and a text column with a comma."""
+    """Start a fake service with board b. Its owners are p0 … p24 with xp 0 … 24 and the text `a,b`, and `[red]x`."""
     with running_fake() as service:
         board = service.add_board(
             "b", {"name": "shots", "sorted": False}, {"name": "xp"}, {"name": "tag", "sorted": False, "type": "text"}

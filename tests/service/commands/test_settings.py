@@ -123,7 +123,7 @@ class Key:
 
 
 class Keys:
-    """A replacement for the store of keys, which keeps the keys in memory."""
+    """A replacement for the store of API keys; it keeps the keys in memory."""
 
     def __init__(self) -> None:
         self.held: list[Key] = []
@@ -188,7 +188,7 @@ def test_an_unknown_key_and_a_store_in_use_are_reported_in_one_line(keys: Keys) 
 
 
 def stores_of(keys: Keys) -> list[str]:
-    """Return a list of the store that was opened last; an empty list if none was."""
+    """Return a list with the store that was opened last, or an empty list if no store was opened."""
     return [keys.settings.store] if keys.settings is not None else []
 
 

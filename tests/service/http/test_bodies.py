@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly, stop arriving, or are still arriving when the service stops; tests move the clock."""
+"""Bodies that arrive slowly, stop arriving, or are still arriving when the service stops. The tests move the clock."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
-    """Return the body of an upload, and then release it as if its request were answered."""
+    """Read the body of an upload and release it, as an endpoint does once the request is answered; return the body."""
     try:
         return await bodies.read_body(upload)
     finally:
@@ -72,7 +72,7 @@ async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
 
 
 async def refusal_code(upload: Upload, bodies: BodyReader | None = None) -> str:
-    """Return the code that an upload is refused with."""
+    """Return the problem code with which an upload is refused."""
     with pytest.raises(ProblemError) as found:
         await read_and_release(upload, bodies or BodyReader(Limits()))
     return found.value.code

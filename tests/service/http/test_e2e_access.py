@@ -53,7 +53,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 
 @pytest.fixture
 async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
-    """Start a service that knows these keys; its caller sends a key only where a test gives one."""
+    """Start a service that knows these keys. A request carries a key only if the test gives one."""
     made = Service(keys[0])
     await made.start()
     yield made
@@ -61,7 +61,7 @@ async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
 
 
 def path_of(route: Route) -> str:
-    """Return a path with a query that the route accepts; the board in the path may be missing."""
+    """Return a path and query that the route accepts. The board in the path need not exist."""
     names = {
         "board": "b",
         "owner": "a",
@@ -133,7 +133,7 @@ async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Ser
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
         if route.view == "lookup":
-            continue  # with another method, this path is the one of an owner named `lookup`
+            continue  # with other methods, this path leads to the entry of an owner named `lookup`
         taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
         for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
             answer = await service.call(method, path_of(route))

@@ -1,4 +1,4 @@
-"""How a real service handles connections: it answers in order, and keeps or closes them as HTTP says."""
+"""A real service answers the requests of a connection in order, and keeps or closes the connection as HTTP says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request_text(path: str, *headers: str, method: str = "GET", version: str = "
 
 @pytest.fixture
 async def b(service: Service) -> Service:
-    """Start a service with a board `b` of 900 owners with long names: its pages are large, its entries small."""
+    """Start a service with a board of 900 owners with long names. A page of it is large, a single entry is small."""
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{i}-{'x' * 100}", "stats": {"xp": i}} for i in range(900)))
     await service.post("b", {"owner": "a", "stats": {"xp": 1}})

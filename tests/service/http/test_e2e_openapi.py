@@ -17,7 +17,8 @@ from tests.service.real_service import ROOT, Caller, Process, command_line, envi
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
 RUN_S_MAX = 600  # the longest time for a run, which usually takes about 15 s of one core
-# Schemathesis sends requests at each bound and beyond it. Small bounds keep them short; the document states the bounds.
+# Schemathesis reads the bounds from the document, and sends requests at each bound and beyond it. Small bounds keep
+# these requests short.
 BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
 
 
@@ -55,12 +56,12 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Callabl
     async with Caller(service.url) as caller:
         await fill(caller)
     # Without keys, every caller has the role ops, as the contract says, so the check `ignored_auth` makes no sense.
-    # Requests at the bounds of each parameter are most of a run; only the run with a key makes them.
+    # Requests at the bounds of parameters take most of the time of a run, so only the run with a key sends them.
     check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing,stateful"))
 
 
 def test_the_document_describes_the_refusal_of_every_rule() -> None:
-    from tests.service.openapi_rules import RULES  # here, because schemathesis takes a second to load
+    from tests.service.openapi_rules import RULES  # imported here, because schemathesis takes a second to load
 
     operations = [operation for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""Misbehaving callers cost little: those that never read their answers, and those that give up their requests."""
+"""Callers that never read their answers, or that give up their requests, cost the service little."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
     before, after = -1.0, 0.0
     while before != after or not after:  # wait until the service answers no further request of this connection
         before = after
-        for _ in range(50):  # requests on other connections; each one uses the store
+        for _ in range(50):  # send requests on other connections; each request uses the store
             await service.call("GET", "/readyz")
         after = answered()
-    assert 0 < after < 1000  # the answers that fit into the buffers of the sockets and of the service
+    assert 0 < after < 1000  # only as many answers as fit into the buffers of the sockets and of the service
     writer.close()
     await service.stop()
 
@@ -67,7 +67,7 @@ async def service(tmp_path: Path) -> Service:
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
     await service.board("b", {"name": "xp"}, predictor={"samples": 2, "exact_top": 1})
-    # Most values lie near the lowest one, so the straight line of the curve gives them all ranks near the end.
+    # The curve is a straight line. Most values lie near the lowest one, so the line gives them ranks near the end.
     values = [0, *range(1, 20), 1000]
     await service.post("b", *({"owner": f"o{i:02}", "stats": {"xp": value}} for i, value in enumerate(values)))
     await service.refresh("b", "xp")

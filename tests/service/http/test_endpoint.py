@@ -51,7 +51,7 @@ class Caller:
 async def call() -> AsyncIterator[Caller]:
     """Start the toy service; yield a caller of it."""
     context = ToyContext()
-    runner = ProblemRunner(make_app(ROUTES, context))  # aiohttp's own test server cancels handlers, `serve` does not
+    runner = ProblemRunner(make_app(ROUTES, context))  # as in `serve`; aiohttp's own test server would cancel handlers
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     async with ClientSession() as session:
@@ -269,7 +269,7 @@ async def test_a_late_body_is_answered_408_and_the_connection_closes(call: Calle
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
     async with asyncio.timeout(60):
-        answer = await reader.read()  # until the server closes the connection
+        answer = await reader.read()  # this reads until the server closes the connection
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"code":"body_timeout"' in answer
     writer.close()

@@ -1,4 +1,4 @@
-"""No foreign web page reaches a service without keys: neither by a rebound name nor from another origin."""
+"""A service without API keys refuses foreign web pages, whether by DNS rebinding or from another origin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN += ["localhost, x"]
 
 
 def refusal_code(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
-    """Return the code that a request is refused with; empty if the request is accepted."""
+    """Return the problem code with which a request is refused, or an empty text if the request is accepted."""
     refusal: ProblemError | None = None
     try:
         refuse_foreign_page(host, origin, changes=changes)

@@ -1,4 +1,4 @@
-"""A key gets its rate and its burst, whatever the size of its batches, and takes nothing from another key."""
+"""Each API key gets its rate and its burst, whatever the size of its batches and the requests of other keys."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ _FOR_PEOPLE = {"title", "description", "default"}
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """Yield every JSON Schema keyword in a schema; names of properties are no keywords."""
+    """Yield every JSON Schema keyword in a schema; the names of properties are not keywords."""
     if isinstance(schema, dict):
         for keyword, value in schema.items():
             yield keyword

@@ -17,7 +17,7 @@ XP = {"name": "xp", "merge": "sum"}
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return an empty schema on the server."""
+    """Return the URL of an empty schema on the PostgreSQL server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Two processes of the service on one store: what an operator does at one process takes effect at the other.
+"""Two processes of the service on one store. What an operator does at one process takes effect at the other, too.
 
 Both processes read the board before it changes, so that the copy of the catalog in each of them becomes outdated.
 """

@@ -46,7 +46,7 @@ async def store_elsewhere(service: Service, total: int) -> None:
 
 
 async def wait_for_curve(service: Service, total: int) -> None:
-    """Wait until the service serves the curve that counts that many entries."""
+    """Wait until the service serves a curve with a total of `total` entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
             answer = await service.call("GET", f"{B}/rankings/xp/curve")
@@ -107,7 +107,7 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
             await job.board("b", {"name": "xp"})
             await job.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
             await job.refresh("b", "xp")
-            await front.start()  # start it only now: a curve reaches memcached a moment after it reaches the table
+            await front.start()  # not before: a curve reaches memcached a moment after it reaches the table
             await wait_for_curve(front, 30)
             assert read_counter(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()
@@ -123,5 +123,5 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
 
 
 def read_counter(found: Figures, name: str) -> dict[str, float]:
-    """Return the values of a counter by its label, without those that are 0."""
+    """Return the values of a counter by label value, without the values that are 0."""
     return {key[1]: value for key, value in found.items() if key[0] == name and value}

@@ -1,4 +1,4 @@
-"""A store that is missing, damaged or full: what operators and callers read, at the start and later."""
+"""What operators and callers read if a store is missing, damaged or full, when the service starts and later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes of one node on PostgreSQL: each answers for the whole node.
+"""Several processes of one node on PostgreSQL. Each of them shows the metrics of the whole node.
 
 A killed process is replaced, and no process outlives the node.
 """
@@ -28,7 +28,7 @@ Figures = dict[tuple[str, ...], float]
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return an empty schema on the server."""
+    """Return the URL of an empty schema on the PostgreSQL server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
@@ -74,7 +74,7 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
     for n in range(20):
         async with Caller(node.url) as caller:
             await caller.post("b", {"owner": f"p{n}", "stats": {"xp": n}}, {"owner": "all", "stats": {"xp": 1}})
-    for _ in range(8):  # a new connection may reach either worker
+    for _ in range(8):  # ask several times, because a new connection may reach either worker
         found = await read_samples(node.url)
         assert found["rankcurve_requests_total", "leaderboards", "2xx"] == 60
         assert found["rankcurve_request_seconds_count", "leaderboards"] == 60
@@ -82,7 +82,7 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
         assert found["rankcurve_posts_total", "applied"] == 40
         assert found["rankcurve_write_batch_posts_sum",] == 40
         assert found["rankcurve_write_queue_posts",] == 0
-        # The memory of four processes is added; each uses about 60 MiB.
+        # The metric adds up the memory of four processes; each of them uses about 60 MiB.
         assert found["process_resident_memory_bytes",] > 100 * 2**20
     async with Caller(node.url) as caller:
         assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
@@ -165,7 +165,7 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Call
     node = spawn("--store", store_url, "--workers", "2").ready()
     folder = figures_folder(node)
     assert node.end(signal.SIGKILL) == -signal.SIGKILL
-    node.await_end_of_log()  # the pipe is open until all processes of the node have ended
+    node.await_end_of_log()  # the log ends only when all processes of the node have ended and closed the pipe
     assert not folder.exists()
     gone = {line["process"] for line in node.lines if line["event"] == "supervisor_gone"}
     assert gone == {"worker1", "worker2", "jobs1"}

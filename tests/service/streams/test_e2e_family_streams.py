@@ -25,7 +25,7 @@ FACETS = {"org": "7", "location": "melb"}
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with the family, on every store in both layouts."""
+    """Start a service with the family, on either store, with shared tables or with a table for each board."""
     store, table = request.param.split("-")
     if store == "sqlite":
         async for made in _serve(Service(tmp_path), table):

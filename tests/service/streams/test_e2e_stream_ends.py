@@ -26,7 +26,7 @@ TOP = "/v1/leaderboards/{}/stream?column=xp&top=3"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service whose jobs the test runs, on either store."""
+    """Start a service without jobs, on SQLite and on PostgreSQL. A test runs the jobs that it needs."""
     async with AsyncExitStack() as stack:
         more: dict[str, object] = {}
         if request.param == "postgres":

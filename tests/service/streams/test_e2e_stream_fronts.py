@@ -21,7 +21,7 @@ XP = {"name": "xp"}
 
 @pytest.fixture
 async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return an empty schema on the server."""
+    """Return the URL of an empty schema on the PostgreSQL server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
@@ -125,7 +125,7 @@ async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(
         await caller.board("b", XP)
         streams: list[EventStream] = []
         workers: set[str] = set()
-        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses the worker for each connection
+        while len(workers) < 2 or len(streams) < 6:  # the kernel chooses the worker that gets a connection
             streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
             workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
             await streams[-1].expect_event("top")

@@ -1,4 +1,4 @@
-"""A client that does not read costs neither the process its memory nor other clients their events."""
+"""A client that does not read its events fills no memory of the process and keeps no events from other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After known requests, the metrics of a real service count exactly what was sent."""
+"""The metrics of a real service count exactly the requests that a test has sent."""
 
 from __future__ import annotations
 

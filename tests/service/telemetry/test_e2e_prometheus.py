@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yml"
 NAME = re.compile(r"\b(?:rankcurve|process)_[a-z_]+")
 SERIES_MAX = 500
-ROOM = "rankcurve_store_disk_free_bytes"  # only a service on a SQLite store exposes it
+ROOM = "rankcurve_store_disk_free_bytes"  # only a service on a SQLite store exposes this metric
 XP = {"name": "xp", "merge": "sum"}
 
 
@@ -46,7 +46,7 @@ def count_series(text: str) -> int:
 
 
 async def use_service(url: str) -> None:
-    """Send a few requests of each kind that the alerts and the dashboard have metrics for."""
+    """Send a few requests of each kind whose metrics the alerts and the dashboard use."""
     async with Caller(url) as caller:
         await caller.board("b", XP)
         for number in range(20):

@@ -1,4 +1,4 @@
-"""A node has a bounded number of series, whatever callers ask of it and however many boards there are."""
+"""A node has a bounded number of Prometheus series, whatever callers send and however many boards there are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.service.real_service import Caller, Process, Service
 
 SERIES_MAX = 500
 LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
-ENDS = "Processes of the node that ended, on request or not"  # only the supervisor exposes it
+ENDS = "Processes of the node that ended, on request or not"  # only the supervisor exposes this metric
 SERVICE = Path(__file__).parents[3] / "service"
 TABLE = add_health_routes(ROUTES)
 UNROUTED = "none"
@@ -129,7 +129,10 @@ def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
 
 
 def read_rank_labels() -> dict[str, tuple[str, ...]]:
-    """Return the labels of read ranks by route, as the code writes them; `method` in a call stands for every method."""
+    """Find in the source code which labels each route gives to the ranks that it counts.
+
+    If a call has the variable `method`, the route may use every method.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for path in SERVICE.rglob("*.py"):
         for call in re.findall(r"metrics\.count_ranks_read\((.*)\)", path.read_text(encoding="utf-8")):
@@ -142,7 +145,7 @@ def read_rank_labels() -> dict[str, tuple[str, ...]]:
 
 
 async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
-    """Put that many boards into a store: board `b`, and copies of one board in a shared table, written directly by SQL.
+    """Put `boards` boards into a store: board `b`, and copies of one board in a shared table, inserted by SQL.
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """

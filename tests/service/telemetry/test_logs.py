@@ -1,4 +1,4 @@
-"""Log lines are JSON, few and without secrets, and no caller waits until they are written."""
+"""Log lines are JSON and hold no secrets, few requests are logged, and no caller waits until a line is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def read_lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
-    """Return all lines, once they are written."""
+    """Wait until all lines are written, and return them."""
     writer.close()
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 

@@ -1,4 +1,4 @@
-"""The processes of a node count together: a process that ends loses no count, and no count is exposed twice."""
+"""A node adds up the counts of its processes. When a process ends, no count is lost or added twice."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def test_the_process_metrics_add_up_memory_and_files_of_all_processes(folder: Pa
     assert both["process_resident_memory_bytes", ()] >= 1.9 * one["process_resident_memory_bytes", ()]
     assert both["process_start_time_seconds", ()] == one["process_start_time_seconds", ()]
     (folder / "worker1.pid").unlink()
-    (folder / "worker2.pid").write_text("")  # a process that has just started
+    (folder / "worker2.pid").write_text("")  # this process has just started and has not written its id yet
     assert samples(metrics)["process_open_fds", ()] < both["process_open_fds", ()]
 
 
 def test_the_library_reads_shared_cells_and_a_new_process_finds_them(tmp_path: Path) -> None:
     path = tmp_path / "counter_a.db"
     cells = SharedCells(path)
-    for number in range(1, 20):  # keys of every length modulo 8
+    for number in range(1, 20):  # so that the lengths of the keys, divided by 8, leave every remainder
         cells.values[cells.index_of("f", f"{'s' * number}_total", {"label": "é" * number}, "Help")] += number
     again = SharedCells(path)
     again.values[again.index_of("f", "s_total", {"label": "é"}, "Help")] += 10
@@ -167,16 +167,16 @@ def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(folder: Path)
     one.queue.backlog_seen({0: ShardBacklog(5, 1)}, 2)
     one.folds.log_age(7)
     assert read_gauges() == {lag: 400, waiting: 5, age: 7}
-    two.closings.closing_lag(2)  # jobs2 has taken over the duty, and jobs1 has not noticed
+    two.closings.closing_lag(2)  # jobs2 closes boards and measures the queue now, and jobs1 has not noticed yet
     two.queue.backlog_seen({}, 2)
     assert read_gauges() == {lag: 2, waiting: 0, age: 7}
-    one.closings.closing_left()  # jobs1 notices after jobs2 has set the value, so the value stays
+    one.closings.closing_left()  # jobs1 notices only after jobs2 has set its value, so the value of jobs2 stays
     one.folds.pruned_elsewhere()
     assert read_gauges() == {lag: 2, waiting: 0}
     two.closings.closing_left()
     two.queue.backlog_left()
     assert read_gauges() == {waiting: 5}
-    leave_node(folder, "jobs1")  # as the supervisor does when jobs1 was killed
+    leave_node(folder, "jobs1")  # the supervisor calls this after jobs1 was killed
     assert read_gauges() == {}
 
 

@@ -1,4 +1,4 @@
-"""The log has a line for each failed or slow request and for a share of the others, and no line holds a secret."""
+"""The log has a line for each failed or slow request and for a sample of the others, and no line holds a secret."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Toy:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Return everything that was logged."""
+        """Return all lines that were logged."""
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """Return the lines of requests."""
+        """Return the logged lines that report a request."""
         return [line for line in self.lines if line["event"] == "request"]
 
 
@@ -103,7 +103,7 @@ async def test_every_failed_request_has_one_line_with_its_ids(method: str, path:
         assert await toy.call(method, path, headers=SENT) == status
     (line,) = toy.requests
     assert (line["status"], line["method"], line["level"]) == (status, method, "error" if status >= 500 else "info")
-    for each in toy.lines:  # the line of the traceback has the ids too
+    for each in toy.lines:  # these are the line of the request and, if there is one, the line with the traceback
         assert (each["request_id"], each["trace_id"]) == ("caller-1", TRACE)
     assert len(toy.lines) == (2 if status == 500 else 1)
 
@@ -139,7 +139,7 @@ async def test_each_refused_body_has_a_line() -> None:
 
 async def test_a_slow_request_has_a_line_and_a_stream_counts_only_until_its_first_bytes() -> None:
     async def goes_on(context: ToyContext, call: Call) -> web.StreamResponse:
-        call.answered_s = 0.0000001  # as if the first bytes had been sent at once, so that the request is not slow
+        call.answered_s = 0.0000001  # a time so short that the request does not count as slow
         return web.Response(text="")
 
     streaming = [Route(**{**_fields(ROUTES[1]), "path": "/v1/endless", "handler": goes_on})]

@@ -1,4 +1,4 @@
-"""`rankcurve serve` prints its URL if the stream is a terminal, where a person sees it, and not otherwise."""
+"""`rankcurve serve` prints its URL only to a terminal, where a person sees it."""
 
 from __future__ import annotations
 
