@@ -52,7 +52,7 @@ def refuse_shared_files(files: Mapping[str, Path]) -> None:
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Return whether two names lead to one file; False if one of them leads to no file."""
+    """Return whether two paths lead to the same file; False if one of them leads to no file."""
     try:
         return path.samefile(other)
     except OSError:
@@ -146,7 +146,7 @@ def file_bytes(stream: BinaryIO) -> int:
 
 
 def advice_after_rejections(path: Path, rejects: Path | None) -> str:
-    """Return what to do after rejected lines.
+    """Return advice for a user whose import rejected lines.
 
     Post ids are made from the content of the file, so the lines of an edited file are new posts.
     """

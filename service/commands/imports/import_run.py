@@ -119,7 +119,7 @@ class Reports:
     """The functions to call with the results of an import.
 
     `rejected` is called once for each rejected line. `accounted` is called after each batch, with the position after
-    the batch and the counts so far.
+    the batch and the counts of all batches so far.
     """
 
     rejected: Callable[[Rejection], None]
@@ -170,7 +170,7 @@ async def send_batches(
 async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list[PostResult]:
     """Send posts, and return their results in the same order.
 
-    If the service refuses a request as a whole, only the posts at fault are rejected.
+    If the service refuses a whole request, halve the request until only the posts at fault are rejected.
     """
     if not posts:
         return []

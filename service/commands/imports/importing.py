@@ -60,7 +60,7 @@ from service.commands.imports.import_run import Reports, ResumeFile, Source, Tal
 from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service, fail
 
 SHOWN_REJECTIONS_MAX = 20
-TOO_FINE = "more digits after the point"  # part of the service's message if a value has more decimals than its column
+TOO_FINE = "more digits after the point"  # part of the service's message about a value with too many digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def import_csv(
     stopped, run the same command again: the import continues where it was stopped, and no line counts twice. An edited
     file is another file, so all its lines count again.
 
-    If lines are rejected, they are listed with their numbers, the others stay applied, and the exit code is 1. To add
-    the rejected lines, correct the file that --rejects wrote and import that file.
+    Rejected lines are listed with their numbers, and the exit code is then 1. All other lines stay applied. To add the
+    rejected lines, correct the file that --rejects wrote and import that file.
 
     Batches are sent one at a time if their order matters: if a mapped column merges by `last`, or the board breaks ties
     by `earliest`.

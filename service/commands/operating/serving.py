@@ -53,8 +53,8 @@ def serve(
     Without options it listens on http://127.0.0.1:8080, keeps its data in data/rankcurve.db and runs the jobs, too.
     Every option is also a setting: see `rankcurve config`.
 
-    Without any API key the service listens on loopback only and treats every caller as ops. Create the first key like
-    this, with --store if the service does not run:
+    Without any API key the service listens on loopback only and gives every caller the role ops. Create the first key
+    like this, with --store if the service does not run:
 
         rankcurve keys create NAME --role ops
     """

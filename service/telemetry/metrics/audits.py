@@ -1,7 +1,7 @@
 """Metrics of audits: the measured error of curves, the error that their certificates state, and counters for alerts.
 
-`rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. Otherwise a curve
-or a count is wrong.
+`rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. If one
+of them grows, a curve or a count is wrong.
 """
 
 from __future__ import annotations

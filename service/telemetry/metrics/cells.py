@@ -21,7 +21,7 @@ CellKind = Literal["counter", "histogram", "gauge", "word"]
 # sparse, so that its unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
 _HEAD_BYTES = 8
-_SUFFIX = "-loop"  # keeps these files apart from those that the library's values write
+_SUFFIX = "-loop"  # distinguishes these files from the files that prometheus_client writes
 _FILE_PREFIXES: Mapping[CellKind, str] = {
     "counter": "counter",
     "histogram": "histogram",

@@ -181,7 +181,7 @@ class Metrics:
                 self._rates.add_count((kind, passed), 0)
 
     def posts_settled(self, outcome: str, count: int = 1) -> None:
-        """Count posts that ended as `outcome`, one of OUTCOMES."""
+        """Count posts whose final outcome is `outcome`, one of OUTCOMES."""
         self._posts.add_count((outcome,), count)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:

@@ -72,7 +72,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
-    # An import leaves this line if it is killed after it wrote the rejects of a batch, but before it saved its position.
+    # An import leaves this line if it is killed after it wrote a batch's rejects, but before it saved its position.
     with rejects.open("a") as stream:
         stream.write("p0,bad\n")
     fake.posts_before_outage = None

@@ -352,7 +352,7 @@ async def test_headers_may_arrive_in_pieces(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     for piece in (WHOLE, *WHOLE.partition("Host"), *WHOLE.partition("/")):
         writer.write(piece.encode())
-        await call("GET", "/healthz")  # after this answer, the service has received what was written before
+        await call("GET", "/healthz")  # once this answer is here, the service has also received what was written before
     for _ in range(3):
         assert b"HTTP/1.1 200 OK" in await reader.readuntil(b"}")
     writer.close()

@@ -41,7 +41,7 @@ async def scrape_metrics(url: str) -> str:
 
 
 def count_series(text: str) -> int:
-    """Return how many samples an exposition has."""
+    """Return how many series the text of /metrics has."""
     return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
 
 

@@ -72,12 +72,12 @@ QUERIES = {
 
 
 def list_samples(text: str) -> list[str]:
-    """Return the samples of an exposition, as names and labels."""
+    """Return the name and labels of each sample in the text of /metrics."""
     return [line.rpartition(" ")[0] for line in text.splitlines() if line and not line.startswith("#")]
 
 
 def count_samples(found: Sequence[str]) -> Counter[str]:
-    """Return how many samples each metric has."""
+    """Return how many Prometheus samples each metric has."""
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 
