@@ -188,7 +188,7 @@ class BodyReader:
             gathered.add(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse every body that is still arriving, and every later body that does not arrive with its headers.
+        """Refuse every body that is still arriving, and every later body that is incomplete when it is read.
 
         The service calls this when it stops, because it then receives no more bytes from its connections.
         """

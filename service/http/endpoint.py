@@ -1,11 +1,11 @@
-"""Serves one route: identifies the caller, reads the request, calls the handler, and writes and counts the answer.
+"""Serves one route: identifies the caller, parses the request, calls the handler, and writes and logs the answer.
 
     request ──> foreign page? ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
-the cause, which is only in the log. `Endpoint.serve` runs for every request. Therefore `Endpoint.__init__` prepares
-everything that is the same for all requests of a route.
+the cause, which is only in the log. The metrics count every answer. `Endpoint.serve` runs for every request. Therefore
+`Endpoint.__init__` prepares everything that is the same for all requests of a route.
 """
 
 from __future__ import annotations

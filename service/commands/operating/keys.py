@@ -267,7 +267,7 @@ def revoke(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Revoke a key. Within 5 s every process refuses the key. The service keeps the last key with the role ops."""
+    """Revoke a key. Within 5 s every process refuses that key. A service does not revoke the last key with role ops."""
 
     async def action(keys: Keys) -> None:
         await keys.revoke_key(key_id)

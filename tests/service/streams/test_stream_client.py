@@ -1,4 +1,4 @@
-"""A client that does not read its events fills no memory of the process and keeps no events from other clients."""
+"""A client that does not read costs the process little memory, and other clients still get their events."""
 
 from __future__ import annotations
 
