@@ -65,7 +65,7 @@ class RefreshRequest:
     done: asyncio.Future[Refreshed] = field(repr=False)
     origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # the origin of the first caller's request
 
-    def settle(self, outcome: Refreshed | Exception) -> None:
+    def answer_callers(self, outcome: Refreshed | Exception) -> None:
         """Give this outcome to all waiting callers."""
         if self.done.done():
             return
