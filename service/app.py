@@ -1,6 +1,7 @@
 """Builds the aiohttp application from a table of routes and a context.
 
-Only this module knows how aiohttp routes. A request that matches no route gets a problem document, too.
+Only this module depends on how aiohttp chooses a route. A request that matches no route is answered with a problem
+document, too.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from service.telemetry.logs import REQUEST_ID, TRACEPARENT
 from .health_routes import add_health_routes
 
 _UNROUTED_VIEW = "none"
-# This pattern also matches line ends. Otherwise aiohttp itself would answer a path with a line end, without a log line.
+# This pattern also matches line ends. With `.*`, no route would match a path that contains a line end. aiohttp itself
+# would then answer the request, and the service would write no log line for it.
 _ANYTHING = "(?s:.*)"
-# Enough for a query with a thousand escaped values. The default of aiohttp, 8 KiB, is enough for half of them.
+# The longest line of a request. It is long enough for a query with a thousand escaped values. The default of aiohttp,
+# 8 KiB, is enough for only half as many values.
 LINE_BYTES_MAX = 64 * 1024
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
-# The number of bytes of a body that may wait for the handler. At twice this number, aiohttp stops reading from the
-# connection until the handler has read some of them.
+# aiohttp reads a body before the handler asks for it. When twice this number of bytes wait for the handler, aiohttp
+# stops reading from the connection until the handler has read some of them.
 READ_AHEAD_BYTES = 64 * 1024
 
 
@@ -49,14 +52,15 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
     bodies = BodyReader(context.settings)
     app = web.Application(
         handler_args={
-            "auto_decompress": False,  # so the body limit counts the bytes as sent, and no decompression bomb works
+            "auto_decompress": False,  # the body limit then counts bytes as sent; a decompression bomb does no harm
             "max_line_size": LINE_BYTES_MAX,
             "lingering_time": LINGERING_S,
             "read_bufsize": READ_AHEAD_BYTES,
             "keepalive_timeout": context.settings.keepalive_s_max,
         },
     )
-    # `routes` is empty in a process that only runs jobs, so its dashboard would have nothing to show.
+    # In a process that only runs jobs, `routes` is empty. Such a process has no dashboard, because the dashboard could
+    # not request any data.
     table = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     resources: dict[str, web.Resource] = {}
     for route in table:
@@ -66,7 +70,8 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
-    # The last resource matches every request that no route matched. A middleware would cost time on every request.
+    # The last resource matches every request that no route matched. A middleware could answer these requests too, but it
+    # would cost time on every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max
@@ -92,7 +97,10 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _aiohttp_path(route: Route) -> str:
-    """Return the path in aiohttp's syntax. A plain `{name}` would not match braces, but an owner may contain them."""
+    """Return the route's path in aiohttp's syntax, with a pattern for each parameter.
+
+    aiohttp's default pattern for `{name}` does not match braces, but the text of an owner may contain braces.
+    """
     return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
 
 
@@ -130,13 +138,17 @@ class _Unrouted:
         return self._answer(problem, request_id, method, self._logged_path(path), perf_counter() - started_s)
 
     def _logged_path(self, path: str) -> str:
-        """Return the path for the log. Replace each word that no route contains by `…`: it may be an owner or a key."""
+        """Return the path for the log, with `…` in place of each word that occurs in no route.
+
+        Such a word may be an owner or a key, which the log must not show.
+        """
         return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
-        """Return the response to bytes that are not a valid HTTP request.
+        """Return the problem document for a request that no handler has answered.
 
-        If `error` is None, the response to a request failed outside of every handler.
+        `error` says why the request could not be read. It is None if the request was read, but an error occurred
+        outside of every handler.
         """
         request_id = self._ids.make_request_id(None)
         REQUEST_ID.set(request_id)

@@ -5,11 +5,10 @@
     answers            <── responses, problems, cursors, values <────────────────────────┘
 
 The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. The
-docstrings of bodies and answers appear in it, so they are written for callers of the API. `routes` defines the record
+docstrings of the types of bodies and answers appear in the document, so they are written for callers of the API. `routes` defines the record
 of a route with its path, types and role. `keys` holds API keys and roles.
 
 The room imports names and errors of storage, jobs and predictor, and no other room of the service. Its most important
-rule: a value is converted exactly, or refused. Nothing is rounded, shortened or dropped silently. Every
-refusal is a `ProblemError` with a code from `problems.CODES`; codes never change. A reader begins with `problems` and
-`requests`.
+rule is that a value is either converted exactly or refused. Nothing is rounded, shortened or dropped silently. Every
+refusal is a `ProblemError` with a code from `problems.CODES`. Codes never change. Begin with `problems` and `requests`.
 """

@@ -1,6 +1,6 @@
-"""Opaque cursors: each is a position in a list or a ranking, signed with the store's salt.
+"""Opaque cursors. Each stands for a place in a list or a ranking, and is signed with the store's salt.
 
-The signature keeps callers from making up cursors. The salt is stored, so cursors remain valid after a restart.
+The signature prevents callers from making up cursors. The salt is stored, so cursors remain valid after a restart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     cell: str
     owner: str
     row_number: int  # 1-based position of the row in the order
-    changes: int  # the board's count of changes when `row_number` was determined
+    changes: int  # the board's count of changes at the time when `row_number` was determined
 
 
 class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
@@ -55,21 +55,21 @@ class ResourceCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ClientCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last client of a page of clients. `what` distinguishes it from other cursors that also hold two texts."""
+    """The last client of a page of clients. `what` distinguishes this cursor from others that also hold two texts."""
 
     what: Literal["clients"]
     after: str
 
 
 class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last API key of a page of keys: its time of creation and its id."""
+    """The last API key of a page of API keys, as the key's time of creation and its id."""
 
     what: Literal["keys"]
     after: tuple[int, str]
 
 
 class CursorCodec:
-    """Encodes places in lists and rankings as cursors, and decodes them. It refuses cursors made with another salt."""
+    """Encodes places in lists and rankings as cursors, and decodes cursors. It refuses cursors made with another salt."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()

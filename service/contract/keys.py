@@ -1,7 +1,7 @@
-"""API keys and roles: who is calling, and what they may do.
+"""API keys and roles: who is calling, and what that caller may do.
 
-The text of a key is shown once, when the key is made. The service stores and compares only its SHA-256. A plain hash is
-enough, because a key holds 256 random bits and is not a password that a person chose.
+The text of a key is shown once, when the key is made. The service stores and compares only the SHA-256 of the text. A
+plain hash is enough, because a key holds 256 random bits and is not a password that a person chose.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Role(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Role:
-        """Return the role with this lower-case name. Raises KeyError if there is none."""
+        """Return the role with this lower-case name. Raises KeyError if no role has the name."""
         return cls[name.upper()]
 
 
 class ApiKeyRow(Protocol):
-    """A key as the store keeps it."""
+    """An API key as the store keeps it: without its text."""
 
     @property
     def id(self) -> str:
@@ -63,7 +63,7 @@ class ApiKeyRow(Protocol):
 
     @property
     def revoked_at_us(self) -> int | None:
-        """When the key was revoked, in microseconds since 1970; None if it is valid."""
+        """The time when the key was revoked, in microseconds since 1970; None if the key is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,16 @@ def make_api_key(random_hex: Callable[[int], str] = secrets.token_hex) -> NewApi
 
 
 def hash_key(text: str) -> str:
-    """Return the SHA-256 of a key's text in hexadecimal, which is what the store keeps."""
+    """Return the SHA-256 of a key's text in hexadecimal. The store keeps this hash instead of the text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class KeyRing:
-    """The valid keys, in memory.
+    """Holds the valid API keys in memory, and finds the caller of a request.
 
         open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
 
-    The first key closes the ring for good. The ring stays closed even if the last key is revoked or the store no longer
+    The ring stays closed for good once the first key was made, even if the last key is revoked or the store no longer
     has any keys.
     """
 
@@ -135,9 +135,9 @@ class KeyRing:
 
     @contextmanager
     def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` if the caller's key is revoked while the context lasts.
+        """Call `end` if the caller's key is revoked before the `with` block ends.
 
-        Answers that last long, such as streams, use this. Raises ProblemError `unauthorized` if the key is already
+        Handlers of long answers, such as streams, use this. Raises ProblemError `unauthorized` if the key is already
         revoked.
         """
         self.check_valid(identity)
@@ -158,7 +158,8 @@ class KeyRing:
     def identify_caller(self, authorization: str | None) -> Identity:
         """Return the caller whose key is in the Authorization header.
 
-        While the ring is open, return ANYONE. Raises ProblemError `unauthorized` if the key is missing or not valid.
+        While the ring is open, return ANYONE. Once it is closed, raise ProblemError `unauthorized` if the key is
+        missing or not valid.
         """
         if self.open:
             return ANYONE

@@ -1,6 +1,7 @@
-"""The types of requests and answers about pools and leases. Parsing and the OpenAPI document both use them.
+"""The types of requests and answers about pools and leases. Parsing and the OpenAPI document both use these types.
 
-A resource is an opaque text. The service checks only its length, and that it has neither NUL nor surrogates.
+A resource is an opaque text. The service checks only that its length is allowed, and that it has no NUL and no
+surrogate.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ ResourceText = Annotated[
 
 
 class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The name of a client, which is shown to people."""
+    """The settings of a client: a name for people to read."""
 
     name: Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern="^[^\\x00]*$")] | UnsetType = UNSET
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a pool. If the request has no body, every member has the service's default."""
+    """The settings of a pool. A missing member has the service's default, and so do all members if there is no body."""
 
     partitions: (
         Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region; requests spread over them.")]
@@ -66,7 +67,8 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources to add to a region of a pool.
 
-    A resource that the pool already has stays in its region. With `move`, it moves to this region if it is free.
+    A resource that the pool already has stays in its region. If `move` is true and the resource is free, it moves to this
+    region.
     """
 
     region: RegionName
@@ -75,14 +77,14 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Resources to remove from a pool. With `region`, only those that are in this region are removed."""
+    """Resources to remove from a pool. If `region` is given, only resources in this region are removed."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
     region: RegionName | UnsetType = UNSET
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A key's request to lease a resource, or to keep the one that it has.
+    """A request to lease a resource for a key, or to extend the lease that the key has.
 
     The lease lasts until `lease_expires` or for `lease_seconds`; the request has exactly one of the two.
     """
@@ -96,13 +98,13 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of pools. With `client_id`, the list holds only the pools of that client."""
+    """Asks for a page of pools. If `client_id` is given, the list holds only the pools of that client."""
 
     client_id: ClientId | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for the lines of the lease journal that follow a sequence number."""
+    """Asks for lines of the lease journal: those with a sequence number greater than `after`."""
 
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1)] | None = None
@@ -155,7 +157,7 @@ class ClientList(msgspec.Struct, frozen=True):
 
 
 class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool. `regions` and `headroom_seconds` are present only in the answer to a request for this one pool."""
+    """A pool. Lists of pools leave out `regions` and `headroom_seconds`; the answer about a single pool has them."""
 
     client_id: str
     pool_id: str
@@ -166,7 +168,7 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """A page of pools in the order of clients and ids. `next` is the cursor of the next page; null on the last page."""
+    """A page of pools, sorted by client and id. `next` is the cursor of the next page; null on the last page."""
 
     pools: list[PoolAnswer]
     next: str | None
@@ -186,7 +188,7 @@ class AddedResources(msgspec.Struct, frozen=True):
 class RemovedResources(msgspec.Struct, frozen=True):
     """How many resources were removed, how many stay because they are leased, and how many were not found.
 
-    A leased resource can be removed once its lease is given back or liberated.
+    A leased resource can be removed after its lease was given back or liberated.
     """
 
     removed: int
@@ -195,7 +197,7 @@ class RemovedResources(msgspec.Struct, frozen=True):
 
 
 class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of a pool. `key` and `lease_expires` are null if it is free."""
+    """A resource of a pool. `key` and `lease_expires` are null if the resource is free."""
 
     resource: str
     region: str
@@ -205,7 +207,7 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True):
-    """A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page."""
+    """A page of resources, sorted by their texts. `next` is the cursor of the next page; null on the last page."""
 
     resources: list[ResourceAnswer]
     next: str | None
@@ -227,24 +229,24 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    """Return the text if it is an id of a client or a pool. Raises ProblemError `bad_request` if it is not."""
+    """Return the text if it can be the id of a client or a pool; otherwise raise ProblemError `bad_request`."""
     if _NAME.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
 
 
 def parse_client_id(text: str) -> str:
-    """Return the text of a path parameter if it is a client's id. Raises ProblemError `bad_request` if it is not."""
+    """Return the text of a path parameter if it can be a client's id; otherwise raise ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="client_id")
 
 
 def parse_pool_id(text: str) -> str:
-    """Return the text of a path parameter if it is a pool's id. Raises ProblemError `bad_request` if it is not."""
+    """Return the text of a path parameter if it can be a pool's id; otherwise raise ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="pool_id")
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:
-    """Return the key of a lease in NFC.
+    """Return the key of a lease, normalised to NFC.
 
     Raises ProblemError `bad_request` if the key has control characters or surrogates, or if its length is not 1 to
     LEASE_KEY_CHARS_MAX characters.
@@ -261,7 +263,8 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
 def parse_resource(text: str, *, pointer: str) -> str:
     """Return the resource unchanged.
 
-    Raises ProblemError `bad_request` if it has NUL or a surrogate, or if its length is not 1 to RESOURCE_CHARS_MAX.
+    Raises ProblemError `bad_request` if the resource has NUL or a surrogate, or if it does not have 1 to
+    RESOURCE_CHARS_MAX characters.
     """
     surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
     if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:

@@ -1,7 +1,7 @@
 """Checks that the text of a query parameter has the form of its type.
 
-With this check, the service reads each type as the OpenAPI document defines it. Without the check, msgspec would read
-`null` as no value, `1e2` as a whole number, `1` as true and a number as a time.
+The check makes the service accept exactly the texts that the OpenAPI document allows. Without it, msgspec would read
+`null` as a missing value, `1e2` as a whole number, `1` as true, and a number as a time.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FORMS: dict[type[msgspec.inspect.Type], TextForm] = {
 
 
 def text_forms(kind: type[msgspec.Struct]) -> dict[str, TextForm]:
-    """Return the form of each parameter of a query, by name. If a parameter is a list, the form is that of a member.
+    """Return the forms of a query's parameters, by name. For a list, the form is that of each member of the list.
 
-    A parameter that may have any text is left out.
+    Parameters whose text may be anything are left out.
     """
     forms = {
         field.encode_name: _form_of(msgspec.inspect.type_info(field.type)) for field in msgspec.structs.fields(kind)
@@ -57,10 +57,10 @@ def _form_of(kind: msgspec.inspect.Type) -> TextForm | None:
 
 
 def check_forms(found: Mapping[str, str | tuple[str, ...]], forms: Mapping[str, TextForm]) -> None:
-    """Check that the text of every parameter has its form.
+    """Check that the text of every parameter matches the parameter's form.
 
     Raises:
-        ProblemError: `bad_request`, if a text does not have its form.
+        ProblemError: `bad_request`, if a text does not match.
     """
     for name, form in forms.items():
         value = found.get(name, ())

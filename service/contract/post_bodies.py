@@ -1,7 +1,8 @@
 """Parses the bytes of a posting request into its posts.
 
 A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
-raw JSON scalars. A wrong column or value is found later; then only that post is rejected, not the whole request.
+raw JSON scalars. The views check columns and values later. A wrong column or value then rejects only its post, not the
+whole request.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _LIST_KEYS = 1  # how many JSON keys a list has besides the keys of its posts: o
 
 
 class PostTarget(Enum):
-    """Where a request names the boards of its posts. Each member has decoders for one post and for a list of posts."""
+    """Where a request names the boards of its posts.
+
+    The value of each member is a pair of decoders: one for a single post, and one for a list of posts.
+    """
 
     ONE_BOARD = (_ONE, _LIST)  # the path names the board
     BOARDS = (_ONE_FAN, _LIST_FAN)  # each post names its boards
@@ -43,9 +47,10 @@ class PostTarget(Enum):
 
 
 class ReceivedPost(msgspec.Struct, gc=False):
-    """One post as it arrived. Its owner, post id and time are checked.
+    """One post as it arrived. Its owner, post id and time have been checked.
 
-    Its values are not checked yet, because that needs the columns of the board: see `parse_decimal` and `parse_text`.
+    Its values have not been checked, because a check needs the columns of the board. `parse_decimal` and `parse_text`
+    check them later.
     """
 
     owner: str  # normalised to NFC
@@ -53,8 +58,8 @@ class ReceivedPost(msgspec.Struct, gc=False):
     overwrite: dict[str, Raw]  # by column: the JSON scalar that replaces the stored value (member "set" of the post)
     post_id: str | None
     at_us: int | None  # the post's time in microseconds since 1970; None: the time of arrival counts
-    boards: list[str] | None  # None: the path names the board. Ids are not checked; a malformed id is unknown
-    facets: dict[str, str] | None = None  # only a post to a family has them; neither names nor values are checked
+    boards: list[str] | None  # ids, not yet checked; None: the path of the request names the board
+    facets: dict[str, str] | None = None  # facet values by name, not yet checked; None if the post is to no family
 
 
 class PostLimits(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ class PostLimits(msgspec.Struct, frozen=True):
 
     posts_max: int
     boards_max: int  # the most boards of one post
-    parts_max: int  # the most posts of a request; a post to three boards counts as three
+    parts_max: int  # the most posts of a request, if a post that names three boards counts as three
 
 
 def parse_posts(
@@ -70,8 +75,8 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    A fault of one post refuses the whole request. If the post is in a list, the error says which post it is.
-    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
+    If one post has a fault, the whole request is refused. If the posts are a list, the error says which post has the
+    fault. `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
@@ -110,10 +115,10 @@ def _check_count(count: int, limits: PostLimits) -> None:
 
 
 def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
-    """Refuse a request whose posts go to too many boards in all.
+    """Refuse a request with too many posts, if a post counts once for each board that it names.
 
-    The cost of a post grows with the number of its boards. A request is one transaction, and no other post is written
-    while this transaction runs.
+    The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
+    and no other post is written while this transaction runs.
     """
     parts = sum(1 if post.boards is None else len(post.boards) for post in posts)
     if parts > limits.parts_max:
@@ -165,7 +170,7 @@ def _checked(
 def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    # Nearly every owner passes this test, which saves a call of `parse_owner`. It is the first test of that function.
+    # Nearly every owner passes this quick test, which `parse_owner` also makes first. Making it here saves the call.
     if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:

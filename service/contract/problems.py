@@ -1,9 +1,9 @@
-"""The errors that a caller can see: each code with its HTTP status and its title, in one table.
+"""The errors that a caller can see, and one table with the HTTP status and the title of each error code.
 
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
-        ├── BadValueError         one stat value that its column can't take; a post error, never a request error
-        └── BusyError             the service can't take more at the moment; carries Retry-After
+        ├── BadValueError         a stat value that its column can't store; rejects a post, never a whole request
+        └── BusyError             the service is too busy at the moment; has the header Retry-After
 
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
 """
@@ -20,8 +20,8 @@ from storage import errors as storage_errors
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"
 
-# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. The
-# status of the post's error is then in the body only.
+# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. In
+# that case the status of the post's error appears only in the body.
 CODES: dict[str, tuple[int, str]] = {
     "bad_json": (400, "The body is not JSON in UTF-8"),
     "bad_request": (400, "The request does not have the form that the contract demands"),
@@ -135,7 +135,8 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# The statuses of refused posts that differ from `CODES`, because the fault is in the body and not in the path.
+# For refused posts, the codes whose status differs from the one in `CODES`. For a post, the wrong name is in the body;
+# for a read, it is in the path.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
@@ -165,7 +166,7 @@ class ServiceError(Exception):
 
 
 class ProblemError(ServiceError):
-    """A fault with a stable `code`. If a handler or a function below it raises this error, it becomes the answer.
+    """A fault with a stable `code`. If this error leaves a handler, the service answers with its problem document.
 
     `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 for reads
     and 422 for posts. `headers` are added to the answer.
@@ -202,14 +203,14 @@ class ProblemError(ServiceError):
 
 
 class BadValueError(ProblemError):
-    """A stat value that its column can't take: `bad_value`, or `value_out_of_range` if only its size is wrong."""
+    """A stat value that its column can't store: `bad_value`, or `value_out_of_range` if it is too large, small or long."""
 
     def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
         super().__init__(code, detail, pointer=pointer)
 
 
 class BusyError(ProblemError):
-    """The service can't take more at the moment (`queue_full`, `rate_limited`, `store_busy`, …); retry later."""
+    """The service is too busy at the moment (`queue_full`, `rate_limited`, `store_busy`, …). The caller may retry later."""
 
     def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
         super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
@@ -218,8 +219,8 @@ class BusyError(ProblemError):
 def problem_of(error: BaseException) -> ProblemError:
     """Return the problem for an error. A ProblemError is returned unchanged.
 
-    For any other error, the nearest of its base classes in `STORAGE_CODES` has the code. An error without a class in
-    that table is a bug. It becomes `internal_problem`, whose text says nothing about the cause.
+    For any other error, the code is that of its nearest base class in `STORAGE_CODES`. An error that has no base class
+    in that table is a bug. For a bug, return `internal_problem()`, whose text says nothing about the cause.
     """
     if isinstance(error, ProblemError):
         return error
@@ -236,7 +237,7 @@ def internal_problem() -> ProblemError:
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem of `problem_of` for a refused post, with the status in `POST_STATUSES` if there is one."""
+    """Return the problem for an error of a refused post. Its status is the one in `POST_STATUSES`, if there is one."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
