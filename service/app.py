@@ -70,8 +70,8 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
-    # The last resource matches every request that no route matched. A middleware could answer these requests too, but it
-    # would cost time on every request.
+    # The last resource matches every request that no route matched. A middleware could answer these requests too, but
+    # it would cost time on every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max

@@ -5,8 +5,8 @@
     answers            <── responses, problems, cursors, values <────────────────────────┘
 
 The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. The
-docstrings of the types of bodies and answers appear in the document, so they are written for callers of the API. `routes` defines the record
-of a route with its path, types and role. `keys` holds API keys and roles.
+docstrings of these types appear in the document, so they are written for callers of the API. `routes` defines the
+record of a route with its path, types and role. `keys` holds API keys and roles.
 
 The room imports names and errors of storage, jobs and predictor, and no other room of the service. Its most important
 rule is that a value is either converted exactly or refused. Nothing is rounded, shortened or dropped silently. Every

@@ -69,7 +69,7 @@ class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CursorCodec:
-    """Encodes places in lists and rankings as cursors, and decodes cursors. It refuses cursors made with another salt."""
+    """Encodes places in lists and rankings as cursors, and decodes cursors. Refuses cursors made with another salt."""
 
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()

@@ -67,8 +67,8 @@ class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources to add to a region of a pool.
 
-    A resource that the pool already has stays in its region. If `move` is true and the resource is free, it moves to this
-    region.
+    A resource that the pool already has stays in its region. If `move` is true and the resource is free, it moves to
+    this region.
     """
 
     region: RegionName

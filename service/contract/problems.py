@@ -203,14 +203,17 @@ class ProblemError(ServiceError):
 
 
 class BadValueError(ProblemError):
-    """A stat value that its column can't store: `bad_value`, or `value_out_of_range` if it is too large, small or long."""
+    """A stat value that its column can't store.
+
+    The code is `bad_value`, or `value_out_of_range` if the value is only too large, too small or too long.
+    """
 
     def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
         super().__init__(code, detail, pointer=pointer)
 
 
 class BusyError(ProblemError):
-    """The service is too busy at the moment (`queue_full`, `rate_limited`, `store_busy`, …). The caller may retry later."""
+    """The service is too busy at the moment (`queue_full`, `rate_limited`, `store_busy`, …). Retry later."""
 
     def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
         super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})

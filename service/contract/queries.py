@@ -1,7 +1,8 @@
 """The types of the query strings that callers send, and the bounds of their parameters.
 
-An unknown, repeated or malformed parameter fails the request. A list is one parameter with commas. Only a list of
-leaderboards may also repeat its parameter, because their ids may contain commas.
+An unknown, repeated or malformed parameter fails the request. A list is one parameter, whose text has commas between
+the members. Only a list of leaderboards may be a repeated parameter instead, because ids of leaderboards may contain
+commas.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
-# This module checks the values of the types below itself, because their errors have codes of their own. The schemas
-# are only for the OpenAPI document.
+# msgspec does not check the values of the types below, because a wrong value must raise an error with its own code.
+# `__post_init__` or the handler checks the values. The schemas are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
@@ -56,7 +57,9 @@ _Facets = Annotated[
 _REST = "facets"  # this field collects all other parameters, because each family names its own facets
 _BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
-CACHED_CHARS_MAX = 256  # longer queries seldom repeat and are not cached; a route's cache stays below 512 KiB
+# The longest query that is cached, because longer queries are seldom repeated. With this limit, the cache of one route
+# stays below 512 KiB.
+CACHED_CHARS_MAX = 256
 CACHED_QUERIES_MAX = 1024
 
 
@@ -69,7 +72,7 @@ class QueryBounds(Protocol):
 
     @property
     def around_rows_max(self) -> int:
-        """The most rows on one side of an owner or a value."""
+        """The most rows that a request gets on one side of an owner or a value."""
 
     @property
     def buckets_max(self) -> int:
@@ -93,46 +96,46 @@ class QueryBounds(Protocol):
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When posts are applied: before the answer (`direct`), or soon after it by a queue worker (`queued`)."""
+    """Says when posts are applied: before the answer (`direct`), or by a queue worker soon after it (`queued`)."""
 
     mode: Literal["direct", "queued"] = "direct"
 
 
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of a list, which starts at the beginning of the list or after a cursor."""
+    """Asks for a page of a list. The page starts at the beginning of the list, or after the place of the cursor."""
 
     limit: _Limit | None = None
     cursor: _Cursor | None = None
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of leaderboards in the order of their ids, which all begin with `prefix`."""
+    """Asks for a page of the leaderboards whose ids begin with `prefix`, sorted by id."""
 
     prefix: str = ""
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for rows. With `profiles`, each row has the profile of its owner."""
+    """Asks for rows of owners. If `profiles` is true, each row has the profile of its owner."""
 
     profiles: bool = False
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for the lines of the journal that follow a sequence number. The number 0 comes before the first line."""
+    """Asks for lines of the journal: those with a sequence number greater than `after`. The first line follows 0."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's newest posts. With `before`, only posts with smaller sequence numbers are listed."""
+    """Asks for an owner's newest posts. If `before` is given, only posts with a smaller sequence number are listed."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for a stream about a column: either its top rows, or one owner's position."""
+    """Asks for a stream about the ranking of a column: either its top rows, or one owner's position."""
 
     column: _Column
     top: _Limit | None = None
@@ -145,9 +148,10 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's positions. Without `columns`, there is one for every ranked column.
+    """Asks for an owner's positions in `columns`, or in every ranked column if `columns` is missing.
 
-    With `next`, each position has the next better place. With `compare`, it has a comparison with the period before.
+    If `next` is true, each position has the next better place. If `compare` is given, each position has a comparison
+    with the previous period.
     """
 
     columns: tuple[_Column, ...] = ()
@@ -173,9 +177,9 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of a ranking. The page starts at the top, after a cursor, or at the rank `from_rank`.
+    """Asks for a page of a ranking. The page starts at the top, at the place of a cursor, or at the rank `from_rank`.
 
-    A request can't have both a cursor and `from_rank`.
+    A request can't have both `cursor` and `from_rank`.
     """
 
     limit: _Limit | None = None
@@ -194,9 +198,9 @@ class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ValuePositionsQuery(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"with_": "with"}
 ):
-    """Asks for the positions of values. `with` names further leaderboards, whose entries count too.
+    """Asks for the positions of values. `with` names further leaderboards, whose entries are counted too.
 
-    The values stay text until the column is known.
+    The values remain text here. The handler converts them once it knows the column.
     """
 
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
@@ -236,8 +240,8 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for a distribution in `buckets` parts of equal width.
 
-    With `exact`, the entries of each part are counted. With `estimate`, their number is read from the curve if there is
-    one.
+    If `rank` is `exact`, the entries of each part are counted. If it is `estimate`, their number is taken from the
+    curve, if the column has a curve.
     """
 
     buckets: Annotated[int, Meta(ge=1)] = 20
@@ -245,7 +249,7 @@ class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an audit of `owners` random owners. The default is the largest number that the service allows."""
+    """Asks for an audit of `owners` random owners. By default, it is the greatest number that the service allows."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
@@ -262,7 +266,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the values of one facet. Values of other facets limit the list."""
+    """Asks for the values of one facet. If values of other facets are given, only values that occur with them count."""
 
     facet: FacetName
     limit: _Limit | None = None
@@ -270,7 +274,7 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for an owner's final positions in the last closed periods of a kind, such as days.
+    """Asks for an owner's final positions in the newest closed periods of one length, such as days.
 
     The value of each facet is a parameter with the name of the facet.
     """
@@ -286,7 +290,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         parse_column(self.column)
 
 
-# parameter -> (the setting that bounds it, the error code of a greater value)
+# parameter -> (the setting with the greatest allowed value or length of a list, the error code if it is exceeded)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
     "better": ("around_rows_max", "too_many_entries"),
@@ -306,7 +310,7 @@ _OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
 
 
 def check_rank(rank: int, pointer: str) -> None:
-    """Raise ProblemError `bad_rank` for a rank that is below 1 or does not fit 64 bits."""
+    """Raise ProblemError `bad_rank` if the rank is less than 1 or does not fit into 64 bits."""
     if not 1 <= rank <= INT64_MAX:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
@@ -314,9 +318,9 @@ def check_rank(rank: int, pointer: str) -> None:
 def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     """Return a function that parses a raw query string into the type `kind`.
 
-    The function remembers the results of short queries, which is safe because the structs are frozen. It raises
-    ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the bound that was
-    exceeded.
+    The function remembers the results for short queries. This is safe, because the structs are frozen. For a query with
+    a fault it raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the
+    bound that was exceeded.
     """
     fields = msgspec.structs.fields(kind)
     forms = text_forms(kind)
@@ -365,8 +369,9 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 def _boards(texts: list[str]) -> tuple[str, ...]:
     """Return the leaderboard ids in the texts of a parameter.
 
-    If the parameter was given several times, each text is one id. If it was given once, its text is a list with commas,
-    unless the text is the id of a board of a family. Such an id may itself contain commas.
+    If the parameter was given several times, each text is one id. If it was given once, its text is a list of ids with
+    commas between them. The only exception is a text that is itself the id of a family's board, because such an id may
+    contain commas.
     """
     if len(texts) > 1 or parse_family_board(texts[0]) is not None:
         return tuple(texts)
@@ -400,7 +405,7 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter of a query, and the error code of a greater value.
+    """Return the setting that bounds a parameter of a query, and the error code if the bound is exceeded.
 
     Return None if the parameter has no bound.
     """

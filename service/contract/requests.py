@@ -1,6 +1,6 @@
-"""The types of the bodies that callers send. Parsing and the OpenAPI document both use them, so the two can't differ.
+"""The types of the bodies that callers send. Both the parser and the OpenAPI document use these types, so they agree.
 
-The types have exactly the fields of the contract. An unknown field fails the whole request.
+The types have exactly the fields of the contract. If a body has an unknown field, the whole request is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS_MAX = 64
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
-GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than the calendar has; as microseconds, it still fits 64 bits
+GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
 MergeName = Literal["sum", "max", "min", "last"]
@@ -42,9 +42,9 @@ _UNIQUE = {"uniqueItems": True}
 
 
 def at_most(setting: str) -> Meta:
-    """Return metadata that bounds the length of a list by a setting.
+    """Return type metadata which says that a setting bounds the length of a list.
 
-    The OpenAPI document shows the value of the setting instead of its name.
+    In the OpenAPI document, the value of the setting replaces its name.
     """
     return Meta(extra_json_schema={"maxItems": setting})
 
@@ -96,8 +96,8 @@ StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames"
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A column of a leaderboard.
 
-    `min` and `max` default to -1e15 and 1e15. If these do not fit 64 bits at the column's scale, the defaults are
-    smaller.
+    `min` and `max` default to -1e15 and 1e15. If these numbers do not fit into 64 bits with the column's scale, the
+    defaults are nearer to zero.
     """
 
     name: ColumnName
@@ -111,7 +111,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How ranks are estimated. A missing member has the service's default."""
+    """How the service estimates ranks. A missing member has the service's default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -120,7 +120,7 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The part of a specification that single leaderboards and families share."""
+    """The members that the specifications of leaderboards and of families have in common."""
 
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
@@ -159,7 +159,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: that of its boards, and the periods and facets for which there are boards."""
+    """The specification of a family: what all its boards have in common, and the periods and facets that get boards."""
 
     table: Literal["own", "shared"] = "shared"
     periods: Annotated[list[PeriodName], Meta(min_length=1, extra_json_schema=_UNIQUE)]
@@ -227,9 +227,10 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family. It goes to those boards of the family whose period contains the post's time.
+    """A post to a family. It is applied only to boards of the family whose period contains the post's time.
 
-    Of these boards, it goes to the board for everybody, if there is one, and to the boards of the post's facet values.
+    Among these boards, it is applied to the board for everybody, if there is one, and to the boards of the post's facet
+    values.
     """
 
     facets: (
@@ -251,25 +252,25 @@ _POSTS = Meta(extra_json_schema={"minItems": 1, "maxItems": "posts_per_request_m
 
 
 class FacetedPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts to a family. Their results have the same order."""
+    """Many posts to a family. The answer has their results in the same order."""
 
     posts: Annotated[list[FacetedPostBody], _POSTS]
 
 
 class PostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts. Their results have the same order."""
+    """Many posts. The answer has their results in the same order."""
 
     posts: Annotated[list[PostBody], _POSTS]
 
 
 class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Many posts that name their leaderboards. Their results have the same order."""
+    """Many posts that name their leaderboards. The answer has their results in the same order."""
 
     posts: Annotated[list[FanPostBody], _POSTS]
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The owners whose entries the caller wants. With `column`, the answer has their positions in this column, too."""
+    """The owners whose entries the caller wants. If `column` is given, the answer has their positions there, too."""
 
     owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
     column: ColumnName | None = None

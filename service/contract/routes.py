@@ -1,4 +1,4 @@
-"""The record of a route, from which the application serves requests and the OpenAPI document is written.
+"""The record of a route. The application serves requests by these records, and the OpenAPI document is made from them.
 
 The method, path, role, types and statuses of a request are defined in its `Route` and nowhere else.
 """
@@ -17,7 +17,7 @@ from .problems import JSON_TYPE
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer with another status, media type or headers than a plain 200 with JSON.
+    """An answer whose status is not 200, whose media type is not JSON, or that has additional headers.
 
     `body` is the bytes to send, a struct to encode as JSON, or None for no body.
     """
@@ -55,8 +55,8 @@ class Call:
         self.identity = identity
         self.request = request
         self.request_id = request_id
-        # The request counts as answered at this time (`perf_counter()`). A handler of a stream sets it when the stream
-        # begins. None: the request counts as answered when the handler returns.
+        # The time (of `perf_counter()`) at which the request counts as answered. A handler of a stream sets it when the
+        # stream begins. If it is None, the request counts as answered when the handler returns.
         self.answered_s: float | None = None
 
 
@@ -65,7 +65,7 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One method of one path.
+    """An HTTP method of a path, with everything that the service needs to serve it and to document it.
 
     `path` holds parameters in braces, such as `{board}`, `{owner}` and `{column}`. Parameters are checked before
     the handler receives them.
@@ -74,7 +74,7 @@ class Route:
     method: str
     path: str
     handler: Handler
-    role: Role | None  # None: open to anyone
+    role: Role | None  # the lowest role that may call it; None: anyone may
     view: str  # the name in logs, and the operationId
     summary: str
     description: str = ""
@@ -82,12 +82,12 @@ class Route:
     query: type[msgspec.Struct] | None = None
     request_headers: tuple[str, ...] = ()  # headers that the handler reads, all optional
     body: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # a tuple: one of these types
-    body_optional: bool = False  # a request without a body counts as one with an empty object
+    body_optional: bool = False  # a missing body counts as an empty JSON object
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     response: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None  # None: no JSON body
     statuses: tuple[int, ...] = (200,)  # the statuses of successful answers
-    problems: tuple[str, ...] = ()  # codes besides those that follow from the other fields (see `openapi.list_codes`)
+    problems: tuple[str, ...] = ()  # codes that `openapi.list_codes` can't infer from the other fields
     media_type: str = JSON_TYPE  # the media type of the answer
     response_headers: tuple[str, ...] = ()  # the headers of the answer besides X-Request-Id
     has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
@@ -96,7 +96,7 @@ class Route:
 
     @property
     def metrics_name(self) -> str:
-        """The name of the route in the metrics. Most routes share a name, because each name adds many series."""
+        """The name of the route in the metrics. Most routes share a name, because each adds many Prometheus series."""
         if self.has_own_metrics or not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
@@ -108,9 +108,9 @@ class Route:
 
 
 def match_entity_tag(if_none_match: str, etag: str) -> bool:
-    """Return whether an `If-None-Match` header contains an entity tag, or is `*`.
+    """Return whether an `If-None-Match` header is `*` or contains the entity tag.
 
-    Weak tags count as equal (RFC 9110, 13.1.2).
+    The comparison ignores whether a tag is weak (RFC 9110, 13.1.2).
     """
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag.removeprefix("W/") in tags or tags == ["*"]

@@ -1,8 +1,8 @@
-"""Decodes JSON bodies strictly: a duplicate key or a byte that is not UTF-8 is refused, not dropped.
+"""Decodes JSON bodies strictly: a body with a duplicate key or with bytes that are not UTF-8 is refused.
 
-A body that can't be decoded always raises a `ProblemError` and no other error. msgspec decodes fast, but if an object
-has a key twice, msgspec drops the first of the two. Usually a cheap count of colons proves that no key was dropped. A
-slower, exact decoder runs only if the count does not prove it.
+For a body that can't be decoded, these functions raise a `ProblemError` and no other error. msgspec decodes fast, but
+if an object has a key twice, msgspec drops the first member without an error. Usually a cheap count of colons proves
+that no member was dropped. A slower, exact decoder runs only if the count does not prove it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def count_key_colons(body: bytes) -> int:
-    """Return an upper bound of the number of keys in a body, which is usually the exact number.
+    """Return an upper bound of the number of keys in a body. The bound is usually the exact number.
 
-    The colon after a key follows the key's closing quote mark or white space. Colons inside strings can only make the
-    count greater. So if the number of decoded keys equals the count, no key was dropped.
+    The count includes each colon that follows a quote mark or white space, as the colon after a key does. Some colons
+    inside strings are counted too, so the count is never too small. If the number of decoded keys equals the count,
+    msgspec has dropped no key.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):
@@ -51,7 +52,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
     """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    For a line of NDJSON, `prefix` is put before the JSON pointer of the error, and `where` before its detail.
+    `prefix` is put before the JSON pointer of the error, and `where` before its detail. They name a line of NDJSON.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.
@@ -71,14 +72,14 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
 def to_json_pointer(path: str) -> str:
     """Return the JSON pointer for a path in an error of msgspec: `/posts/3/owner` for `$.posts[3].owner`.
 
-    `[...]`, which stands for any member, becomes `/*`.
+    msgspec writes `[...]` for an unknown member. It becomes `/*`.
     """
     path = path.removeprefix("key in ").removeprefix("$")
     return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
 
 
 def pointer_token(key: str) -> str:
-    """Return a caller's key as a token of a JSON pointer (RFC 6901); shorten a long key."""
+    """Return a JSON key that the caller sent as a token of a JSON pointer (RFC 6901). A long key is shortened."""
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
@@ -103,7 +104,7 @@ class _JsonObject(dict[str, Any]):
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
     """Raise ProblemError `duplicate_field` if an object of the body has a key twice.
 
-    msgspec must have decoded `body` before without an error.
+    Call this only after msgspec has decoded `body` without an error.
     """
     repeat_seen = False
 
@@ -117,7 +118,7 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
         return made
 
     try:
-        # Numbers stay text, because int() refuses more than 4,300 digits, and their values are not needed here.
+        # Numbers stay text, because their values are not needed here and int() refuses more than 4,300 digits.
         tree = json.loads(body.decode("utf-8"), object_pairs_hook=check_members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad_json", where + clip_text(str(error))) from error

@@ -4,8 +4,9 @@ A text that can't be converted exactly is refused. A value is never rounded, a n
 other scripts are never accepted.
 
 `one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to describe
-a union of untagged structs, because it could not decode one. Answers are never decoded, so such a member does no harm,
-and these functions write its schema. `UNION_MEMBERS` collects the types for the OpenAPI document.
+a union of untagged structs, because it could not decode such a union. The service only encodes answers, so such a
+member does no harm. These two functions write its schema, and `UNION_MEMBERS` collects its types for the OpenAPI
+document.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
-# This pattern fits the id of every board. The id of a family's board may be longer than BOARD_PATTERN allows.
+# This pattern matches the ids of all boards. The id of a family's board may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
@@ -41,13 +42,13 @@ NO_NUL_PATTERN = "^[^\\u0000]+$"
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
 else:
-    # Decimals of answers are of the type Raw, so that they are never converted to a float. msgspec can't describe Raw,
+    # Decimals in answers are of the type Raw, so that they are never converted to a float. msgspec can't describe Raw,
     # so the OpenAPI document is made from this type.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
 _INT64_DIGITS = 19
 _POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 1))
-_FAST_DIGITS = 18  # this many digits always fit an int64
+_FAST_DIGITS = 18  # every number of at most this many digits fits into an int64
 _DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _EXPONENT_DIGITS_MAX = 9
 BOARD_ID_CHARS_MAX = 128  # the id of a family's board may be longer, because it holds the values of facets
@@ -59,7 +60,7 @@ _US_PER_S = 1_000_000
 
 
 def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
-    r"""Return the value times 10**scale, exactly.
+    r"""Return a decimal number times 10**scale, exactly.
 
     `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`). A
     string holds `-?\d+(\.\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18
@@ -116,7 +117,7 @@ def _exact(text: bytes, scale: int) -> int:
 def _small_int(exponent: bytes) -> int:
     """Return the exponent, limited to the range from -10**9 to 10**9.
 
-    The limit changes no result: it would matter only for a number with about 10**9 digits, and no body can be so large.
+    The limit changes no result, because only a number with about 10**9 digits would be affected. No body can hold one.
     """
     if not exponent:
         return 0
@@ -158,8 +159,7 @@ def scalar_text(raw: msgspec.Raw | bytes) -> str:
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
-    NUL is always refused. Only PostgreSQL can't store it, but a value that one store accepts must be valid for every
-    store.
+    NUL is always refused, although only PostgreSQL can't store it: every store must accept the same values.
 
     Raises:
         BadValueError: the value is no string, has more than `chars_max` characters, or has NUL.
@@ -173,7 +173,7 @@ def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> 
 
 
 def format_decimal(value: int, scale: int) -> str:
-    """Return the number as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
+    """Return a stored value as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
     if scale == 0:
         return str(value)
     whole, fraction = divmod(abs(value), _POWERS[scale])
@@ -181,7 +181,7 @@ def format_decimal(value: int, scale: int) -> str:
 
 
 def to_wire_number(value: int, scale: int) -> Number:
-    """Return the number for an answer: an int if the scale is 0, else the exact digits of `format_decimal`."""
+    """Return a stored value for an answer: an int if the scale is 0, else the exact digits of `format_decimal`."""
     return value if scale == 0 else msgspec.Raw(format_decimal(value, scale).encode())
 
 
@@ -209,8 +209,9 @@ def to_micros(at: datetime) -> int:
 def normalise_text(text: str, *, chars_max: int) -> str | None:
     """Return the text in NFC, or None if it is not valid.
 
-    A valid text has, in NFC, 1 to `chars_max` characters, no control characters and no surrogates. A text that is much
-    too long is refused before it is normalised, because NFC can't make a text shorter than a third of its length.
+    A text is valid if its NFC form has 1 to `chars_max` characters, no control characters and no surrogates. A text of
+    more than `4 * chars_max` characters is refused before it is normalised, because NFC can't make a text shorter than
+    a third of its length.
     """
     if text.isascii():
         return text if text.isprintable() and 0 < len(text) <= chars_max else None
@@ -223,9 +224,10 @@ def normalise_text(text: str, *, chars_max: int) -> str | None:
 
 
 def parse_owner(text: str, *, pointer: str = "owner") -> str:
-    """Return the owner in NFC.
+    """Return the text of an owner, normalised to NFC.
 
-    Raises ProblemError `bad_request` if it has control characters or surrogates, or if its length is not 1 to 128.
+    Raises ProblemError `bad_request` if the owner has control characters or surrogates, or does not have 1 to 128
+    characters.
     """
     owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
     if owner is not None:

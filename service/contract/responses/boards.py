@@ -44,10 +44,10 @@ class PredictorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A leaderboard with its full specification.
 
-    `curves` has the state of each ranked column's curve; it is present only in the answer to a request for this one
-    leaderboard. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an
-    opening or a closing time. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Its
-    archive answers requests for the top, owners, values and the curve; any other request is answered with 410.
+    `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. `opens_at`,
+    `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time. A
+    `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Requests for its top, its owners,
+    its values and its curve are answered from its archive. Any other request is answered with 410.
     """
 
     id: str
@@ -84,10 +84,10 @@ class BoardResult(msgspec.Struct, kw_only=True):
 
 
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
-    """The result of a post. `stats` holds the stored values; a post that named its boards has `boards` instead.
+    """The result of a post. `stats` holds the stored values. A post that named its boards has `boards` instead.
 
-    A rejected post has an `error`. If it also has `boards`, `error` is what went wrong on one of them. The other boards
-    rejected the post because of that.
+    A rejected post has an `error`. If the result also has `boards`, `error` says what went wrong on one of these
+    boards. The post was not applied to the other boards either.
     """
 
     owner: str
@@ -99,7 +99,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
 
 
 class PostResults(msgspec.Struct, gc=False):
-    """The results in the order of the posts."""
+    """The results of the posts of a request, in the order of the posts."""
 
     results: list[PostResult]
 
@@ -113,7 +113,7 @@ else:
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats. `hidden` is present only if no ranking shows the entry; its value is then true."""
+    """One owner's stats. If the owner is hidden, `hidden` is true; otherwise it is missing."""
 
     owner: str
     updated_at: Time
@@ -123,10 +123,11 @@ class EntryAnswer(msgspec.Struct):
 
 
 class LookupEntry(msgspec.Struct):
-    """An entry of a lookup.
+    """An entry that a lookup found.
 
     If the lookup names a column, the entry also has `position` and `place`. `position` is the owner's position in that
-    column, and `place` is the owner's rank among the requested owners. Both are null if the owner has no value there.
+    column, and `place` is the owner's rank among the requested owners. Both are null if the owner has no value in the
+    column.
     """
 
     owner: str
@@ -160,7 +161,8 @@ class RankedEntry(msgspec.Struct, gc=False):
 class Page(msgspec.Struct, gc=False):
     """Rows of a ranking, from the best to the worst. Owners of equal rank are in the order of their code points.
 
-    `next` and `prev` are the cursors of the pages after and before this one; null at the ends of the ranking.
+    `next` is the cursor of the page after this one; null on the last page. `prev` is the cursor of the page before this
+    one; null on the first page.
     """
 
     column: str
@@ -203,7 +205,7 @@ else:
 
 
 class Values(msgspec.Struct):
-    """The values at the requested ranks, followed by those at the requested percentiles."""
+    """The values at the requested ranks, followed by the values at the requested percentiles."""
 
     values: list[ValueFor]
 
@@ -230,18 +232,18 @@ class Buckets(msgspec.Struct):
 
 
 class EndAnswer(msgspec.Struct):
-    """The outermost value that an entry beyond the knots may have."""
+    """The best or the worst value that an entry beyond the knots may have."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
-    """The entries that came after the fit and lie beyond its knots.
+    """What is known about entries that came after the fit and lie beyond its knots.
 
-    `best` has the best value that entries before the best knot may have. `worst` has the worst value that entries after
-    the worst knot may have. Each is null if there are no such entries. `errors` has, for both ends, how far an
-    estimated rank can be off; it is null if that was not measured.
+    `best` is a bound for the entries that are better than the best knot: no such entry has a better value. `worst` is a
+    bound for the entries that are worse than the worst knot. Each is null if there are no such entries. `errors` has,
+    for both ends, how far an estimated rank can be off. It is null if this was not measured.
     """
 
     best: EndAnswer | None
@@ -252,7 +254,7 @@ class OutsideAnswer(msgspec.Struct):
 class KnotAnswer(msgspec.Struct):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
-    `reached_at` is when this value was reached. It is present if the earliest of equal values is better.
+    `reached_at` is the time when an owner reached this value. It is present if the earliest of equal values is better.
     """
 
     value: Number
@@ -265,10 +267,10 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
     """A curve with everything that is needed to calculate ranks offline.
 
     docs/curve.md has the formula, and docs/rank_offline.py is an example. Between two neighbouring knots, the rank
-    follows a straight line over keys, or a cubic. `shapes` has the inner control values of the cubics, in units of
+    follows a straight line over keys, or a cubic. `shapes` has the inner control values of the cubics. Their unit is
     1/65536 of the rise between the knots. `errors` has, for each pair of neighbouring knots, how far an estimated rank
-    between them can be off; it is null if that was not measured. Lines and cubics are defined on a lattice of `step`
-    units of the last digit. If `snaps` is true, every stored value lies on the lattice.
+    between the two can be off. It is null if this was not measured. Lines and cubics are defined on a lattice, whose
+    points are `step` units of the last digit apart. If `snaps` is true, every stored value lies on the lattice.
     """
 
     column: str
@@ -288,7 +290,7 @@ class CurveAnswer(msgspec.Struct, kw_only=True):
 
 
 class RefreshAnswer(msgspec.Struct):
-    """The new curve, which is now in use, and how many seconds the refresh took."""
+    """The result of a refresh: facts about the new curve, and how many seconds the refresh took."""
 
     column: str
     method: CurveMethod
@@ -301,7 +303,7 @@ class RefreshAnswer(msgspec.Struct):
 class AuditedRank(msgspec.Struct):
     """A value whose true rank lies outside the bracket that the curve gives.
 
-    The true rank and the bracket are as of the curve's time.
+    The true rank was counted for the same time as the bracket: the curve's `as_of`.
     """
 
     value: Number
@@ -314,9 +316,10 @@ class AuditedRank(msgspec.Struct):
 class AuditAnswer(msgspec.Struct, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
-    The errors compare these ranks with counted ranks as of the curve's time. `outcome` is `changed` if more posts came
-    since that time than the service can subtract. Then nothing was compared. `outcome` is `empty` if the column has no
-    entry. `broken` lists the first few of the wrong brackets.
+    The errors compare these ranks with the ranks that the owners had at the curve's time. To count them, the service
+    subtracts the posts since that time. `outcome` is `changed` if there were too many of these posts; then nothing was
+    compared. `outcome` is `empty` if the column has no entry. `broken` lists the first few values whose true rank lies
+    outside the bracket.
     """
 
     column: str

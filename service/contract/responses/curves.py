@@ -1,7 +1,7 @@
 """The state of a board's curves: how accurate each curve is currently.
 
-A number that is not known is null, never a guess. `bound` is valid for the current state of the board, not for its
-state at the fit.
+A number that is not known is null, never a guess. `bound` applies to the board's current entries, not to its entries
+at the time of the fit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Time
     age_seconds: float
     certificate: float | None = None
-    live: bool  # whether the curve includes posts that came after its fit
+    live: bool  # whether the curve has live counts, which add the changes since its fit
     moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
     bound: float  # how far an estimated rank below the exactly counted top may be off now, relative to the rank
 

@@ -35,9 +35,9 @@ Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microsecon
 
 
 class PeriodAnswer(msgspec.Struct, frozen=True):
-    """A period. If it is `closed`, late posts to it are rejected.
+    """A period. If `closed` is true, late posts to the period are rejected.
 
-    `starts_at`, `ends_at` and `closed` are null for the period of all time.
+    For the all-time period, `starts_at`, `ends_at` and `closed` are null.
     """
 
     name: str
@@ -49,8 +49,8 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
     """A family's leaderboard for one period and some facet values. `previous` is the leaderboard of the period before.
 
-    An `archived` leaderboard answers requests from its archive. If the archive does not hold what a request asks for,
-    the answer is 410.
+    If `archived` is true, requests to the leaderboard are answered from its archive. A request for something that the
+    archive does not hold is answered with 410.
     """
 
     board: str
@@ -60,7 +60,7 @@ class FamilyBoardAnswer(msgspec.Struct, frozen=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    """A value of a facet, its leaderboard, and how many owners have an entry there."""
+    """A value of a facet, its leaderboard, and how many owners have an entry on that leaderboard."""
 
     value: str
     board: str
@@ -77,9 +77,9 @@ class FacetList(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """A closed period, its leaderboard, and the owner's final position there.
+    """A closed period, its leaderboard, and the owner's final position on that leaderboard.
 
-    The position is null if the owner had no value.
+    The position is null if the owner had no value in the column.
     """
 
     board: str

@@ -19,9 +19,9 @@ JournalKind = Literal["post", "erase", "hide", "show", "reset", "delete", "erase
 class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or a board.
 
-    `stored` holds the values of the row after an applied post. `error` says why a queued post was rejected when a
-    worker took it from the queue. After the owner was erased, `owner` is null and the members after `accepted_at` are
-    missing. `board` is null if the leaderboard was deleted long ago.
+    `stored` holds the values of the owner's row after the post was applied. If a queued post was rejected when a worker
+    took it from the queue, `error` says why. After the owner was erased, `owner` is null and the members
+    after `accepted_at` are missing. `board` is null if the leaderboard was deleted long ago.
     """
 
     seq: int
@@ -41,7 +41,7 @@ class JournalLine(msgspec.Struct):
 class OwnerPosts(msgspec.Struct):
     """An owner's posts, the newest first.
 
-    A request with `next` as its `before` gets the next page. `next` is null if no older posts are kept.
+    To get the next page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
     """
 
     owner: str
@@ -50,7 +50,7 @@ class OwnerPosts(msgspec.Struct):
 
 
 class TopEvent(msgspec.Struct):
-    """The data of an event `top`: the current best rows."""
+    """The data of an event `top`: the rows that are currently best."""
 
     column: str
     total: int
@@ -77,7 +77,7 @@ class OwnerEvent(msgspec.Struct):
 class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
     """The data of an event `reset`, which has no members.
 
-    The stream can't continue from the last event that the client has seen, because that event is too old.
+    The event says that the stream can't continue after the last event that the client has seen: it is too old.
     """
 
 

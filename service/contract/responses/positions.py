@@ -17,8 +17,9 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
     """The next better place: its rank with the bracket, its value, and the `points` that the owner lacks to take it.
 
-    `points` is the difference of the two values. If the earliest of equal values is better, `points` is one unit of the
-    last digit more. It is then null if the column's range does not allow the value that the owner would need.
+    `points` is the difference between the owner's value and the value of that place. If the earliest of equal values is
+    better, `points` is greater by one unit of the last digit. In this case it is null if the owner would need a value
+    outside the column's range.
     """
 
     rank: int
@@ -33,7 +34,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`.
 
     `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
-    `next` is null if nobody is better. `previous` is null if no period comes before.
+    `next` is null if nobody is better. `previous` is null if there is no previous period.
     """
 
     column: str
@@ -60,15 +61,16 @@ class NoPosition(msgspec.Struct, kw_only=True):
 
 
 class Previous(msgspec.Struct, kw_only=True):
-    """A comparison with the period before: `position` is the owner's position there.
+    """A comparison with the previous period. `position` is the owner's position in that period.
 
-    `value_position` is the position that the current value would have there as a new entry. The owner's own entry of
-    that period counts as well. If the earliest of equal values is better, the new entry stands behind equal values.
+    `value_position` is the position that a new entry with the current value would have in that period. The owner's own
+    entry of that period is counted, too. If the earliest of equal values is better, the new entry stands behind equal
+    values.
 
-    `moved` and `field_moved` use another rank: the one that the owner would have had there with the current value
-    instead of the earlier one. `moved` is how many places the owner has gained because the owner's value changed:
-    `position.rank` minus that rank. `field_moved` is how many places the owner has gained because the others' values
-    changed: that rank minus the current `rank`. A member is null if a value that it needs is missing.
+    `moved` and `field_moved` use a third rank, here called r. It is the rank that the owner would have had in the
+    previous period with the current value instead of the earlier one. `moved` is `position.rank` minus r: how many
+    places the owner has gained because the owner's value changed. `field_moved` is r minus the current `rank`: how many
+    places the owner has gained because other values changed. A member is null if a value that it needs is missing.
     """
 
     board: str
@@ -98,7 +100,7 @@ class OwnerPositions(msgspec.Struct, gc=False):
 
 
 class BoardPosition(Position, kw_only=True, gc=False):
-    """A position that names its leaderboard."""
+    """A position on a leaderboard, with the id of the leaderboard."""
 
     board: str
 

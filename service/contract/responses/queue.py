@@ -16,8 +16,8 @@ from .curves import Time
 class Accepted(msgspec.Struct, frozen=True):
     """Posts that are durable in the ingest queue; workers apply them within seconds.
 
-    `accepted` is how many posts the request had. `duplicates` is how many of these were applied before, to a period
-    that is now closed. Duplicates are not queued again.
+    `accepted` is how many posts the request had. `duplicates` is how many of these posts had been applied before to a
+    period that is closed now. Such posts are not queued again.
     """
 
     accepted: int
@@ -27,8 +27,8 @@ class Accepted(msgspec.Struct, frozen=True):
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
-    `status` is `pending` while the post waits in the queue, and afterwards the same status as for a direct post.
-    `updated_at` and `stats` are those of the row after the post. `error` says why the post was rejected.
+    `status` is `pending` while the post waits in the queue. Afterwards it is the same status that a direct post has.
+    `updated_at` and `stats` are those of the owner's row after the post. `error` says why the post was rejected.
     """
 
     post_id: str
@@ -39,7 +39,10 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard of the queue: how many posts wait, the age of the oldest, how many were ever applied, and the worker."""
+    """A shard of the queue, and the worker that has it.
+
+    It has the number of waiting posts, the age of the oldest one, and the number of posts that were ever applied.
+    """
 
     shard: int
     posts: int
@@ -51,8 +54,9 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run.
 
-    `capacity` is how many posts the store applies per second, and `speed` how many one worker applies per second. They
-    were measured when `workers_max` was last calculated from them; before that they are null.
+    `capacity` is how many posts the store applies per second, and `speed` is how many posts one worker applies per
+    second. `workers_max` is calculated from both speeds. They show the measurements of the last calculation; before
+    the first one they are null.
     """
 
     posts: int
