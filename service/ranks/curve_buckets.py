@@ -15,7 +15,7 @@ from storage.log.cells import Padding
 
 
 class EstimatedBucket(NamedTuple):
-    """The entries with a value from `least` up to but not including `past`; only the last part includes its `past`."""
+    """How many entries have a value from `least` up to, but not including, `past`. The last part includes `past`."""
 
     least: int
     past: int
@@ -25,7 +25,7 @@ class EstimatedBucket(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """How many entries have a smaller value than an edge, with the bracket of that number."""
+    """How many entries have a smaller value than an edge of a part, with the bracket of that number."""
 
     entries: int
     low: int
@@ -39,7 +39,10 @@ def split_range(least: int, most: int, parts: int) -> list[int]:
 
 
 def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
-    """Return parts of equal width over the range of values that the curve knows; none for an empty column."""
+    """Return the entries in `parts` parts of equal width, from the smallest to the largest value that the curve knows.
+
+    Return an empty list if the column has no entries.
+    """
     if not curve.total:
         return []
     keys = [knot.key for knot in curve.knots]
@@ -61,7 +64,7 @@ def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[Est
 
 def _below(curve: RankCurve, padding: Padding, value: int) -> _Counts:
     """Return how many entries have a smaller value, with the bracket of that number."""
-    # `pad` gives the best cell of a value, so every strictly better entry has a better value.
+    # `pad` returns the best cell that a value can have. Therefore every entry with a better cell has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
         total = curve.total + 1

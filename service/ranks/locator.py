@@ -6,9 +6,9 @@ A rank comes from the curve or from a count. The mode of the request decides whi
     exact     always counts
     estimate  never counts where a curve exists
 
-A count may start at the last knot of the curve that is better than the value (the anchor knot). Such a count is equally
-short for good and for bad ranks. It is possible only while the change log still holds every change since the curve's
-mark. If a curve exists, a count in `auto` reads a bounded number of rows.
+A count may start at the anchor knot: among the curve's knots that are better than the value, the one nearest to it.
+Such a count is as short for a bad rank as for a good one. It is possible only while the change log still holds every
+change since the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-NAMED_MAX = 256  # lists of column names whose indexes a locator remembers
+NAMED_MAX = 256  # the most lists of column names for which a locator remembers the indexes
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 
 
@@ -46,12 +46,12 @@ class CountLimits:
     light_read_rows_max: int
 
 
-COUNTED_METHODS = ("count", "gap")  # methods that find the exact rank in the snapshot of the read
+COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
 CountStarts = Mapping[int, CountStart]  # by column index
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is wanted. `owner` is the owner of the cell, or None for the cell of a newcomer."""
+    """A cell whose rank is wanted. `owner` is the cell's owner, or None if a newcomer would get the cell."""
 
     column_index: int
     cell: str
@@ -69,7 +69,7 @@ class LocatedRank(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether this rank is the only one in the bracket."""
+        """Return whether the bracket contains no other rank."""
         return self.low == self.high
 
 
@@ -78,15 +78,15 @@ def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> L
     key = ranking.padding.key_of_cell(wanted.cell)
     rank, low, high, _ = curve.locate(key)
     if ranking.timed and wanted.owner is not None:
-        # Owners who reached the same value in the same microsecond are ordered by their code points. The curve does not
-        # know this order, so the bracket covers all of them.
+        # Owners who reached the same value in the same microsecond are ordered by the code points of their names. The
+        # curve does not know this order, so the bracket covers the ranks of all these owners.
         ties = curve.ties_at(key)
         high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
     return LocatedRank(rank, low, high, "knot" if low == high else "curve", curve.as_of_us)
 
 
 class _Column(NamedTuple):
-    """The facts about a ranked column that a position needs; each locator looks them up once."""
+    """What the locator has to know about a ranked column to make a position. Each locator looks it up once."""
 
     name: str
     scale: int
@@ -96,11 +96,11 @@ class _Column(NamedTuple):
 
 
 class _CellForm(NamedTuple):
-    """How a stored cell of a column becomes a value."""
+    """What is needed to turn a stored cell of a column into a value."""
 
     name: str
     offset: int | None  # the offset of a padded cell; None: the cell is the value itself
-    width: int | None  # the number of digits before the time; None: the cell holds no time
+    width: int | None  # digits of the cell that come before its time; None: the cell holds no time
     scale: int
 
 
@@ -138,7 +138,7 @@ class Locator:
         return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """Return the values of a row by column name, as the API shows them. This runs for every row of every page."""
+        """Return the values of a row by column name, as the API shows them. This runs for each row of a page."""
         found: Stats = {}
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell
@@ -164,8 +164,8 @@ class Locator:
     ) -> Position | None:
         """Return the position that the curve gives an owner's cell; None if the caller must use `locate_ranks`.
 
-        Nearly every request takes this path. Therefore this one function does the work of `locate_without_count` and
-        `make_position`. It handles only columns in which equal values share a rank.
+        Nearly every request for a position is answered here. For speed, this one function does the work of
+        `locate_without_count` and `make_position`. It handles only columns in which equal values share a rank.
         """
         column = self._columns[column_index]
         curve = self._find(self.board, column_index)
@@ -194,7 +194,7 @@ class Locator:
         return self._find(self.board, index)
 
     def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
-        """Return the rank that the curve gives; None if a count is needed."""
+        """Return the rank that the curve gives the cell; None if the rank must be counted."""
         if mode == "exact":
             return None
         curve = self.find_curve(wanted.column_index)
@@ -209,14 +209,14 @@ class Locator:
         return None if short else located
 
     def _is_short(self, curve: RankCurve, column_index: int, cell: str) -> bool:
-        """Return whether a count within the cell's gap is possible and reads few enough rows for `auto`."""
+        """Return whether a count from the anchor knot is possible and reads few enough rows for the mode `auto`."""
         anchor = curve.find_anchor_above(self.entries.rankings[column_index].padding.key_of_cell(cell))
         return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return the start of the counts in a column: a curve and its mark; None if there is no such curve.
+        """Return what counts in a column start from: a curve and its mark. Return None if no curve with a mark exists.
 
-        Call this before the read begins.
+        Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
         served = self._book.find_served(self.board, column_index)
         if served is None or served.mark is None:
@@ -224,7 +224,7 @@ class Locator:
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return the count start of each wanted column that has one; see `find_count_start`."""
+        """Return, by column index, what counts start from; see `find_count_start`. Omit columns without a start."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
         return {index: start for index, start in found.items() if start is not None}
 
@@ -273,14 +273,15 @@ class Locator:
         return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
 
     def _among_ties(self, wanted: WantedRank) -> str:
-        """Return the owner whose place among equal cells must be counted.
+        """Return the owner of the cell if a count must find the owner's place among equal cells.
 
-        Return an empty text if equal values share a rank. Then no equal cell is better, and there may be many to count.
+        Return an empty text if equal values share a rank. In that case no equal cell is better, and counting the equal
+        cells may take long.
         """
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
     async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
-        """Count one rank and read the totals in one statement; return None if the caller must count without `start`."""
+        """Count one rank and read the totals in one statement. Return None if the caller must count without `start`."""
         ranking, owner, now_us = self.entries.rankings[wanted.column_index], self._among_ties(wanted), self._now_us()
         found = await read_single(self._store, lambda: ranking.count_from_anchor(start, wanted.cell, owner=owner))
         if found is None or not found.totals:
@@ -293,8 +294,8 @@ class Locator:
     ) -> tuple[list[LocatedRank], dict[int, int]]:
         """Return the ranks in the order of `wanted`, and the board's totals.
 
-        `totals`: the totals, if the caller has already read them. If this function counts a rank, it returns the totals
-        from the snapshot of the count.
+        A caller that has already read the totals passes them as `totals`. If this function counts a rank, it returns
+        the totals from the snapshot of the count instead.
         """
         found = [self.locate_without_count(each, mode) for each in wanted]
         if None in found or totals is None:
@@ -305,7 +306,7 @@ class Locator:
                 alone = await self._counted_alone(missing[0], starts[missing[0].column_index])
                 if alone is not None:
                     return [located or alone[0] for located in found], alone[1]
-                # The change log cannot confirm that the start is usable. Count without the start.
+                # The change log can't confirm that the start is usable, so count from the top.
                 starts, far = {}, mode == "exact"
             counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, starts), heavy=far)
             rest = iter(counted)
@@ -320,7 +321,7 @@ class Locator:
         return counted, totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
-        """Return a rank as the position that the API shows."""
+        """Return the position that the API shows for a located rank."""
         column = self.board.spec.columns[wanted.column_index]
         total = totals.get(wanted.column_index, 0)
         value = self.entries.rankings[wanted.column_index].padding.decode_value(wanted.cell)
@@ -349,7 +350,7 @@ def percentile(rank: int, total: int) -> float:
 
 
 def read_board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
-    """Return the number of ranked entries of a board by column index; see `find_totals` for the other keys.
+    """Return how many entries of a board are ranked, by column index; `find_totals` explains the other keys.
 
     Raises:
         UnknownBoardError: the board was deleted.

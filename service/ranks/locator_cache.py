@@ -38,7 +38,7 @@ class ArchiveLocator(Locator):
         return None
 
     def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts) -> bool:
-        """Return False: a count in an archive reads few blocks."""
+        """Return False: a count in an archive reads only a few blocks."""
         return False
 
     def _count_rank(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> Program[LocatedRank]:

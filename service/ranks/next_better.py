@@ -1,7 +1,7 @@
 """The next better entry above an owner: its rank, its value, and how many points the owner lacks to overtake it.
 
-The owner's cell, the next better cell and all counts come from one snapshot. One row is read to find the next better
-entry.
+The owner's cell, the next better cell and all counts come from one snapshot. Finding the next better entry takes the
+read of one row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .locator import Locator, WantedRank, read_board_totals
 class NextBetterFinder:
     """Reads an owner's positions, each with the next better entry.
 
-    Create the finder before the read begins, because the starts of exact counts must not be newer than the snapshot.
+    Create the finder before the read begins. It takes the curves and marks that exact counts start from, and these must
+    not be newer than the snapshot of the read.
     """
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
@@ -60,7 +61,7 @@ class NextBetterFinder:
             return None
         cell, owner = landed
         found = yield from self._position(WantedRank(index, cell, owner), totals)
-        # Two estimates may give both entries the same rank, but the next entry is strictly better.
+        # Estimates may give both entries the same rank. The next entry is strictly better, so give it a smaller rank.
         rank = max(found.low, min(found.rank, position.rank - 1))
         missing = count_missing_points(ranking, own.cell, cell)
         scale = self._locator.board.spec.columns[index].scale
@@ -75,10 +76,10 @@ class NextBetterFinder:
 
 
 def count_missing_points(ranking: Ranking, own_cell: str, next_cell: str) -> int | None:
-    """Return the smallest improvement that overtakes an entry, in units of the last digit.
+    """Return how much the own value must improve to overtake the next entry, in units of the last digit.
 
-    If the earliest of equal values ranks first, an equal value is not enough, because the other owner reached it
-    earlier. Return None if the column's range has no better value.
+    If the earliest of equal values is better, an equal value is not enough, because the other owner reached it earlier.
+    Return None if the owner would need a value outside the column's range.
     """
     padding = ranking.padding
     wanted = padding.decode_value(next_cell)

@@ -1,8 +1,8 @@
 """Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
 
-A page needs the exact row number of its first row. On the first page this number is 1. For a later page the cursor
-holds the number. If the board has changed since, the number is counted again. All ranks of the page follow from
-counting along its rows. Therefore reading page after page of an unchanged board never counts the rows above a page.
+A page needs the exact row number of its first row. On the first page this number is 1. For a later page, the cursor
+gives the number. If the board has changed since the cursor was made, the rows above the page are counted again. While
+the board does not change, no rows above a page are counted. The ranks of the other rows follow from the first one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Window:
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
-    """Return the rank of each row: its row number or, where ties share a rank, that of the first row of its tie."""
+    """Return the rank of each row.
+
+    The rank is the row number. If ties share a rank, it is the row number of the first row of the tie.
+    """
     ranks: list[int] = []
     previous: str | None = None
     rank = window.first_rank
@@ -53,7 +56,7 @@ def rank_rows(ranking: Ranking, window: Window) -> list[int]:
 
 
 def cell_of(ranking: Ranking, entry: Entry) -> str:
-    """Return the ranked cell of a row; the row must be in the ranking."""
+    """Return a row's cell in the ranked column. The row must be in the ranking."""
     cell = entry.cells[ranking.index]
     assert isinstance(cell, str)
     return cell
@@ -69,7 +72,7 @@ class FirstPage(NamedTuple):
 async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     """Read a first page once for all callers that ask for the same ranking and limit at the same time.
 
-    A `Coalescer` calls it with the (pager, limit) of each caller. All receive the same bytes.
+    A `Coalescer` calls this function with the pager and the limit of each caller. All callers receive the same bytes.
     """
     pager, limit = asked[0]
     window = await pager.read_first(limit)
@@ -87,7 +90,7 @@ class Pager:
         self._dialect = store.dialect
 
     async def read_first(self, limit: int) -> Window:
-        """Read the best rows in a separate snapshot."""
+        """Read the best rows in a snapshot of their own."""
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
@@ -100,15 +103,18 @@ class Pager:
         return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Return whether the board is archived and has entries after this row. The archive may not hold them."""
+        """Return whether the board is archived and has entries after this row, even if the archive does not hold them."""
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
-        """Return the start of the counts for deep pages; see `Locator.find_count_start`."""
+        """Return what counts for deep pages start from; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, even if it is inside a tie; none after the last row."""
+        """Return the rows that begin with row number `rank`, which may be inside a tie.
+
+        The window has no rows if the ranking has fewer than `rank` rows.
+        """
         totals = yield from read_board_totals(self._dialect, self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -152,7 +158,7 @@ class Pager:
         return better_count + before
 
     def _taken(self, place: RowCursor) -> Program[int]:
-        """Return 1 if the cursor's row is still at its place and thus comes before the page; otherwise return 0."""
+        """Return 1 if the cursor's row still has the same cell, and therefore comes before the page; otherwise 0."""
         near = yield from self.ranking.read_rows_around(place.cell, place.owner, better_rows=0, worse_rows=1)
         here = near.after
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
@@ -168,7 +174,10 @@ class Pager:
         return Window(rows[:limit], row_number, rank, True, totals, more_before, more_after)
 
     def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
-        """Return a window as a page. `exact`: for each row, whether its rank is exact; None: `window.exact` for all."""
+        """Return the rows of a window as a page.
+
+        `exact` says for each row whether its rank is exact. If it is None, `window.exact` says so for all rows.
+        """
         rows = window.rows
         last_number = window.first_row_number + len(rows) - 1
         return Page(
@@ -211,8 +220,8 @@ class Pager:
                 cell=cell_of(self.ranking, entry),
                 owner=entry.owner,
                 row_number=row_number,
-                # For an estimated row number, store -1, which no count of changes equals. The reader of the cursor then
-                # counts the row number.
+                # If the row number is estimated, store -1, which never equals a count of changes. A request with this
+                # cursor then counts the row number anew.
                 changes=window.totals.get(CHANGES, 0) if window.exact else -1,
             )
         )
@@ -221,7 +230,8 @@ class Pager:
         """Decode a cursor of this ranking.
 
         Raises:
-            BadCursorError: it is no cursor, it belongs to another ranking, or the board was emptied since.
+            BadCursorError: the text is no cursor, the cursor belongs to another ranking, or the board was emptied after
+                the cursor was made.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
         if (place.board_key, place.epoch, place.column_index) != (self._board.key, self._board.epoch, self._index):

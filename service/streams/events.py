@@ -1,6 +1,6 @@
 """Events of streams, and the protocol between the feed and a topic.
 
-A topic's state is one immutable value. If a read fails, the topic goes back to its earlier state.
+A topic's state is one immutable value. If a poll fails, the feed gives the topic the value from before the poll.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Event(NamedTuple):
     """One event of a stream."""
 
-    number: int  # a number of the journal; a client that has seen this event has seen every change up to it
+    number: int  # a sequence number of the journal; the event includes every change up to this number
     name: str
     data: bytes  # JSON on one line
 
@@ -30,11 +30,11 @@ class Event(NamedTuple):
 
 
 class State(Protocol):
-    """The state of a topic as its clients know it."""
+    """What a topic knows about the rows or the owner that it follows."""
 
     @property
     def last(self) -> Event | None:
-        """The state as an event; None until `read_state` has run."""
+        """The last event, which shows the whole state to a new client. None until `read_state` has run."""
 
 
 class Topic(Protocol):
@@ -49,20 +49,20 @@ class Topic(Protocol):
         """The owner who is followed; None for the top of a ranking."""
 
     def find_count_start(self) -> CountStart | None:
-        """Return the start of counts. The feed calls this before a poll begins; see `Locator.find_count_start`."""
+        """Return what counts start from (see `Locator.find_count_start`). The feed calls this before a poll begins."""
         ...
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        """Read the state as of the snapshot, which has seen all rows up to `snapshot.until`."""
+        """Read the state in the snapshot. It includes all rows of the journal up to the number `snapshot.until`."""
         ...
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        """Apply the snapshot's new rows of the board to the state; return the event that they cause, if any."""
+        """Apply the new rows about the board to the state. Return the event that these rows cause, if any."""
         ...
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """Return the event, numbered `until`, for a client that has missed only these rows.
+        """Return the event for a client that has missed only these rows. The number of the event is `until`.
 
-        Return None if the rows changed nothing.
+        Return None if the rows changed nothing that the topic shows.
         """
         ...

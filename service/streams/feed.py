@@ -3,8 +3,8 @@
     journal ──new rows of the watched boards──> topics ──at most one event each──> their clients
 
 Every poll reads one snapshot, whatever the number of topics. It reads the rows of the journal that the topics have not
-seen yet. Therefore an event's number tells what its client has seen. A client that comes back with this number, to any
-process of the service, misses nothing.
+seen yet. The number of an event is a sequence number of the journal. The event includes every change up to this number.
+If a client connects again and sends the number, to any process of the service, the client misses no change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FeedLimits:
 
     stream_clients_max: int
     stream_poll_s: float
-    stream_rows_max: int  # the most rows of the journal that one poll reads
+    stream_rows_max: int  # the most new rows of the journal that one poll reads
     stream_heartbeat_s: float
     light_read_rows_max: int
 
@@ -62,13 +62,13 @@ class Subscriber(Protocol):
 
 
 class FeedObserver(Protocol):
-    """Receives the figures of the feed; the metrics implement it."""
+    """Receives the numbers that the feed measures. The metrics implement this protocol."""
 
     def streams(self, clients: int) -> None:
-        """Note the number of clients after it changed."""
+        """Record the number of clients, after the number has changed."""
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """Note a finished poll: the rows it read, the events it sent to clients, and how long it took."""
+        """Record a finished poll: how many rows it read, how many events it sent to clients, and how long it took."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class _Joining:
     """A client that waits for its first event."""
 
     key: Hashable
-    make: Callable[[], Topic]  # makes the topic; called before the poll begins
+    make: Callable[[], Topic]  # makes the topic; the feed calls it before the poll begins
     last_seen: int | None
     client: Subscriber
     done: asyncio.Future[None]
@@ -85,7 +85,7 @@ class _Joining:
 @dataclass(slots=True, eq=False)
 class _Watched:
     topic: Topic
-    state: State  # the state as the clients know it
+    state: State  # the topic's state after the last poll that succeeded
     clients: set[Subscriber] = field(default_factory=set)
 
 
@@ -96,14 +96,14 @@ class _PollResult:
     snapshot: FeedSnapshot
     published: int
     rows: int = 0
-    lost: bool = False  # the journal was pruned before the topics had seen all of it
+    lost: bool = False  # whether rows that the topics have not seen were already pruned from the journal
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
     ended: list[_Watched] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
-        """Return the number of the journal up to which the topics have seen all rows."""
+        """Return the journal's sequence number up to which the topics have seen every row after this poll."""
         return self.snapshot.until
 
 
@@ -124,8 +124,8 @@ class Feed:
         self._monotonic, self._sleep = monotonic, sleep
         self._topics: dict[Hashable, _Watched] = {}
         self._joining: list[_Joining] = []
-        self._seen: int | None = None  # the number up to which all topics have seen the journal
-        self._sizes: dict[int, int] = {}  # by board key: the entries of boards on which counts start from the top
+        self._seen: int | None = None  # all topics have seen every row of the journal up to this number
+        self._sizes: dict[int, int] = {}  # entries by board key, only for boards on which counts start from the top
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._failure = ""  # the error of the last poll; empty if it succeeded
@@ -139,7 +139,7 @@ class Feed:
     async def join_topic(
         self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: int | None
     ) -> None:
-        """Send a topic's events to a client from now on; return when the first events are sent.
+        """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
         `make` makes the topic of `key`. The feed calls it only if no client follows that topic yet.
         `last_seen`: the number of the last event that the client has seen; None for a new client; -1 if the client
@@ -154,8 +154,8 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # The task serves every client. Give it a context of its own, so that its log lines don't carry the ids of
-            # the first client's request.
+            # This task serves all clients. Without a context of its own, its log lines would have the request id of the
+            # first client.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
@@ -169,7 +169,7 @@ class Feed:
         self._observer.streams(self.clients)
 
     def close(self) -> None:
-        """End every stream. Clients resume at another process."""
+        """End every stream. The clients can resume their streams at another process."""
         self._closed = True
         for watched in self._topics.values():
             for client in watched.clients:
@@ -225,7 +225,7 @@ class Feed:
         begun: dict[Hashable, Topic],
     ) -> Program[_PollResult]:
         for each in watched.values():
-            each.topic.state = each.state  # an earlier poll may have failed after it had replaced the state
+            each.topic.state = each.state  # undo what a failed poll may have changed
         published = yield from self._journal.find_last_published()
         snapshot.until = published
         poll = _PollResult(snapshot, published)
@@ -256,10 +256,10 @@ class Feed:
         return poll
 
     def _reached(self, poll: _PollResult, watched: dict[Hashable, _Watched]) -> Program[None]:
-        """Let the streams end whose family board has received its first post since the last poll.
+        """End the streams of family boards that have received their first post since the last poll.
 
-        Since that post the board has its own key, by which the journal's rows are found. The clients connect again and
-        follow the board by this key.
+        Such a board has its own board key only since that post, and the journal's rows name the board by this key. The
+        clients connect again and follow the board by its own key.
         """
         waiting = [each for each in watched.values() if each.topic.board.is_unreached]
         if waiting:
@@ -271,8 +271,8 @@ class Feed:
         self, poll: _PollResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
     ) -> Program[None]:
         try:
-            # The journal does not record who is erased from an archive. So read the state of an archived board again
-            # for each new client.
+            # The journal gets no row when an owner is erased from an archive. Therefore the state of an archived board
+            # is read again for each new client.
             if one.key in unread or topic.board.archived_us is not None:
                 yield from topic.read_state(poll.snapshot)
                 unread.discard(one.key)
@@ -348,9 +348,9 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
-    """Return the start of counts for each column in which an owner is followed.
+    """Return what counts start from, for each column in which clients follow an owner.
 
-    Call this before a poll, because the curve and its mark must not be newer than the snapshot.
+    Call this before a poll. A curve and its mark must not be newer than the snapshot of the poll.
     """
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:

@@ -1,7 +1,7 @@
-"""Lets only one long answer at a time be read and encoded, a few lines in each turn of the event loop.
+"""Encodes long answers one at a time, and only a few lines in each turn of the event loop.
 
-A page of the journal takes far longer to encode than an owner's positions. Therefore readers of journals wait for each
-other here, and every other request waits for at most one turn.
+A page of the journal takes far longer to encode than an owner's positions. Therefore requests for journals wait for
+each other here. Every other request waits for at most one turn.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 
 from storage.errors import StoreBusyError
 
-TURN_LINES = 40  # lines that are encoded in one turn
-# The pause between two turns. Yielding to the event loop is not enough. The threads that read the store for other
-# requests need the interpreter lock, and a loop that never pauses releases the lock late each time.
+TURN_LINES = 40  # how many lines are encoded in one turn
+# The pause between two turns. Without a pause, other tasks would run between two turns, but the threads that read the
+# store for other requests would wait too long for the interpreter lock.
 _PAUSE_S = 0.001
 _encode = msgspec.json.Encoder().encode_lines
 
 
 class JournalLane:
-    """Lets one reader through at a time, in the order of their arrival."""
+    """Serves one reader of a journal at a time, in the order in which they arrive."""
 
     def __init__(self, *, reads_waiting_max: int) -> None:
         self._reads_waiting_max = reads_waiting_max
@@ -51,9 +51,9 @@ class JournalLane:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON, and let other tasks run in between.
+    """Return the lines as NDJSON. Other tasks run between two turns of the encoding.
 
-    Pass a lazy iterable, so that the work of making the lines is also spread over the turns.
+    If `lines` is a lazy iterable, the work of making the lines is spread over the turns as well.
     """
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):

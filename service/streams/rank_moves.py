@@ -1,8 +1,8 @@
-"""Rows of the journal as moves in one ranked column, and the test whether they concern an owner who is followed.
+"""Moves in one ranked column, read from rows of the journal, and a test whether they concern an owner.
 
 A row concerns an owner in three cases: it belongs to the owner; it names no owner and may belong to this one; or it
-moves an entry past the owner's cell. The test takes two binary searches, whatever the number of rows. Therefore many
-owners of a busy board can be followed.
+moves an entry past the owner's cell. The test takes two binary searches for each owner, and does not look at every row.
+Therefore clients can follow many owners of a busy board.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from storage.log.journal import JournalRow
 from storage.log.log_record import NO_CHANGE
 from storage.records import Board
 
-_ABSENT = {True: "", False: "~"}  # texts that sort as worse than every cell; the key tells whether high values are best
+# Whether high values are best -> a text that is worse than every cell. It stands for an entry without a cell.
+_ABSENT = {True: "", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A row of the journal as a move in one column. A cell is None if the entry was not ranked by the column."""
+    """How a row of the journal changed the cell of one column. A cell is None if the column did not rank the entry."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move may concern the owner with this cell, although it names no owner.
+        """Return whether the move names no owner, but may concern an owner who has this cell.
 
-        Such a move erases an owner with this cell, or empties the board.
+        Such a move erases some owner with this cell, or empties the board.
         """
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
@@ -42,7 +43,7 @@ class MoveReader:
         self._cells, self._index, self.high = RankedCells(board), index, high
 
     def read_moves(self, rows: Iterable[JournalRow]) -> Moves:
-        """Return the moves of all rows that changed an entry, even those that left this column unchanged."""
+        """Return the moves of all rows that changed an entry, even of rows that left this column unchanged."""
         found = []
         for row in rows:
             if row.record is not None and row.record.kind in NO_CHANGE:
@@ -72,7 +73,7 @@ class Moves:
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
-        """Return whether one of the moves is the owner's, may be the owner's, or passes the cell."""
+        """Return whether a move is the owner's, may be the owner's, or brings another entry past the owner's cell."""
         if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

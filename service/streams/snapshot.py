@@ -1,6 +1,6 @@
 """What all topics share during one poll: each board, column and entry is read at most once in the poll's snapshot.
 
-The cost of a board or a column does not depend on how many topics follow it.
+Therefore the cost of reading a board or a column does not depend on how many topics follow it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and it
 
 
 class FeedSnapshot:
-    """One snapshot of the store, which has seen all rows of the journal up to `until`."""
+    """One snapshot of the store. It includes all rows of the journal up to the number `until`."""
 
     def __init__(self, dialect: Dialect, starts: Mapping[RankedColumnId, CountStart]) -> None:
         self._dialect, self._starts = dialect, starts
@@ -42,11 +42,11 @@ class FeedSnapshot:
             self._followed.setdefault(board_key, set()).add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
-        """Return the new rows of a board."""
+        """Return the new rows of the journal about a board."""
         return self._rows.get(board.key, ())
 
     def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
-        """Return the new moves in a column."""
+        """Return the moves in a column that the new rows of the journal made."""
         slot = board.key, index
         found = self._moves.get(slot)
         if found is None:
@@ -54,7 +54,7 @@ class FeedSnapshot:
         return found
 
     def find_count_start(self, board: Board, index: int) -> CountStart | None:
-        """Return the start of the counts in a column; see `Locator.find_count_start`."""
+        """Return what counts in a column start from; see `Locator.find_count_start`."""
         return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
@@ -64,7 +64,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_mark(self) -> Program[LogMark]:
-        """Return which changes of the change log this snapshot has seen."""
+        """Return the mark that says which changes of the change log this snapshot includes."""
         if self._mark is None:
             self._mark = yield from change_log(self._dialect).take_mark()
         return self._mark
@@ -72,7 +72,8 @@ class FeedSnapshot:
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
         """Return an owner's entry.
 
-        The first call for a board also reads the entries of all followed owners who are named in the new rows.
+        The first call for a board also reads the entries of all other owners whom clients follow and whom the new rows
+        name.
         """
         key = entries.board.key
         kept = self._entries.setdefault(key, {})

@@ -1,10 +1,10 @@
 """The two topics of streams: the top of a ranking, and the position of one owner in it.
 
-A topic reads its state in one snapshot, together with a number of the journal. Then it applies the rows after that
-number. A row that the snapshot had already seen changes nothing.
+A topic first reads its state and the journal's last number in one snapshot. Then it applies the rows after that number.
+If the snapshot already included the change of a row, applying the row changes nothing.
 
 All clients of a topic share the topic's `state`, which is one immutable value. If a poll fails, the feed restores the
-earlier value.
+value from before the poll.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .rank_moves import Move, MoveReader
 from .snapshot import FeedSnapshot
 
 EARLIEST = LogMark(0)
-OVERTAKERS_MAX = 10  # the most owners that one event names; more may have overtaken
+OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
 
 
 @dataclass(frozen=True, slots=True)
 class _Top:
     last: Event | None = None
     owners: frozenset[str] = frozenset()
-    worst: str | None = None  # the cell of the last row shown; None: there is room for more rows
+    worst: str | None = None  # the cell of the last row shown; None: the ranking has too few rows to fill the top
     shown: bytes = b""
 
 
@@ -111,14 +111,14 @@ class _Standing:
     cell: str | None = None
     rank: int | None = None
     total: int = 0
-    counted: LogMark = EARLIEST  # the changes that the count of the rank has seen
+    counted: LogMark = EARLIEST  # which changes of the change log the counted rank includes
 
 
 class OwnerTopic:
     """The position of one owner.
 
-    The rank is counted when the owner's own entry moves. Between two counts, the rank follows from the entries that
-    pass the owner.
+    The rank is counted when the owner's own entry moves. Between two counts, each entry that passes the owner changes
+    the rank by one.
     """
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
@@ -190,7 +190,7 @@ class OwnerTopic:
         return self._event(now, until, None if moved or now.rank is None else now.rank - more, overtakers)
 
     def _passed(self, moves: Iterable[Move], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether the owner itself moved, and by how much others changed the rank."""
+        """Return who overtook the owner, whether its own entry moved, and how much others changed the rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:
@@ -223,7 +223,7 @@ class OwnerTopic:
         return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
     def _better_count(self, cell: str, start: CountStart | None) -> Program[int]:
-        """Count the better entries: from the curve's anchor knot if the change log allows it, else from the top."""
+        """Count the better entries: from the anchor knot of `start` if the change log allows it, else from the top."""
         among_ties = self.owner if self._ranking.timed else ""
         if start is not None:
             found = yield from self._ranking.count_from_anchor(start, cell, owner=among_ties)
