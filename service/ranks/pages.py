@@ -103,7 +103,7 @@ class Pager:
         return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Return whether the board is archived and has entries after this row, even if the archive does not hold them."""
+        """Return whether the board is archived and has entries after this row, which the archive need not hold."""
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:

@@ -7,15 +7,15 @@
     leases/    pools, their clients and their resources, leases
     keys       API keys
 
-A handler receives a `Context` (what the process holds) and a `Call` (the decoded request). It returns a response of
-`service.contract`, bytes, or a `Reply`. It raises a `ProblemError` or a typed error of a lower room; `service.http`
-turns either into an HTTP answer.
+A handler receives a `Context` (the objects of the process) and a `Call` (the decoded request). It returns a type of
+`service.contract`, bytes, or a `Reply`. If the request fails, it raises a `ProblemError` or a typed error of a lower
+room. `service.http` turns results and errors into HTTP answers.
 
-A handler asks the store before it answers that something does not exist. What this process
-remembers of a board is not enough, because another process may have changed it. `retry_on_change` runs a handler again
-if a board has changed while the handler ran.
+A handler asks the store before it answers that something does not exist. This process's copy of a board is not enough,
+because another process may have changed the board. `retry_on_change` runs a handler again if a board has changed while
+the handler ran.
 
 `owners` is the lowest folder: the others import `find_column`, profiles and positions from it. The other folders do not
-import each other. The route table in `service.api` names every handler. Begin there, and read
-`rankings/rankings` as a typical resource.
+import each other. Begin with the route table in `service.api`, which names every handler. Then read
+`rankings/rankings` as an example of a module of handlers.
 """

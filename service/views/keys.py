@@ -23,7 +23,7 @@ from storage.boards.api_keys import StoredKey
 from storage.errors import StorageError
 
 NAME_CHARS_MAX = 200
-NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # not `$`, because `$` also matches before a line end
+NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+(?![\\s\\S])"  # `$` at the end would also allow a final line end
 _BEGINNING = (-1, "")
 _TAG = "Access"
 
@@ -31,14 +31,14 @@ RoleName = Literal["reader", "writer", "ops"]
 
 
 class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A key to create: whom it is for, and what its holder may do."""
+    """An API key to create. `name` says whom the key is for, and `role` what its holder may do."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
     role: RoleName
 
 
 class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its text; `revoked_at` is null while it is valid."""
+    """An API key without its text. `revoked_at` is null while the key is valid."""
 
     id: str
     name: str
@@ -48,13 +48,13 @@ class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedKey(KeyAnswer, frozen=True, kw_only=True):
-    """A key that was just created, with its text, which is never shown again."""
+    """An API key that was just created, with its text. The text is never shown again."""
 
     key: str
 
 
 class KeyList(msgspec.Struct, frozen=True):
-    """A page of keys by time of creation, revoked ones included; `next` is null at the end."""
+    """A page of API keys, revoked keys included, in the order of their creation. `next` is null on the last page."""
 
     keys: list[KeyAnswer]
     next: str | None
@@ -94,7 +94,10 @@ def _keys(context: Context) -> StoreKeys:
 
 
 async def _apply(context: Context) -> None:
-    """Make this process read the keys immediately. If the store fails now, the key watch reads them within a second."""
+    """Make this process read the API keys immediately.
+
+    If the store can't be read now, the key watch reads the API keys within a second.
+    """
     with suppress(StorageError):
         await context.key_watch.poll_keys()
 

@@ -1,6 +1,6 @@
-"""Handle a request again if another process has created its boards again, emptied them, or added columns to them.
+"""Handle a request again if another process has changed its boards: created them again, emptied them, or added columns.
 
-Before every new try, the current boards are read from the store. Therefore the answer fits their current state.
+Before every new try, the boards are read from the store again. Therefore the answer fits their current state.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RENEWALS_MAX = 3  # how often the boards are read again; the request fails if a
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return a route whose handler runs again when a board has changed or is unknown.
+    """Return a route whose handler runs again if a board has changed or is unknown.
 
-    Return a route that names no boards unchanged.
+    If the route concerns no boards, return it unchanged.
     """
     if "unknown_board" not in route.problems:
         return route
@@ -48,16 +48,16 @@ async def _reread(catalog: Catalog, call: Call) -> None:
     board_id = call.path.get("board")
     for each in call.body.boards if board_id is None else (board_id,):
         if catalog.find_known(each) is None:
-            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just looked for it in the store
+            raise UnknownBoardError(f"no leaderboard {each!r}")  # the handler has just failed to find it in the store
         await catalog.reread_board(each)
 
 
 async def retry_with_boards(
     catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
 ) -> T:
-    """Call `answer` with the current boards by id, and return its result; call it again if a board has changed.
+    """Call `answer` with the current boards by id, and return its result. Call it again if a board has changed.
 
-    Boards that have no row in the store are left out.
+    Ids whose board is not in the store are left out.
 
     Raises:
         UnknownBoardError, BoardChangedError: the boards changed during every try.
@@ -89,7 +89,7 @@ async def find_retriable_posts(
 
 
 async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
-    """Return the ids of boards that still exist but differ from what this process knew."""
+    """Return the ids of those boards that still exist but differ from this process's copy."""
     behind = set()
     for board in boards:
         try:

@@ -15,7 +15,7 @@ from storage.curves.auditing import Audit
 from storage.log.cells import Padding
 from storage.records import Board
 
-SHOWN_MAX = 10  # the most ranks outside their brackets that one answer lists
+SHOWN_MAX = 10  # the most wrong brackets that one answer lists
 
 
 async def audit_column(context: Context, call: Call) -> AuditAnswer:

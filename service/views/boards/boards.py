@@ -51,7 +51,9 @@ from storage.records import (
 )
 from storage.store import Program
 
-DEFAULT_LIMIT_UNITS = 10**15  # the default range of a column is minus to plus this value, or less to fit into 64 bits
+# By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
+# at the column's scale, do not fit into 64 bits.
+DEFAULT_LIMIT_UNITS = 10**15
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -82,7 +84,7 @@ async def put_board(context: Context, call: Call) -> Reply:
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Return the times between which a board is open; None if it has no such times.
+    """Return the season of a board: the times at which it opens and closes. Return None if the body has no such times.
 
     Raises:
         SpecInvalidError: the times contradict each other.
@@ -101,11 +103,11 @@ def make_season(body: PutBoard) -> Season | None:
 
 
 def make_spec(body: BoardBody, context: Context) -> BoardSpec:
-    """Return the specification with every default filled in.
+    """Return the specification of a board or a family, with every default filled in.
 
     Raises:
-        SpecInvalidError: its parts contradict each other.
-        ProblemError: a `min` or `max` is not a number, or does not fit the column.
+        SpecInvalidError: parts of the specification contradict each other.
+        ProblemError: a `min` or `max` is not a number, or the column can't store it.
     """
     names = [column.name for column in body.columns]
     for index, name in enumerate(names):
@@ -200,7 +202,7 @@ async def remove_board(context: Context, call: Call) -> Reply:
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
-    """Run a program that changes a board, if the board belongs to no family.
+    """Run a program that changes a board. Refuse the change if the board belongs to a family.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -239,7 +241,7 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
 
 
 class _Counted(NamedTuple):
-    """What the store knows about boards besides their specifications."""
+    """The totals and the families of some boards, as the store has them."""
 
     totals: dict[int, dict[int, int]]  # by board key and column index
     families: dict[int, Family]  # by family key: the families that the boards belong to

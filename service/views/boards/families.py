@@ -28,7 +28,9 @@ from storage.store import Program
 
 from .boards import make_board_answer, make_spec
 
-FACET_READS_MAX = 16  # the most pages of boards that one request reads; boards without entries do not fill its answer
+# The most pages of boards that one request reads. It may read several pages, because the answer leaves out boards
+# without entries.
+FACET_READS_MAX = 16
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
@@ -47,7 +49,7 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
     """Check a family's specification and return it.
 
     Raises:
-        SpecInvalidError: its parts contradict each other.
+        SpecInvalidError: parts of the specification contradict each other.
     """
     periods = tuple(PeriodKind(name) for name in body.periods)
     if len(set(periods)) < len(periods):
@@ -124,7 +126,8 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     """Handle `GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
-    # Read the family from the store: another process may have changed its grace, which decides what is closed.
+    # Read the family from the store, because another process may have changed the family's grace. The grace decides
+    # whether a period is closed.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query.period, query)
@@ -181,7 +184,10 @@ def _with_entries(
     after: str,
     limit: int,
 ) -> Program[tuple[list[tuple[Board, int]], str | None]]:
-    """Return a page of boards that have entries, and the id after which there may be more (None: no more)."""
+    """Return a page of boards that have entries, and the id after which the next page begins.
+
+    The id is None if there is no next page.
+    """
     shown: list[tuple[Board, int]] = []
     for _ in range(FACET_READS_MAX):
         found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)
@@ -207,7 +213,7 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     """Return the facet values of a request, sorted by name.
 
     Raises:
-        ProblemError: a text cannot be the value of a facet, or the family has no boards for these facets together.
+        ProblemError: a text can't be the value of a facet, or the family has no boards for this set of facets.
     """
     for name, value in values.items():
         if not is_facet_value(value):
@@ -233,7 +239,7 @@ def _period(context: Context, family: Family, name: str, query: FamilyBoardsQuer
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
-    """Return a period of the family's calendar, with its bounds and whether it is currently closed."""
+    """Return a period of the family's calendar with its start, its end, and whether it is currently closed."""
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)

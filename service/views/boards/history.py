@@ -1,12 +1,12 @@
 """The handler of an owner's history: the owner's final position in each closed period, newest first.
 
-The answer lists every closed period since the family was made, even those in which the owner has no entry. So a chart
-has a point for each period. One answer takes at most four reads by each connection pool, whatever the limit:
+The answer lists every closed period since the family was created, even periods in which the owner has no entry. This
+gives a chart a point for each period. One answer takes at most four reads by each connection pool, whatever the limit:
 
     1. the family
     2. the catalog, for boards that this process does not know
     3. the owner's entries
-    4. the counts for ranks that the curves do not give well enough
+    4. the counts of ranks for which the curves are not good enough
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .families import check_facets, make_period_answer
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
     """Handle `GET /v1/families/{family}/owners/{owner}/history`."""
     query: HistoryQuery = call.query
-    # Read the family from the store: another process may have deleted it or shortened its grace.
+    # Read the family from the store, because another process may have deleted the family or shortened its grace.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = _kind(family, query.period)
@@ -65,7 +65,7 @@ def _kind(family: Family, name: str) -> PeriodKind:
 
 
 async def _column(context: Context, family: Family, name: str) -> tuple[Family, int]:
-    """Return the family and the index of a ranked column. Ask the store before reporting that it is unknown."""
+    """Return the family and the index of a ranked column. Ask the store before reporting the column as unknown."""
     if name not in family.template_board.column_index:
         family = await context.catalog.families.reread_family(family.id)
     index = family.template_board.column_index.get(name)
@@ -93,7 +93,7 @@ def _before(context: Context, cursor: str, list_id: str) -> Period | None:
 def _closed_since_made(family: Family, calendar: Calendar, newest: Period | None, limit: int) -> list[Period]:
     """Return at most `limit` closed periods, newest first.
 
-    The oldest one is the first period that still took posts when the family was made.
+    None of them is older than the earliest period that still took posts when the family was created.
     """
     found: list[Period] = []
     while newest is not None and len(found) < limit:

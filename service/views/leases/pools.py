@@ -1,7 +1,7 @@
-"""Handlers of pools: create, show, fill, empty and delete them, mostly for operators.
+"""Handlers of pools, mostly for operators: create, show and delete pools, and add or remove resources.
 
-The figures of a pool come from stored counts. Only leases that have ended but were not yet liberated are counted row by
-row, at most `lease_expired_counted_max` in each region.
+The numbers in the answer about a pool come from stored counts. Only leases that have ended but are not yet liberated
+are counted row by row, at most `lease_expired_counted_max` in each region.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.leases.region_counts import lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
 
-_RNG = random.Random()  # chooses which partition comes first
+_RNG = random.Random()  # chooses the partition that gets the first of the added resources
 
 
 async def put_pool(context: Context, call: Call) -> Reply:

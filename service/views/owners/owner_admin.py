@@ -1,10 +1,11 @@
-"""Handlers by which operators change an owner on every leaderboard: erase, hide, show again.
+"""Handlers with which operators erase an owner from every leaderboard, hide the owner, or show the owner again.
 
 Each transaction works on a bounded number of boards. If the work is interrupted, the operator finishes it by sending
 the same request again.
 
-An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is then
-found among the archives. The catalog of a process does not hold archives, so they are looked up in the store.
+An owner is erased first from the boards that have rows, then from archives. With this order, a board that is archived
+in the meantime is still found, among the archives. The catalog of a process does not hold archives, so they are looked
+up in the store.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ from storage.queue.queue_erasure import drop_queued
 from storage.records import Board
 from storage.store import Program
 
-ARCHIVES_A_STEP = 100  # archives in one transaction, which decodes and writes few blocks of each archive
-# Boards of families in one transaction: many, because one query reads all of them, and opening one takes microseconds.
+ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
+# The most boards of families in one transaction. They may be many, because one query reads all of them, and opening a
+# board takes microseconds.
 FAMILY_BOARDS_A_STEP = 2_000
-# Other boards in one transaction: few, because compiling the statements of unused boards blocks the event loop.
+# The most other boards in one transaction. They are few, because compiling the statements of unused boards blocks the
+# event loop.
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 TOKEN_BYTES = 8
-# Seconds that a change may take besides the wait for earlier transactions. If it takes longer, its process must have
-# died, and the owner's next post undoes the change.
+# Seconds that hiding or showing an owner may take, besides the wait for earlier transactions. If it takes longer, the
+# process that began the change must have died, and the owner's next post undoes the change.
 CHANGE_MORE_S = 30
-EARLIER_POLL_S = 0.005  # the pause between two checks whether earlier transactions have ended; usually none is running
+EARLIER_POLL_S = 0.005  # the pause between two checks whether earlier transactions have ended
 _Work = Callable[[list[Entries]], Program[None]]
 
 
@@ -59,8 +62,8 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
     """Erase the owner's entries.
 
-    `until` receives, by board key, the `seq` of the erasure in the change log. Up to this number, no name or post
-    of the owner may stay in the log.
+    For each board from which an entry was erased, add to `until` the `seq` of the erasure in the change log, by board
+    key. The caller must remove the owner's name and posts from the change log up to this number.
     """
     erased: list[int] = []
     for entries in boards:
@@ -77,7 +80,8 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasure_statements(context.store.dialect)
-    # Drop queued posts first. Posts that a worker had already taken are applied when this returns, and erased below.
+    # Drop queued posts first. Posts that a worker had already taken from the queue are applied when `drop_queued`
+    # returns, and what they wrote is erased below.
     await drop_queued(context.store, owner)
     begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
@@ -93,7 +97,7 @@ def _forget(context: Context, owner: str) -> Program[None]:
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
-    """Remove the owner's name and posts from the journal, a bounded number of rows in each transaction."""
+    """Remove the owner's name and posts from the journal. Each transaction changes a bounded number of rows."""
     log, rows_max = erasure_statements(context.store.dialect), context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
 
@@ -150,18 +154,18 @@ async def _change(context: Context, owner: str, *, hide: bool) -> None:
         await _await_earlier_transactions(context)
         is_hidden = hide
     finally:
-        # After a failure, the owner is hidden or shown as before. Until this write, the owner's first post to any board
-        # is refused.
+        # If the wait has failed, `is_hidden` is None, and the owner stays hidden or shown as before. Until this write,
+        # the owner's first post to any board is refused.
         await context.store.write(lambda: statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
 
 
 async def _await_earlier_transactions(context: Context) -> None:
-    """Wait until every transaction that began before the change of an owner has ended.
+    """Wait until every transaction has ended that began before an owner was hidden or shown.
 
     Such a transaction may not have seen that the owner is being hidden or shown.
 
     Raises:
-        StoreBusyError: such a transaction runs for too long. A repeated request continues from here.
+        StoreBusyError: such a transaction runs for too long. The caller may send the request again.
     """
     if context.store.sole_writer:
         return
@@ -186,7 +190,7 @@ async def _on_every_board(context: Context, owner: str, work: _Work, keys: set[i
 
 
 def _steps(boards: list[Board]) -> Iterator[list[Board]]:
-    boards.sort(key=lambda board: board.key)  # posts lock rows in the same order, so there is no deadlock
+    boards.sort(key=lambda board: board.key)  # posts lock rows in the order of board keys, too, so no deadlock occurs
     in_families = [board for board in boards if _in_family_table(board)]
     others = [board for board in boards if not _in_family_table(board)]
     for these, step_boards in ((others, BOARDS_A_STEP), (in_families, FAMILY_BOARDS_A_STEP)):
@@ -201,9 +205,9 @@ def _in_family_table(board: Board) -> bool:
 def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
     dialect = boards[0].dialect
     alive = yield from hold_boards_with_rows(dialect, [entries.board.key for entries in boards])
-    # A board that was deleted or archived since the catalog was read has no rows.
+    # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
     there = [entries for entries in boards if entries.board.key in alive]
-    if there and _in_family_table(there[0].board):  # the owner is on few of a family's thousands of boards
+    if there and _in_family_table(there[0].board):  # most of a family's thousands of boards do not have the owner
         unseen = set((yield from hidden_statements(dialect).list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
         shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, owner))}
         there = [entries for entries in there if entries.board.key in shown | unseen]
@@ -211,7 +215,7 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
 
 
 async def erase_from_archives(context: Context, owner: str) -> None:
-    """Erase an owner from every archive, a bounded number of archives in each transaction."""
+    """Erase an owner from every archive. Each transaction changes a bounded number of archives."""
     after_key = -1
     while True:
         keys = await context.store.read(
@@ -230,6 +234,6 @@ def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[No
     dialect = context.store.dialect
     boards = yield from find_boards_by_key(dialect, keys)
     for board in boards.values():
-        # An archive that is still being written is skipped: it is begun again, because the owner's row was erased.
+        # Skip an archive that is still being written. Its writer begins again, because the owner's row was erased.
         if board.archived_us is not None:
             yield from ArchivedEntries(dialect, board).erase_entry(owner, now_us=context.now_us())

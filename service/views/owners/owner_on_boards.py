@@ -1,7 +1,7 @@
 """The positions of one owner on many boards, in few statements, whatever the number of boards.
 
-They take two reads of each store, each in one snapshot. The first reads all entries. The second counts all ranks that
-need a count.
+Each store is read at most twice, each time in one snapshot. The first read gets all entries. The second read counts all
+ranks that must be counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Sought(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """A rank that has to be counted, and what the count starts from."""
+    """A rank that must be counted, and what the count starts from."""
 
     sought: _Sought
     starts: CountStarts
@@ -89,7 +89,7 @@ async def _located(
 ) -> list[tuple[LocatedRank, dict[int, int]]]:
     """Return ranks with the totals of their boards.
 
-    A rank comes from the curve if the curve is good enough. All other ranks are counted in one snapshot.
+    A rank comes from the board's curve if the curve is good enough. All other ranks are counted in one snapshot.
     """
     found = [each.locator.locate_without_count(each.wanted, mode) for each in sought]
     counts = [

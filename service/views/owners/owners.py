@@ -1,4 +1,4 @@
-"""Handlers that read owners: an entry, its positions, many owners in one request, one owner on many boards."""
+"""Handlers that read owners: an owner's entry and positions, the entries of many owners, an owner on many boards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .profiles import add_profiles
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
-    """Return a board and the index of one of its ranked columns. Ask the store before reporting that one is unknown.
+    """Return a board and the index of one of its ranked columns. Ask the store before reporting either as unknown.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -77,7 +77,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
+    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows these entries."""
     entries, statements = context.boards.open_board(board)[0], hidden_statements(context.store.dialect)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
@@ -238,7 +238,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
 
 
 def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
-    """Return the rank of each owner among only these rows."""
+    """Return the rank that each owner has if only these rows are ranked."""
     high = locator.board.spec.columns[index].best is Best.HIGH
     rows = list(rows)
     cells = sorted((cell for row in rows if isinstance(cell := row.cells[index], str)), reverse=high)

@@ -1,8 +1,8 @@
 """Compares an owner's positions with those of the previous period.
 
-A client can tell how far the owner's own value moved the rank (`moved`), and how far other owners did (`field_moved`).
-To compute `moved`, the owner's current value is ranked on the earlier board, without the owner's own earlier entry.
-`moved` is the difference between that rank and the owner's earlier rank. It is 0 if the value is the same.
+The answer says how many places the owner gained by the owner's own value (`moved`), and how many by the values of
+others (`field_moved`). To compute `moved`, the owner's current value is ranked on the earlier board, without the
+owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. It is 0 if the value is the same.
 `field_moved` is the remaining part of the change of rank.
 """
 
@@ -24,7 +24,7 @@ from .owner_on_boards import BoardColumn, find_positions
 
 
 def find_board_before(board: Board) -> str | None:
-    """Return the id of the board of the period before; None for a board of all time.
+    """Return the id of the board for the previous period; None if the board has no previous period.
 
     Raises:
         ProblemError: the board belongs to no family.
@@ -42,7 +42,7 @@ async def add_previous(
 ) -> OwnerPositions:
     """Set `previous` in each position of the answer, and return the answer.
 
-    `previous` is None if there is no earlier board.
+    `previous` is None if `before_id` is None.
     """
     if before_id is None:
         for position in answer.positions:
@@ -105,7 +105,7 @@ async def _ranked(
     locator = context.ranks.locators.find_locator(board if before is None else before)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
-    if before is None:  # the earlier board has no posts, so any value would have ranked first
+    if before is None:  # no post has reached the earlier board, so every value would have ranked first
         now_us = context.now_us()
         located, totals = [LocatedRank(1, 1, 1, "count", now_us) for _ in wanted], dict[int, int]()
     else:

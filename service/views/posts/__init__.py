@@ -4,10 +4,10 @@
                                      │                                 └──> mode=queued: ingest queue, 202 for all
                                      └──> a faulty post: it is `rejected`, or the queued request is refused
 
-`posts` handles leaderboards outside families, and `family_posts` handles families. Both use `queueing` for
-`mode=queued`. `queue` shows the ingest queue and the outcome of one post. `journal` and `stream` read the log of
-accepted posts.
+`posts` handles posts to leaderboards outside families, and `family_posts` handles posts to families. Both use
+`queueing` for `mode=queued`. `queue` shows the ingest queue and the outcome of one post. `journal` and `stream` read
+the journal, the log of accepted posts.
 
-A faulty post never reaches the writer, and only this post is rejected. A queued request has no result for each post.
-Therefore a queued request with a faulty post is refused as a whole. Begin with `posts`.
+In a direct request, only a faulty post is rejected, and it never reaches the writer. The answer to a queued request has
+no result for each post. Therefore a queued request with a faulty post is refused as a whole. Begin with `posts`.
 """

@@ -1,10 +1,10 @@
-"""Posting to families: find the boards for the time and the facets of a post, and apply the post to each.
+"""Posting to families: find the boards that a post reaches by its time and its facets, and apply the post to each.
 
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
 
-Missing boards are made in their own transaction before the posts are applied. If the posts then fail, the boards
-stay. This does no harm: a board without posts reads as empty whether the store has it or not.
+Missing boards are created in a transaction of their own, before the posts are applied. If the posts then fail, the
+boards remain. This does no harm: a board without posts is empty for readers, whether the store has the board or not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from .posts import (
 )
 from .queueing import QUEUED, ResolvedPosts, make_refusal, queue_posts
 
-FACET_SETS_KEPT = 32_768  # pairs of a period and a set of facet values for which a process remembers the board ids
+# The most pairs of a period and a set of facet values for which a process remembers the ids of the boards.
+FACET_SETS_KEPT = 32_768
 
 
 class _PeriodBoards(NamedTuple):
@@ -60,7 +61,7 @@ class _PeriodBoards(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """A post in the family's own units, and the boards that the post goes to."""
+    """The changes of a post in the units of the family's columns, and the boards that the post reaches."""
 
     periods: list[_PeriodBoards]
     changes: list[ColumnChange]
@@ -71,17 +72,17 @@ class _Wanted(NamedTuple):
 
 
 class _PostOutcome(NamedTuple):
-    """The outcome of a post: one for each board, or one error for the whole post."""
+    """The outcome of a post: an outcome for each board, or one error for the whole post."""
 
-    boards: list[tuple[Board | str, PartOutcome]]  # an id if the board was not looked up
-    status: PostStatus  # the best status of its boards
+    boards: list[tuple[Board | str, PartOutcome]]  # a board, or only its id if the board was not looked up
+    status: PostStatus  # the best of the statuses that the post has on its boards
     error: Exception | None = None
 
     @property
     def found_board_deleted(self) -> bool:
-        """Return whether nothing was applied because a board was deleted with its family.
+        """Return whether the post was rejected because a board was deleted together with its family.
 
-        The family may have been created again, so the post is tried once more.
+        The family may have been created again. Therefore such a post is tried once more.
         """
         if self.status is not PostStatus.REJECTED:
             return False
@@ -143,7 +144,7 @@ async def _queue(context: Context, family_id: str, posts: Sequence[ReceivedPost]
 
 
 async def _forget(context: Context, family: Family) -> Family:
-    """Forget what this process knows of a family's boards, and return the family as the store has it now.
+    """Drop this process's copies of a family's boards, and return the family as the store has it now.
 
     Raises:
         UnknownFamilyError: the family was deleted.
@@ -191,7 +192,7 @@ async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost
 async def _repeated(
     context: Context, applied: Sequence[Sequence[PartOutcome]], boards: dict[str, Board]
 ) -> dict[int, Board]:
-    """Return, by key, the boards that repeated posts were applied to the first time. Deleted boards are left out."""
+    """Return, by key, the boards that duplicate posts reached when they were first applied. Omit deleted boards."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -235,18 +236,21 @@ def _boards_in(
     listed: tuple[tuple[str, ...], ...],
     values: tuple[tuple[str, str], ...],
 ) -> list[NewBoard]:
-    """Return the boards that a post goes to in a period: one for each list of facets that all have a value."""
+    """Return the boards that a post reaches in a period.
+
+    Each list of facets in `listed` gives one board, if the post has a value for every facet of the list.
+    """
     return [
         NewBoard(board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])))
         for facets in facets_of(listed, dict(values))
     ]
 
 
-_shelf = lru_cache(maxsize=1_024)(shelf)  # boards of one period and the same facet names share one string
+_shelf = lru_cache(maxsize=1_024)(shelf)  # boards with the same period and facet names share one string
 
 
 async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -> dict[str, Board]:
-    """Return the open boards of these posts by id, and make those that are missing."""
+    """Return the boards of these posts by id, except boards of closed periods. Create the boards that are missing."""
     found: dict[str, Board] = {}
     missing: set[NewBoard] = set()
     columns, known = len(family.spec.board.columns), context.catalog.find_known
@@ -327,7 +331,7 @@ def _best(found: Iterable[PostStatus]) -> PostStatus:
     best = PostStatus.REJECTED
     for status in found:
         if status is PostStatus.APPLIED:
-            return status  # no status is better
+            return status  # no other status is better
         best = min(best, status, key=BEST_FIRST.index)
     return best
 

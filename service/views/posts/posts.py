@@ -1,7 +1,7 @@
 """Posting to leaderboards: parse the posts of a request, apply them durably, and return their results.
 
-A fault that concerns one post becomes that post's `rejected` result, and the post never reaches the writer. Everything
-else is decided in the writer's transaction.
+If these functions find a fault in one post, the result of this post is `rejected`, and the post never reaches the
+writer. For all other posts, the writer's transaction decides the result.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     """Return the posts of a request, and whether its body is a single post instead of a list.
 
     Raises:
-        ProblemError: the request as a whole is faulty, or the key may not send that many posts.
+        ProblemError: the request as a whole is faulty, or the caller's API key may not send that many posts now.
     """
     settings = context.settings
     limits = PostLimits(
@@ -122,7 +122,7 @@ async def _settle(context: Context, posts: list[ReceivedPost], *, single: bool, 
                 result, status = _result(found, next(outcomes), named=only_board is None, single=single)
             else:
                 result, status = _refused(post, found, named=only_board is None, single=single), PostStatus.REJECTED
-        except ProblemError:  # the only post of the request is rejected, so its problem is the response
+        except ProblemError:  # the body was a single post, which is rejected; the response is this problem
             context.metrics.posts_settled(PostStatus.REJECTED.value)
             raise
         context.metrics.posts_settled(status.value)
@@ -137,7 +137,10 @@ async def _apply_again(
     applied: list[list[PartOutcome]],
     only_board: str | None,
 ) -> tuple[list[_Resolved], list[list[PartOutcome]]]:
-    """Apply rejected posts again if this process had outdated copies of their boards; return all posts and outcomes."""
+    """If this process had outdated copies of boards, apply the posts again that were rejected because of this.
+
+    Return all posts and all outcomes.
+    """
     accepted = [index for index, found in enumerate(resolved) if isinstance(found, Post)]
     sent = [found for found in resolved if isinstance(found, Post)]
     outcomes = dict(zip(accepted, applied, strict=True))
@@ -154,7 +157,7 @@ async def _apply_again(
 
 
 def _resolved_here(context: Context, post: ReceivedPost, only_board: str | None) -> Post | None:
-    """Return the post if it needs nothing from the store, else None. Nearly every post takes this fast path."""
+    """Return the post if nothing has to be read from the store, else None. Nearly every post takes this fast path."""
     if only_board is None or post.at_us is not None:
         return None
     board = context.catalog.find_known(only_board)
@@ -171,14 +174,14 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 
 
 class _Asked(NamedTuple):
-    """What the store has answered during one request, so that a board that many posts name is read only once."""
+    """What one request has already read from the store. A board that many posts name is therefore read only once."""
 
     unknown: dict[str, UnknownBoardError]
     reread: set[str]
 
 
 async def _resolved(context: Context, post: ReceivedPost, only_board: str | None, asked: _Asked) -> _Resolved:
-    """Return the post in its boards' own units, or the error of each board that can't take it."""
+    """Return the post in the units of its boards, or, by board id, the errors of the boards that can't take it."""
     errors: dict[str, Exception] = {}
     parts: list[BoardPost] = []
     if post.at_us is not None and post.at_us > context.now_us() + context.settings.at_ahead_s_max * 1e6:
@@ -224,7 +227,7 @@ def _identified(context: Context, post: ReceivedPost, parts: list[BoardPost]) ->
 
 
 def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[ColumnChange]:
-    """Return the values that a post gives, in the board's units.
+    """Return the values of a post, in the units of the board's columns.
 
     Raises:
         UnknownColumnError, ValueOutOfRangeError, BadValueError: the board can't take the post.
@@ -260,9 +263,9 @@ def _bounds(column: ColumnSpec) -> str:
 
 
 def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """Return a hash of owner, values and `at`, which distinguishes a retry from another post with the same id.
+    """Return a hash of owner, values and `at`. It tells a retry of a post from a different post with the same id.
 
-    Values are compared as numbers: neither their spelling nor the scale of a board's column matters.
+    Numbers that are equal give the same hash. Neither their spelling nor the scale of a board's column matters.
     """
     columns = board.spec.columns
     values = sorted(make_comparable(columns[change.index], change) for change in changes)
@@ -271,7 +274,7 @@ def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: 
 
 
 def make_comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
-    """Return one value of a post as fingerprints compare it: the column's name, the value, whether it overwrites."""
+    """Return what a fingerprint holds of one value: the column's name, the value, and whether the value overwrites."""
     value = change.value
     if isinstance(value, int):
         value = format_decimal(value, column.scale)
@@ -333,7 +336,7 @@ def board_result(board: Board, part: PartOutcome) -> BoardResult:
 
 
 def first_cause(errors: Sequence[Exception]) -> Exception:
-    """Return the error that caused the others: the first that is not a `PostRejectedError`, if there is one."""
+    """Return the error that caused the others: the first that is no `PostRejectedError`, or else the first error."""
     return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
 

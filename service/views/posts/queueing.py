@@ -1,7 +1,7 @@
 """Posting with `mode=queued`: a request is accepted as a whole, and answered before its posts are applied.
 
-If one post has a fault that is known at this time, the whole request is refused and none of its posts is queued. A
-retry of an applied post is not a fault. It counts as a duplicate, even if all boards of its period are closed now.
+If a post has a fault that can be found before it is applied, the whole request is refused and none of its posts is
+queued. A retry of an applied post is not a fault. It counts as a duplicate, even if all its boards are closed now.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from storage.posting.post_ids import find_repeats
 from storage.records import Post, PostStatus
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # the tries for one request; the request fails if its boards change during every try
+_RENEWALS_MAX = 3  # how often a request is tried; it fails if its boards change during every try
 
 
 @dataclass(slots=True)
 class ResolvedPosts:
-    """The posts of a request without faulty posts."""
+    """The posts of a request in which no post has a fault."""
 
     posts: list[Post] = field(default_factory=list)  # posts that at least one board may take
-    # By index in the request: posts that no board currently takes. Each of them must be a duplicate.
+    # By index in the request: posts that none of their boards takes now. Each must be a duplicate of an applied post.
     closed: dict[int, tuple[Post, PeriodClosedError]] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ async def _check_repeats(
 
 
 async def _reread(context: Context, posts: list[Post]) -> None:
-    """Read the boards and families of the posts anew, so that this process knows their current state."""
+    """Read the boards and families of the posts from the store again, because this process's copies are outdated."""
     for family_id in {post.family.id for post in posts if post.family is not None}:
         for part in (part for post in posts for part in post.parts):
             if part.board.family_key is not None:
@@ -82,7 +82,7 @@ async def _reread(context: Context, posts: list[Post]) -> None:
         try:
             await context.catalog.families.reread_family(family_id)
         except UnknownFamilyError:
-            continue  # the next call of `resolve` raises this error for the caller
+            continue  # `resolve` raises this error when it runs again
     for board_id in {part.board.id for post in posts if post.family is None for part in post.parts}:
         try:
             await context.catalog.reread_board(board_id)

@@ -1,7 +1,7 @@
-"""The handler of event streams. Events carry numbers of the journal, so that a client can resume where it stopped.
+"""The handler of event streams. Events have sequence numbers of the journal, so a client can resume where it stopped.
 
-A client costs no more memory than the bytes that wait in its socket. Events are written to the connection as they come.
-A client that reads too slowly is dropped when more than `stream_unread_bytes_max` bytes wait. The client can connect
+Each event is written to the connection immediately, so a client needs only the memory of the bytes that wait in its
+socket. A client that reads too slowly is dropped when more than `stream_unread_bytes_max` bytes wait. It can connect
 again with the number of the last event that it saw.
 """
 
@@ -26,13 +26,13 @@ from service.views.owners.owners import find_column
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
-NEVER_SEEN = -1  # a number that no journal has
+NEVER_SEEN = -1  # a sequence number that no journal has
 _BEAT = b": alive\n\n"
 _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Accel-Buffering": "no"}
 
 
 class StreamClient:
-    """The connection of one client; implements `feed.Subscriber`."""
+    """The connection of one client of a stream. It implements `feed.Subscriber`."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max
@@ -42,7 +42,7 @@ class StreamClient:
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.Request, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the waiting events, and let `send_event` write later ones directly. Return when the stream ends."""
+        """Send the events that wait, and let `send_event` write later events directly. Return when the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []
@@ -85,8 +85,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # The topic's key has the board's id, because those boards of a family that have no posts yet share one board key.
-    # The topic's key also has the time of archiving, because an archived board is read in another way.
+    # The key of the topic contains the board's id, because all boards of a family that no post has reached share one
+    # board key. It also contains the time of archiving, because an archived board is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
@@ -100,7 +100,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     try:
         await context.feed.join_topic(key, make, client, last_seen=_last_seen(call.request))
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id})
-        call.answered_s = perf_counter()  # don't measure the stream: it lasts as long as the client wants
+        call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
         # A stream ends when its client leaves, or when the client's API key is revoked.
         with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))

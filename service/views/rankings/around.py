@@ -1,7 +1,7 @@
 """Handlers of the rows around an owner or a value.
 
-Only the rank of the owner or value is looked up. The ranks of the other rows follow by counting along the rows, so all
-ranks agree. Where the curve gives the rank, the rows come from a read that many requests share. Where the rank must be
+Only the rank of the owner or value is looked up. The ranks of the other rows follow from it, row by row, so all ranks
+agree. If the curve gives an owner's rank, the rows come from a read that many requests share. If the rank must be
 counted, the count and the rows come from one snapshot.
 """
 
@@ -22,7 +22,9 @@ from storage.store import Program
 
 from .rankings import parse_wanted_value
 
-MORE = 1  # rows read beyond each edge, to see whether there are more rows and where the tie of the first row begins
+# How many further rows are read at each end of the window. They show whether the ranking has more rows, and whether the
+# tie of the first row begins before the window.
+MORE = 1
 
 
 async def around_owner(context: Context, call: Call) -> Page:
@@ -113,7 +115,7 @@ def _window(
     better: int,
     worse: int,
 ) -> Window:
-    """Return the wanted rows as a window. `near` may hold `MORE` further rows at each edge."""
+    """Return the wanted rows as a window. `near` may have `MORE` further rows at each end, which are left out."""
     ranking = pager.ranking
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
@@ -122,7 +124,7 @@ def _window(
     more_before = len(near.before) > len(before)
     more_after = len(near.after) > worse or pager.has_rows_past(first_row_number + len(rows) - 1, totals)
     if located.method not in COUNTED_METHODS:
-        # The first and the last row number of the ranking are known. Keep an estimated row number between them.
+        # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
         last_first = totals.get(ranking.index, 0) - len(rows) + 1
         if not more_before:
             first_row_number = 1
@@ -163,7 +165,7 @@ def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRan
     """Return, for each row, whether its rank is exact."""
     if window.exact or wanted.owner is None or not located.exact:
         return [window.exact] * len(window.rows)
-    # The owner's rank from the curve is exact, unless the newer rows show that it has changed since.
+    # The curve gives the owner an exact rank. It may have changed since; then the rows give the owner another rank.
     ranks = rank_rows(pager.ranking, window)
     return [
         rank == located.rank and cell_of(pager.ranking, row) == wanted.cell

@@ -1,6 +1,6 @@
-"""The document of a curve: everything that a client needs to rank offline as the service does with the same curve.
+"""The document of a curve: everything that a client needs to calculate ranks offline with the same curve.
 
-A client that has only this document and computes as docs/rank_offline.py does gets exactly the service's answer.
+A client that calculates ranks from this document as docs/rank_offline.py does gets exactly the ranks of the service.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from storage.records import Board
 
 
 def curve_etag(served: ServedCurve) -> str:
-    """Return the entity tag of a curve's document. It changes as soon as any rank may have changed.
+    """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
 
-    The tag is weak, because the `as_of` of a live curve moves on even while no rank changes. For example, the first
-    live counts of a curve come shortly after the fit and change no rank.
+    The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes. For example, the
+    first live counts of a curve come shortly after the fit and change no rank.
     """
     as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
     live_version = 0 if as_fitted else served.live_version
@@ -27,7 +27,7 @@ def curve_etag(served: ServedCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:
-    """Return the document of a column's curve. `curve` is the curve as it was fitted, or a live curve."""
+    """Return the document of a column's curve. `curve` is a curve without live counts, or a live curve."""
     column = board.spec.columns[column_index]
     at = _Places(board, column_index)
     return CurveAnswer(
@@ -52,7 +52,7 @@ def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) ->
 
 
 class _Places:
-    """Turns the curve's keys of one column into values as clients read them."""
+    """Turns keys of a column's curve into the values and times that clients read."""
 
     def __init__(self, board: Board, column_index: int) -> None:
         column = board.spec.columns[column_index]
@@ -67,7 +67,7 @@ class _Places:
 
 
 def _outside(curve: Curve | LiveCurve, at: _Places) -> OutsideAnswer | None:
-    """Return what is known about entries that came after the fit and lie beyond the outer knots; None if none do."""
+    """Return what is known about entries beyond the outer knots, which came after the fit; None if there are none."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

@@ -62,7 +62,7 @@ async def get_page(context: Context, call: Call) -> Page | bytes:
     elif query.profiles:
         window = await pager.read_first(limit)
     else:
-        # Most readers want the top. Requests that come at the same time share one read and one encoding.
+        # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
         kind = (board.key, board.epoch, len(board.spec.columns), index, limit)
         first = await context.ranks.first_pages.ask(context.store_for_board(board), kind, (pager, limit))
         context.metrics.count_ranks_read("page", "count", first.rows)
@@ -134,7 +134,7 @@ class _ValueFinder:
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
         self._start = context.ranks.locators.find_locator(board).find_count_start(index)
-        # The rows that may still be read to find exact values of deep ranks.
+        # How many rows this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
@@ -199,7 +199,8 @@ def rank_of_percentile(percentile: float, total: int) -> int:
 async def curve(context: Context, call: Call) -> Answer:
     """Handle `GET …/rankings/{column}/curve`."""
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    # Check the board: if another process has emptied it, the curve here still describes its former entries.
+    # If another process has emptied the board, this process's curve still describes the former entries. This read
+    # raises an error in that case.
     await context.store_for_board(board).read(lambda: read_board_totals(context.store.dialect, board))
     served = context.curves.book.find_served(board, index)
     if served is None and board.closed_us is not None:
@@ -210,9 +211,10 @@ async def curve(context: Context, call: Call) -> Answer:
 
 
 async def _final_curve(context: Context, call: Call, board: Board, index: int) -> Answer:
-    """Return the curve of a closed board for which this process holds none.
+    """Answer with the final curve of a closed board, if this process has no curve of the board.
 
-    An archived board's curve comes from the archive. A board with few entries gets a curve with a knot for each value.
+    For an archived board, the curve is read from the archive. For a board with few entries, a curve is made that has a
+    knot for each value.
     """
     entries, _ = context.boards.open_board(board)
     archived = isinstance(entries, ArchivedEntries)
@@ -257,7 +259,8 @@ async def buckets(context: Context, call: Call) -> Buckets:
     scale = board.spec.columns[index].scale
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
-        # Check the board: if another process has emptied it, the curve here still describes its former entries.
+        # If another process has emptied the board, this process's curve still describes the former entries. This read
+        # raises an error in that case.
         await context.store_for_board(board).read(lambda: read_board_totals(context.store.dialect, board))
         parts = estimate_buckets(curve, ranking.padding, query.buckets)
         context.metrics.count_ranks_read("rankings", "curve", len(parts))
@@ -278,10 +281,10 @@ def _estimated(part: EstimatedBucket, scale: int) -> Bucket:
 
 
 def count_buckets(ranking: Ranking, buckets: int) -> Program[list[tuple[int, int, int]]]:
-    """Return (from, to, entries) of parts of equal width between the smallest and the largest value.
+    """Count the entries in parts of equal width between the smallest and the largest value.
 
-    A part includes its `from`; only the last includes its `to`. There are fewer than `buckets` parts if the
-    range has fewer values.
+    Return (from, to, entries) for each part. A part includes its `from`, and only the last part includes its `to`.
+    There are fewer than `buckets` parts if fewer values lie between the smallest and the largest value.
     """
     best = yield from ranking.find_row_after_skip(0)
     worst = yield from ranking.find_worst_row()

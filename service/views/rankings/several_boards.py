@@ -1,7 +1,7 @@
 """The rank of a value among the entries of several leaderboards together, such as those of the regions of a game.
 
-Each board ranks the value as usual, and only the counts are added up. So the bracket of the sum is as reliable as the
-brackets of its parts.
+Each board ranks the value as usual. Then the numbers of better entries are added up, and so are the ends of the
+brackets. Therefore the bracket of the sum is as reliable as the brackets of the boards.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from service.views.owners.owners import find_column
 from storage.errors import UnknownColumnError
 from storage.records import Board
 
-# The methods from the best to the worst. The answer names the worst method of all parts, because a sum is no better
-# than its worst part.
+# The methods from the best to the worst. The method of the answer is the worst of the boards' methods, because a sum is
+# no more exact than its least exact part.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
@@ -26,7 +26,7 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
     """Return the boards that `with` names, each with the index of the column there.
 
     Raises:
-        UnknownBoardError, UnknownColumnError: one of them is missing.
+        UnknownBoardError, UnknownColumnError: one of the boards, or the column on one of them, does not exist.
         ProblemError: a board is named twice or ranks the column in another way, or there are too many values.
     """
     query: ValuePositionsQuery = call.query
@@ -57,7 +57,7 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
 
 
 def add_up_positions(parts: list[Position]) -> Position:
-    """Return the position of one value among the entries of all parts."""
+    """Return the position of a value among the entries of all boards. `parts` has its position on each board."""
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     total = sum(part.total for part in parts)
     return Position(
