@@ -34,7 +34,7 @@ class OpenToOthersError(ServiceError):
 
 
 class Role(IntEnum):
-    """What a key allows. Each role includes the rights of the lower roles."""
+    """What the holder of an API key may do. Each role includes the rights of the lower roles."""
 
     READER = 1
     WRITER = 2
@@ -76,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """A key that was just made. Only its holder receives `text`."""
+    """An API key that was just made. Only the holder of the key receives `text`."""
 
     id: str
     text: str

@@ -56,7 +56,7 @@ class PutClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a pool. A missing member has the service's default, and so do all members if there is no body."""
+    """The settings of a pool. A missing member has the service's default. The body may be missing, too."""
 
     partitions: (
         Annotated[int, Meta(ge=1, le=PARTITIONS_MAX, description="Parts of each region; requests spread over them.")]

@@ -67,7 +67,7 @@ class PostLimits(msgspec.Struct, frozen=True):
 
     posts_max: int
     boards_max: int  # the most boards of one post
-    parts_max: int  # the most posts of a request, if a post that names three boards counts as three
+    parts_max: int  # the most posts of a request; here, a post that names three boards counts as three
 
 
 def parse_posts(
@@ -115,7 +115,7 @@ def _check_count(count: int, limits: PostLimits) -> None:
 
 
 def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
-    """Refuse a request with too many posts, if a post counts once for each board that it names.
+    """Refuse a request with too many posts. Here, a post counts once for each board that it names.
 
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.

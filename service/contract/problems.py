@@ -2,7 +2,7 @@
 
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
-        ├── BadValueError         a stat value that its column can't store; rejects a post, never a whole request
+        ├── BadValueError         a stat value that its column can't store; the fault of one post
         └── BusyError             the service is too busy at the moment; has the header Retry-After
 
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.

@@ -121,7 +121,7 @@ class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal: those with a sequence number greater than `after`. The first line follows 0."""
+    """Asks for lines of the journal: those with a sequence number greater than `after`. With 0, they begin with the first line."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
@@ -249,7 +249,7 @@ class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an audit of `owners` random owners. By default, it is the greatest number that the service allows."""
+    """Asks for an audit of `owners` random owners. By default, `owners` is the greatest allowed number."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
@@ -266,7 +266,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the values of one facet. If values of other facets are given, only values that occur with them count."""
+    """Asks for the values of one facet, or only for those that occur together with given values of other facets."""
 
     facet: FacetName
     limit: _Limit | None = None

@@ -77,7 +77,7 @@ class OwnerEvent(msgspec.Struct):
 class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
     """The data of an event `reset`, which has no members.
 
-    The event says that the stream can't continue after the last event that the client has seen: it is too old.
+    The event says that the stream can't continue after the last event that the client has seen, which is too old.
     """
 
 
