@@ -121,7 +121,7 @@ class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal: those with a sequence number greater than `after`. With 0, they begin with the first line."""
+    """Asks for lines of the journal: those with a sequence number greater than `after`, the oldest first."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None

@@ -214,7 +214,7 @@ class Locator:
         return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return what counts in a column start from: a curve and its mark. Return None if no curve with a mark exists.
+        """Return the start of a count in a column: a curve and its mark. Return None if no curve with a mark exists.
 
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
@@ -224,7 +224,7 @@ class Locator:
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return, by column index, what counts start from; see `find_count_start`. Omit columns without a start."""
+        """Return `find_count_start` of each wanted column, by column index. Leave out columns for which it is None."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
         return {index: start for index, start in found.items() if start is not None}
 

@@ -1,7 +1,7 @@
 """The next better entry above an owner: its rank, its value, and how many points the owner lacks to overtake it.
 
-The owner's cell, the next better cell and all counts come from one snapshot. Finding the next better entry takes the
-read of one row.
+The owner's cell, the next better cell and all counts come from one snapshot. One row is read to find the
+next better entry.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class NextBetterFinder:
 
 
 def count_missing_points(ranking: Ranking, own_cell: str, next_cell: str) -> int | None:
-    """Return how much the own value must improve to overtake the next entry, in units of the last digit.
+    """Return by how much the owner's value must improve to overtake the next entry, in units of the last digit.
 
     If the earliest of equal values is better, an equal value is not enough, because the other owner reached it earlier.
     Return None if the owner would need a value outside the column's range.

@@ -107,11 +107,11 @@ class Pager:
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
-        """Return what counts for deep pages start from; see `Locator.find_count_start`."""
+        """Return the start of a count for a deep page; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows that begin with row number `rank`, which may be inside a tie.
+        """Return the rows from row number `rank` on. The first of these rows may be inside a tie.
 
         The window has no rows if the ranking has fewer than `rank` rows.
         """

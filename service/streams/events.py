@@ -49,7 +49,7 @@ class Topic(Protocol):
         """The owner who is followed; None for the top of a ranking."""
 
     def find_count_start(self) -> CountStart | None:
-        """Return what counts start from (see `Locator.find_count_start`). The feed calls this before a poll begins."""
+        """Return the start of a count (see `Locator.find_count_start`). The feed calls this before a poll begins."""
         ...
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:

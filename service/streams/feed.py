@@ -348,7 +348,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
-    """Return what counts start from, for each column in which clients follow an owner.
+    """Return the start of a count for each column in which clients follow an owner.
 
     Call this before a poll. A curve and its mark must not be newer than the snapshot of the poll.
     """

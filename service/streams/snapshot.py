@@ -54,7 +54,7 @@ class FeedSnapshot:
         return found
 
     def find_count_start(self, board: Board, index: int) -> CountStart | None:
-        """Return what counts in a column start from; see `Locator.find_count_start`."""
+        """Return the start of a count in a column; see `Locator.find_count_start`."""
         return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
