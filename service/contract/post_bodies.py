@@ -136,7 +136,7 @@ def _parse_lines(body: bytes, limits: PostLimits, *, kind: PostTarget, may_set: 
         line = line.strip(b" \t\r")
         if not line:
             continue
-        if len(decoded) < limits.posts_max:  # later lines are only counted, for the number in the error message
+        if len(decoded) < limits.posts_max:  # later lines are only counted: the error message has the count
             decoded.append(decode_or_refuse(decode, line, prefix=f"/posts/{len(lines)}", where=f"line {line_number}: "))
         lines.append((line_number, line))
     _check_count(len(lines), limits)

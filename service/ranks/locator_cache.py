@@ -64,7 +64,7 @@ class LocatorCache:
         self._kept: OrderedDict[int, Locator] = OrderedDict()
 
     def find_locator(self, board: Board) -> Locator:
-        """Return the locator of a board in its current state."""
+        """Return the locator for this state of the board. Make a locator if the cached one is for an earlier state."""
         found = self._kept.get(board.key)
         if found is not None and found.board is board:
             return found

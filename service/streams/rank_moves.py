@@ -1,6 +1,6 @@
 """Moves in one ranked column, read from rows of the journal, and a test whether they concern an owner.
 
-A row concerns an owner in three cases: it belongs to the owner; it names no owner and may belong to this one; or it
+A row concerns an owner in three cases: it belongs to the owner; it names no owner and may be about this one; or it
 moves an entry past the owner's cell. The test takes two binary searches for each owner, and does not look at every row.
 Therefore clients can follow many owners of a busy board.
 """
