@@ -47,7 +47,7 @@ _SHIFT = 8
 
 
 class PageError(Exception):
-    """An expression failed in the page, or did not become true in time; or a page did not load."""
+    """An expression failed in the page or did not become true in time, or a page did not load."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Sent:
 
     @property
     def settled(self) -> bool:
-        """Return whether the response is complete, or is an event stream, which never ends by itself."""
+        """Return True if the response is complete, or if it is an event stream, which never ends by itself."""
         return self.ended or self.media_type == "text/event-stream"
 
 
@@ -174,7 +174,7 @@ class Page:
         return base64.b64decode(found["data"])
 
     async def settle(self) -> None:
-        """Wait until every request has its whole response; event streams are not waited for."""
+        """Wait until the response of every request is complete. Do not wait for event streams."""
         until = time.monotonic() + WAIT_S
         while under_way := [sent.url for sent in self.sent if not sent.settled]:
             await self.evaluate("new Promise(requestAnimationFrame)")
@@ -203,7 +203,7 @@ class Page:
             self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
         elif method == "Log.entryAdded":
             entry = event["entry"]
-            # An error status of a response is no error of the page, which must handle it. `sent` has the status.
+            # A response with an error status is no error of the page: the page must handle it. `sent` has the status.
             if entry["level"] in ("error", "warning") and entry["source"] != "network":
                 self.errors.append(f"{entry['source']}: {entry['text']}")
         elif method == "Page.javascriptDialogOpening":

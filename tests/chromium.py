@@ -25,7 +25,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
     "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
-    # The browser can resolve no name of another host, so that its own look-ups do not leave this machine.
+    # The browser can resolve only HOST, so that its own look-ups of other hosts do not leave this machine.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Chromium:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder,
                 env={**os.environ, "HOME": str(folder), "LANG": "en_US.UTF-8", "LANGUAGE": "en", "TZ": "UTC"},
             )  # fmt: skip
-        # The minus sign makes the signal go to the process group, because the browser has many child processes.
+        # With the minus sign, the signal reaches the whole process group: the browser and its many child processes.
         (folder / "pid").write_text(f"-{self._process.pid}\n")
         told, until = folder / "profile" / "DevToolsActivePort", time.monotonic() + READY_S
         while not (told.exists() and len(lines := told.read_text().split()) == 2):
@@ -84,7 +84,7 @@ def chromium() -> Iterator[Chromium]:
 
 
 class DevTools:
-    """A connection to DevTools. Answers come in any order. Each session has a listener, which receives its events."""
+    """A connection to DevTools. Answers come in any order. A session's events go to its listener."""
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
         self._socket = socket

@@ -1,4 +1,4 @@
-"""The servers of a test run as fixtures, and the markers of its tests.
+"""The servers of a test run, as fixtures, and the markers of the tests.
 
 The first test that needs a server starts it; the server runs for the whole session. A test whose server is not
 installed fails; no test is skipped.
@@ -21,7 +21,7 @@ settings.register_profile("any_machine", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.load_profile("any_machine")
 
-# A test gets a marker of this dict if it uses one of the marker's fixtures, or is parametrized with one of its stores.
+# A test gets a marker if one of the marker's words is a fixture of the test, or a part of its parametrized id.
 MARKING = {
     "browser": {"chromium_address"},
     "end_to_end": {"service", "serving", "spawn"},
@@ -33,9 +33,9 @@ STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with what it needs, and put files of end-to-end tests first, because they take the longest.
+    """Mark every test with what it needs. Put files of end-to-end and browser tests first: they take the longest.
 
-    A test that needs nothing is a unit test.
+    A test that needs nothing gets the marker `unit`.
     """
     for item in items:
         module = item.getparent(pytest.Module)
@@ -76,7 +76,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    """Return the connection string in RANKCURVE_TEST_STORE, or else that of the server that the tests start."""
+    """Return the connection string from RANKCURVE_TEST_STORE, or that of a server of the tests if it is not set."""
     given = os.environ.get("RANKCURVE_TEST_STORE")
     if given:
         return given

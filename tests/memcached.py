@@ -1,4 +1,4 @@
-"""A memcached whose contents a test reads and replaces, and a server that sends wrong answers from the start.
+"""A memcached whose contents a test reads and replaces, and a server that sends the same bytes to every caller.
 
 Each server that a test starts ends when its `with` block ends.
 """
@@ -17,7 +17,7 @@ from tests.servers import HOST, MemcachedServer
 
 
 class OpenMemcached(MemcachedServer):
-    """`memcached` whose contents a test reads and replaces."""
+    """A memcached whose contents a test reads and replaces."""
 
     def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
         """Return the answer to one command, sent on a connection of its own."""

@@ -73,7 +73,7 @@ class Prometheus:
         self._folder.remove()
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Return once a condition holds; fail if it does not hold in time."""
+        """Return once a condition holds; fail if it does not hold within READY_S seconds."""
         until = time.monotonic() + READY_S
         while not condition():
             log = (self._folder.path / "log").read_text(errors="replace")[-2000:]
@@ -89,12 +89,12 @@ class Prometheus:
         return found["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the current samples of an expression. Raises urllib's HTTPError if the expression is not valid."""
+        """Return the current series of an expression. Raises urllib's HTTPError if the expression is not valid."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
     def value(self, expression: str) -> float | None:
-        """Return the value of an expression; None if it has no sample, or if Prometheus does not answer yet."""
+        """Return the value of the first series of an expression; None if there is none, or no answer yet."""
         try:
             found = self.query(expression)
         except OSError:

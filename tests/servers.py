@@ -20,10 +20,10 @@ HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
-# The watcher waits until this process closes the pipe. Then it ends the server by the id in the pid file.
+# The watcher waits until this process closes the pipe. Then it ends the server by the process id in the pid file.
 # After a second, it removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
-# Most tests need no durable disk. A test of durability starts a server of its own, with DURABLE.
+# Most tests do not need durable commits. A test of durability starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
@@ -59,7 +59,7 @@ def _find(name: str) -> Path | None:
 
 
 def ended(process: subprocess.Popen[bytes] | None) -> bool:
-    """Return whether a server's process has ended; wait up to POLL_S for its end."""
+    """Return whether a server's process has ended; wait up to POLL_S seconds for its end."""
     if process is None:
         return True
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -71,7 +71,8 @@ class Folder:
     """A temporary folder that a watcher removes when this process ends."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))  # not below pytest's folder, which only its user can open
+        # The folder is not in pytest's folder, which only the user of pytest can open.
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
         if user is not None:
             shutil.chown(self.path, user)
         watcher = ["sh", "-c", WATCHER, "sh", str(self.path), str(self.path / pid_file), last_signal]
@@ -127,7 +128,7 @@ class PostgresServer:
     def start(self, *, wait: bool = True) -> None:
         """Start the server; with `wait`, return when it accepts connections."""
         with (self._folder.path / "log").open("ab") as log:
-            # The server has a session of its own: Ctrl-C at the terminal ends the tests, and they end the server.
+            # The server runs in a session of its own. Ctrl-C at the terminal ends the tests, which then end the server.
             self._process = subprocess.Popen(
                 [str(self._postgres), "-D", str(self.data)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 user=self._user, cwd=self._folder.path, start_new_session=True,
@@ -144,7 +145,7 @@ class PostgresServer:
                 raise RuntimeError(f"PostgreSQL did not start: {self.log[-1000:]}")
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the server and wait: `smart`, `fast` (ends sessions) or `immediate` (as if it had crashed)."""
+        """Stop the server and wait for its end. Modes: `smart`, `fast` (ends sessions), `immediate` (like a crash)."""
         self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""Helpers for tests of closing: make the closing job of a world, and run one step or all steps under the lease.
+"""Helpers for tests of closing: make the closing job of a world, and run one or all of its steps.
 
 The job uses the store of the world, which a test may have replaced.
 """
@@ -45,7 +45,7 @@ def make_close_job(world: World) -> CloseJob:
 
 @asynccontextmanager
 async def hold_closing_lease(world: World) -> AsyncIterator[HeldLease]:
-    """Claim the lease on closing, and give it back at the end."""
+    """Claim the lease on closing, yield it, and give it back at the end."""
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=LEASE_US)
     )

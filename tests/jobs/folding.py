@@ -1,4 +1,4 @@
-"""Helpers for tests of folding: fold once under the lease, and compare the curve that readers get with a recount.
+"""Helpers for tests of folding: fold once with the lease, and compare the curve that readers get with a recount.
 
 A comparison covers every gap and every group of ties, not only a few ranks.
 """
@@ -34,7 +34,7 @@ class Folder:
 
 @asynccontextmanager
 async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
-    """Claim the lease for a folding process, and give it back at the end."""
+    """Claim the lease on folding, yield a process that holds it, and give the lease back at the end."""
     job = world.fold_job(**limits)
     lease = await world.store.write(
         lambda: world.leases.claim(JOB_POOL, RESOURCE, holder=world.holder, lease_us=10_000_000)

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 class Observed:
     """What the jobs of one process reported."""
 
-    scanned: list[tuple[int, int]] = field(default_factory=list)  # (entries read, entries left) of each report
+    scanned: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # for each report, the entries read and the entries left
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # number of changes of each fold
+    folds: asyncio.Queue[int] = field(
+        default_factory=asyncio.Queue
+    )  # for each fold, the number of changes that it counted
     void: int = 0  # number of curves that lost their live counts
     boards_closed: int = 0
     owners_archived: int = 0

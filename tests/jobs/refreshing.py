@@ -22,7 +22,7 @@ def count_curve_entries(world: World, board: Board, column_index: int = 0) -> in
 
 
 async def count_due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -> int:
-    """Advance the clock. Return how many columns are due then."""
+    """Advance the clock by `seconds`. Return the number of columns that are due then."""
     world.advance(seconds)
     await job.find_due()
     return job.waiting

@@ -23,7 +23,7 @@ RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
 
 
 async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
-    """Create boards with one entry each, another process, and a job of each process. Both jobs know the boards."""
+    """Return new boards with one entry each, another process, and a job of each process. Both jobs know the boards."""
     made = [await world.create(f"b{number}") for number in range(boards)]
     for board in made:
         await world.post(board, {"a": 1})
@@ -117,7 +117,7 @@ async def test_a_process_that_slept_past_its_lease_is_fenced_off(world: World) -
     board, other, mine, theirs = await make_two_processes_with_due_column(world)
     world.store.hold(after=True)
     async with run_workers(mine):
-        await within(world.store.entered.wait())  # this process has its snapshot, and now stands still
+        await within(world.store.entered.wait())  # this process has read its snapshot, and now waits
         await world.post(board, {"b": 1})
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)

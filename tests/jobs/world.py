@@ -88,7 +88,7 @@ LIMITS = JobLimits(
 
 
 class ManualTime:
-    """A monotonic clock that a test advances, and sleepers that wake when their time has come."""
+    """A monotonic clock that a test advances. Tasks sleep by this clock, and wake when it has reached their time."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -111,7 +111,7 @@ class ManualTime:
             self._sleepers.remove(sleeper)
 
     async def wait_for_sleeper(self, seconds: float | None = None) -> float:
-        """Wait until something sleeps, for exactly `seconds` if given. Return how long it sleeps."""
+        """Wait until a task sleeps (for exactly `seconds`, if given). Return the length of its sleep in seconds."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 for _, duration, woken in self._sleepers:
@@ -121,7 +121,7 @@ class ManualTime:
                 await self._changed.wait()
 
     async def wait_for_sleepers(self, seconds: float, *, count: int) -> None:
-        """Wait until this many sleepers sleep for this long."""
+        """Wait until this many tasks sleep for exactly `seconds`."""
         async with asyncio.timeout(WAIT_S):
             while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
                 self._changed.clear()
@@ -284,7 +284,7 @@ class World:
         )
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
-        """Create a board in store and catalog: `xp0`… are ranked, `shots` is not."""
+        """Create a board in store and catalog. Its columns `xp0`, `xp1` and so on are ranked; `shots` is not."""
         ranked_columns = [ranked(f"xp{index}") for index in range(columns)]
         wanted = self.deployment.laid_out(spec(*ranked_columns, counter("shots"), predictor=predictor))
         board = await self.store.write(
@@ -301,7 +301,7 @@ class World:
         return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
 
     async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
-        """Post these values of a column, by owner."""
+        """Post one value of a column for each owner."""
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
         await self.deployment.apply(*posts)
 

@@ -68,7 +68,7 @@ def _sample(sorted_keys: Sequence[int], knots_max: int) -> Curve:
 
 @pytest.fixture(scope="session")
 def drive() -> Drive:
-    """Return a function that answers a walk from sorted keys and returns the knots of the walk.
+    """Return a function that answers a walk's questions from sorted keys, and returns the walk's knots.
 
     Its arguments are the sorted keys, `knots_max` and `total`, which is the number of keys by default. The function
     fails if the walk asks more questions than allowed.
@@ -78,7 +78,7 @@ def drive() -> Drive:
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Return a function that answers a walk from sorted keys and returns a curve with the knots of the walk.
+    """Return a function that answers a walk's questions from sorted keys, and returns a curve with the walk's knots.
 
     Its arguments are the sorted keys and `knots_max`.
     """

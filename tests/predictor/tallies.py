@@ -10,7 +10,7 @@ from predictor.quality import count_by_key
 
 
 def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
-    """Make the tally of sorted keys. With `wide`, every key takes two columns; by default only if one is too narrow."""
+    """Make the tally of sorted keys. With `wide`, a second array holds high bits of keys; by default only if needed."""
     low, high, better_counts, total = array("q"), array("q"), array("q"), 0
     for key, entries in count_by_key(sorted_keys):
         offset = key - sorted_keys[0]

@@ -106,7 +106,7 @@ def test_another_version_is_refused_by_name() -> None:
 def test_a_curve_of_the_first_version_still_serves(curve: Curve) -> None:
     plain = replace(curve, errors=None, shapes=None)
     body = bytearray(encode_curve(plain)[:-4])
-    assert body.pop() == 0  # the byte of the options, which the first version does not have
+    assert body.pop() == 0  # remove the byte of options: the first version of the format has none
     body[4] = 1
     assert decode_curve(seal_body(bytes(body))) == plain
 

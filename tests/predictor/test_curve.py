@@ -30,7 +30,7 @@ def rank_of(keys: list[int], key: int) -> int:
 
 
 def measure_errors(curve: Curve, keys: list[int]) -> Curve:
-    """Return the curve with `errors`: for each gap, the largest error over all keys that can be asked for in it."""
+    """Return the curve with `errors`: for each gap, how far a key's rank may be from the true rank."""
     errors = []
     for knot, worse in pairwise(curve.knots):
         within = [key for key in keys if knot.key < key < worse.key]
@@ -40,7 +40,7 @@ def measure_errors(curve: Curve, keys: list[int]) -> Curve:
 
 
 def list_probes(keys: list[int]) -> list[int]:
-    """Return every value, its neighbours, the middles between values, and keys far outside."""
+    """Return every key, its two neighbours, the middle between every two keys, and keys far outside."""
     around = {near for key in keys for near in (key - 1, key, key + 1)}
     middles = {(key + next_key) // 2 for key, next_key in pairwise(keys)}
     return sorted(around | middles | {-10 * WIDE, 0, 10 * WIDE})
@@ -114,7 +114,7 @@ def test_the_value_of_a_rank_is_as_precise_as_the_rank() -> None:
     knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
     found = Curve(knots, total=1001, as_of_us=0, errors=[3]).key_at(501)
     assert found is not None
-    assert (found.key, found.low, found.high) == (500, 497, 504)  # without the error, the bracket would be 1 to 1000
+    assert (found.key, found.low, found.high) == (500, 497, 504)  # without `errors`, the bracket would be 1 to 1000
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=SHAPES)
@@ -136,7 +136,7 @@ def test_a_cubic_follows_its_control_values() -> None:
     knots = [Knot(0, 0, 1), Knot(1001, 1000, 1)]
     early = Curve(knots, total=1001, as_of_us=0, shapes=[(SHAPE_UNIT, SHAPE_UNIT)])
     late = Curve(knots, total=1001, as_of_us=0, shapes=[(0, 0)])
-    # The cubics are 1 - (1 - t)^3 and t^3. They rise by 999 from rank 2.
+    # The cubics are 1 - (1 - t)^3 and t^3. Both rise from rank 2 to rank 1001.
     assert [early.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 273, 876, 1001]
     assert [late.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 3, 127, 1001]
 

@@ -98,7 +98,8 @@ def test_the_tolerance_found_is_the_least_that_the_knots_allow() -> None:
     keys = sorted(round(rng.lognormvariate(10, 1.5)) for _ in range(10_000))
     certificates = [fit_keys(keys, samples).certificate or 0 for samples in (30, 60, 120, 240, 480)]
     assert certificates == sorted(certificates, reverse=True)
-    assert certificates[-1] < certificates[0] / 20  # the error falls about with the square of the number of knots
+    # The error is about inversely proportional to the square of the number of knots.
+    assert certificates[-1] < certificates[0] / 20
 
 
 def test_a_fit_gives_memory_pages_back_while_it_reads_a_large_column(monkeypatch: pytest.MonkeyPatch) -> None:

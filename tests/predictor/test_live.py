@@ -1,4 +1,4 @@
-"""Compare live curves with a recount after every kind of move: brackets, bounds, order, exactness, and the bytes."""
+"""Compare live curves with a recount after every kind of move: brackets, bounds, order, exactness, encoded bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fit_values(rng: Random, entries: list[int], *, errors: bool = True) -> Curve
 
 
 def draw_board(rng: Random) -> tuple[list[int], int]:
-    """Draw keys and their lattice step, with few values, so that ties, knots and gaps all occur."""
+    """Draw keys and their lattice step. Few keys are distinct, so that ties, knots and gaps all occur."""
     step, reach = rng.choice([1, 1, 3, 10]), rng.choice([3, 20, 60])
     return [step * rng.randrange(-reach, reach) for _ in range(rng.choice([0, 1, 2, 30, 120]))], step
 
@@ -98,7 +98,7 @@ def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool
 
 
 def draw_live_board(seed: int) -> tuple[LiveCurve, list[int]]:
-    """Draw the live curve of a random board that changed since its fit, with the board's current keys, ascending."""
+    """Draw a board that changed after its fit. Return its live curve, and its current keys in ascending order."""
     rng = Random(seed)
     entries, step = draw_board(rng)
     fit = fit_values(rng, entries)
@@ -220,7 +220,8 @@ def test_the_bound_covers_entries_that_all_move_to_one_end_of_a_gap() -> None:
     counts = LiveCounts(fit)
     counts.count_moves((key, 1) for key in range(2, 501))
     bracket = LiveCurve(fit, counts, as_of=AsOf(0)).locate(2)
-    assert bracket == Bracket(3, 2, 503, "curve")  # without the moves, it would not contain the true rank 501
+    # If the bracket ignored the moves, it would not contain the true rank 501.
+    assert bracket == Bracket(3, 2, 503, "curve")
 
 
 def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
@@ -245,7 +246,8 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     counts.count_move(None, 7)
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
-    bracket = live.locate(8)  # if 8 were moved to 10, it would get rank 3, marked as exact
+    # If the curve moved key 8 to the lattice point 10, the key would get rank 3, marked as exact.
+    bracket = live.locate(8)
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2
 

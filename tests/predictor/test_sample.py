@@ -1,4 +1,4 @@
-"""Test that the walk ends within its bound, whatever answers it gets.
+"""Test that a walk asks no more questions than its bound allows, whatever answers it gets.
 
 The walk must find both ends of the board. If the board has only a few values, the walk must find all of them.
 """
@@ -132,7 +132,7 @@ def test_spacing_uses_the_knots_up_and_leaves_no_bracket_wider_than_the_next(sam
 
 
 def find_best_single_ratio(keys: list[int], knots_max: int) -> float:
-    """Find the smallest ratio for which greedy spacing that knows every row needs at most `knots_max` knots."""
+    """Find the smallest ratio that greedy spacing can keep with `knots_max` knots, if it knows every row."""
 
     def knots(ratio: float) -> int:
         next_rank, taken = 1 + bisect_right(keys, keys[0]), 1

@@ -39,8 +39,8 @@ def run(database: sqlite3.Connection) -> Run:
 def board(run: Run) -> str:
     """Create the table `board` with five rows, and return its name.
 
-    The columns are `owner`, a padded text `c1` and an integer `n`. The rows are a 09 10, b 07 20, c 07 30, d 05 40, and
-    e null 50.
+    The columns are `owner`, a padded text `c1` and an integer `n`. The rows are (a, 09, 10), (b, 07, 20),
+    (c, 07, 30), (d, 05, 40) and (e, null, 50).
     """
     definition = create_table("board").column("owner", TEXT).column("c1", TEXT, null=True).column("n", INTEGER)
     run(definition.primary_key("owner").clustered())

@@ -91,7 +91,7 @@ CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
 def parse_array(text: str) -> list[str | None]:
-    """Return the cells of an array from its text, by the rules of PostgreSQL's manual."""
+    """Parse the text of a PostgreSQL array by the rules of PostgreSQL's manual. Return its elements."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
     return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]

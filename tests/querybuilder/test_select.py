@@ -155,7 +155,7 @@ def test_packing_keeps_order_without_a_limit_over_many_rows(run: Run, board: str
 
 
 def test_packing_captures_no_name_of_the_query(run: Run, board: str) -> None:
-    """The second arm orders by a column that has the name of another output in the first arm."""
+    """The second SELECT sorts by the table's column `owner`, while its output `owner` is the column `c1`."""
     first = select(lit(0), col("owner")).from_(board).order_by(desc(col("owner"))).limit(1)
     second = select(lit(1), col("c1").as_("owner")).from_(board, "b").order_by(desc(col("owner", "b"))).limit(2)
     assert run(union_all(first, second).packed()) == [(0, "e"), (1, None), (1, "05")]

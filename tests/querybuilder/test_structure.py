@@ -243,7 +243,7 @@ def test_a_default_cannot_bring_sql_in() -> None:
 
 
 def test_an_unknown_column_is_an_error_and_not_a_string() -> None:
-    """SQLite takes an unknown name in double quotes as a text, but not one in backticks."""
+    """SQLite treats an unknown name in double quotes as a string, but an unknown name in backticks as an error."""
     connection = sqlite3.connect(":memory:")
     built = create_table("t").column("a", TEXT).build(SQLITE)
     connection.execute(built.sql)

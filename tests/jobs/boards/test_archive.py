@@ -48,7 +48,7 @@ class KilledError(BaseException):
 
 
 class MortalStore(PassingStore):
-    """A store whose process dies at its write number `calls`, before or after the write."""
+    """A store that raises KilledError at its write number `calls`: before the write or, with `after`, after it."""
 
     def __init__(self, world: World, *, calls: int, after: bool) -> None:
         super().__init__(world.store)
@@ -125,7 +125,7 @@ async def count_rows_left(world: World, board: Board) -> int:
 
 
 def read_answers(entries: Entries, owners: list[Entry]) -> Program[dict[Any, Any]]:
-    """Read from a board every answer that its archive must give as well."""
+    """Read every answer that a board gives from its rows and must later give from its archive."""
     found: dict[Any, Any] = {}
     for entry in owners:
         found["entry", entry.owner] = (yield from entries.find_entries([entry.owner])).get(entry.owner)
@@ -258,7 +258,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     while not alive:
         assert deaths < 200, "the archive makes no progress"
         # The first process dies at its first write, the second at its second, and so on up to the ninth. Then the count
-        # begins again. So every step is the last one of some process.
+        # begins again. In this way, some process dies at every step.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)

@@ -1,4 +1,4 @@
-"""Test that boards close in time, whichever process runs the job, and that a closed board has a certified curve.
+"""Test that boards close after their end, whichever process runs the job, and that they have certified curves then.
 
 A test advances the clock and waits for reports of the job, never for real time to pass.
 """

@@ -65,7 +65,8 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
     world.deployment.clock.now_us += 2 * RETENTION_US
     pruning = asyncio.create_task(make_prune_job(world).prune_post_ids())
     for _ in range(2):
-        await world.time.wait_for_sleeper(0)  # a pause is as long as the step before it: 0 s, as the clock stands still
+        # A pause is as long as the step before it. The clock stands still, so the step took 0 s.
+        await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     assert await pruning == 25
 
@@ -79,7 +80,7 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
     job = asyncio.create_task(make_prune_job(world).run_forever())
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
     world.time.advance(LIMITS.prune.prune_interval_s)
-    for _ in range(2 * LIMITS.prune.prune_steps_max):  # the job first prunes post ids in steps, then changes
+    for _ in range(2 * LIMITS.prune.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
         await world.time.wait_for_sleeper(0)
         world.time.advance(0)
     await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)

@@ -60,7 +60,7 @@ class Auditing:
 
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
-    """Store a curve, and let the world's curve book serve it."""
+    """Store a curve, and make the world's curve book return it to readers."""
     totals = await world.deployment.totals(board)
     changes = totals[-2]
     version = await world.store.write(lambda: store_curve(world.deployment.dialect, board, 0, curve, changes=changes))
@@ -77,7 +77,7 @@ async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
 
 
 def key_of_value(board: Board, value: int) -> int:
-    """Return the key of a value of the first column."""
+    """Return the key with which a curve of the first column represents a value."""
     return -(value - board.spec.columns[0].min_scaled)
 
 
@@ -116,7 +116,7 @@ async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.Cap
     board = await create_board_with_curve(world, wrong=5)
     auditing = Auditing(world)
     found = await auditing.auditor.audit_column(board, 0)
-    # At its last knot, the curve gives a wrong rank and calls it exact.
+    # The rank of the last knot is wrong, but the curve reports it as exact.
     assert [each.true_rank for each in found.broken] == [10]
     assert found.beyond_certificate
     assert auditing.observed.audits.get_nowait() is found

@@ -48,7 +48,8 @@ async def change_entries(world: World, board: Board, seed: int, times: int = 40,
 async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> None:
     board = await create_board_with_curve(world, columns=2)
     async with open_folder(world) as folding:
-        assert await folding.fold() == 0  # the folder knows the curves now, and their fits have counted all changes
+        # This fold finds the curves. No change is left to count, because the fits have counted all of them.
+        assert await folding.fold() == 0
         for seed in range(4):
             await change_entries(world, board, seed, columns=2)
             assert await folding.fold() > 0
@@ -128,7 +129,7 @@ async def test_changes_that_raced_with_a_fit_are_counted_afterwards(world: World
         world.store.hold(after=True)
         refreshing = asyncio.create_task(refresh(world, board))
         await within(world.store.entered.wait())
-        await change_entries(world, board, 2)  # after the fit's snapshot, before its curve is stored
+        await change_entries(world, board, 2)  # the fit has read its snapshot, but its curve is not stored yet
         await folding.fold()
         world.store.release()
         await refreshing
@@ -165,7 +166,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         await folding.fold()
         await change_entries(world, board, 1)
         await folding.fold()
-        await front.book.poll_live()  # this poll also reads the curve itself
+        await front.book.poll_live()  # the first poll reads the curve with its live counts
         before = await assert_live(front, board)
         world.advance(5)
         await change_entries(world, board, 2)
@@ -176,7 +177,7 @@ async def test_a_front_end_sees_the_fold_at_its_next_poll(world: World) -> None:
         after = await assert_live(front, board)
     assert after is not before
     assert after.as_of_us == world.deployment.clock.now_us
-    assert before.as_of_us < after.as_of_us  # a reader that still has the earlier curve sees the earlier time
+    assert before.as_of_us < after.as_of_us  # the fold must not change a curve that a reader already has
 
 
 async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World) -> None:
@@ -310,7 +311,7 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
                 await world.deployment.erase(board, owners.pop())
             try:
                 await world.deployment.apply(*posts)
-            except LostRaceError:  # the writer would run the group again
+            except LostRaceError:  # a real writer would run the group again
                 continue
 
     async with open_folder(world) as folding:

@@ -28,7 +28,7 @@ async def test_a_live_curve_is_fitted_again_only_once_it_has_drifted(world: Worl
         await folding.fold()
         await job.find_due()
         assert job.waiting == 0
-        # One gap gets 200 new entries, half as many as the board has.
+        # The board has 400 entries. One of its gaps gets 200 new entries.
         await world.post(board, {f"new{i}": 1_003 for i in range(200)})
         world.advance(REFRESH_S)
         await folding.fold()

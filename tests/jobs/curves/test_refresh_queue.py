@@ -58,7 +58,7 @@ async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of
     world.store.hold()
     first = asyncio.create_task(world.desk.refresh_now(board, 0))
     await within(world.store.entered.wait())
-    await world.post(board, {"b": 2})  # acknowledged after the first refresh started
+    await world.post(board, {"b": 2})  # this post is acknowledged after the first refresh started
     later = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(5)]
     await let_requests_arrive(world, 5)
     world.store.release()

@@ -40,9 +40,13 @@ async def test_boards_without_a_curve_come_first_and_then_those_that_changed_mos
 ) -> None:
     job = world.refresh_job()
     boards = await create_fitted_boards(world, {"large": 200, "middle": 50, "small": 4}, job)
-    await world.post(boards["large"], {f"owner {number}": 1 for number in range(20)})  # a tenth of its rows
-    await world.post(boards["middle"], {f"owner {number}": 1 for number in range(10)})  # a fifth of its rows
-    await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # half of its rows
+    await world.post(
+        boards["large"], {f"owner {number}": 1 for number in range(20)}
+    )  # changes a tenth of the board's rows
+    await world.post(
+        boards["middle"], {f"owner {number}": 1 for number in range(10)}
+    )  # changes a fifth of the board's rows
+    await world.post(boards["small"], {"owner 0": 1, "owner 1": 1})  # changes half of the board's rows
     boards["new"] = await world.create("new")
     await world.post(boards["new"], {"a": 1})
     await job.find_due()
@@ -59,7 +63,7 @@ async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World)
         await world.post(boards["busy"], {f"owner {number}": 1 for number in range(10)})
         assert await count_due(world, job) == 2
         async with run_workers(job):
-            await within(world.observed.refreshes.get())  # there is time for only one refresh
+            await within(world.observed.refreshes.get())  # the test stops the worker after one refresh
             curve = world.book.find_curve(boards["calm"], 0)
         if job.waiting == 0 or curve is None:
             break
@@ -100,7 +104,7 @@ async def test_a_worker_rests_after_a_refresh_and_requests_do_not_wait_for_it(wo
     world.store.hold()
     async with run_workers(job):
         await within(world.store.entered.wait())
-        world.advance(2)  # the refresh takes 2 s
+        world.advance(2)  # the refresh that the test holds up takes 2 s
         world.store.release()
         await world.wait_for_refreshes()
         assert await world.time.wait_for_sleeper(6) == 6

@@ -36,7 +36,7 @@ async def no_pause(_seconds: float) -> None:
 
 
 class Upkeep:
-    """The jobs of one process, on pools whose clock a test advances."""
+    """The lease jobs of one process. A test advances the clock of the pools."""
 
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -73,7 +73,7 @@ class Upkeep:
         return self.pools.clock.now_us
 
     async def ask(self, keys: int, *, region: str, named: str) -> int:
-        """Ask for this many new keys. Return how many got a resource."""
+        """Request a lease for each of this many new keys. Return how many keys got a resource."""
         asked = [
             LeaseRequest(CLIENT, "numbers", f"{named} {key}", region, None, 1_000 * MINUTE_US) for key in range(keys)
         ]
@@ -82,7 +82,7 @@ class Upkeep:
 
 @pytest.fixture
 async def upkeep(world: World) -> Upkeep:
-    """Provide a pool of two regions."""
+    """Provide the lease jobs, and a pool with resources in two regions."""
     made = Upkeep(world)
     await made.pools.create()
     await made.pools.add(*(f"e{number}" for number in range(40)), region="eu")
@@ -242,7 +242,7 @@ async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None
 
 
 class StoppedError(Exception):
-    """The third pause of a job raises this error, so that the job ends."""
+    """The test's `sleep` raises this error at the third pause of a job, so that the job ends."""
 
 
 async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work_twice(world: World) -> None:

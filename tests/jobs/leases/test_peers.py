@@ -20,7 +20,7 @@ LIMITS = ExchangeLimits(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
 
 
 class Peer:
-    """Another store's journal, which a test writes, and what the job reported when it read the journal."""
+    """The lease journal of another store, which a test fills, and what the exchange job reported."""
 
     def __init__(self, world: World) -> None:
         self.world, self.pools = world, Pools(world.deployment)
@@ -57,7 +57,7 @@ class Peer:
         self.failures.put_nowait(None)
 
     def add_leases(self, *keys: str) -> None:
-        """Add events to the journal in which these keys acquire leases."""
+        """Add an event to the journal for each key: the key has acquired a lease."""
         for key in keys:
             number = len(self.events) + 1
             now_us = self.pools.clock.now_us

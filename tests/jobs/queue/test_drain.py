@@ -31,7 +31,7 @@ LIMITS = DrainJobLimits(
     job_backoff_base_s=0.5,
     ingest_backoff_s_max=3,
 )
-TAKEN_BACK = -1  # an item of `Observed.depths`: the worker has stopped reporting the backlog
+TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no longer reports the backlog
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Observed:
 
 
 class Place:
-    """A process with a worker, whose clocks stand still."""
+    """A process with a worker. The clocks of the process move only when the test advances them."""
 
     def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
         self.desk, self.board = desk, board
@@ -92,7 +92,7 @@ class Place:
         await asyncio.gather(task, return_exceptions=True)
 
     async def enqueue(self, *owners: str) -> None:
-        """Queue one post for each owner, which adds one point."""
+        """Queue one post for each owner. Each post adds one point."""
         await self.desk.enqueue(
             *(self.desk.deployment.post(owner, part(self.board, {"xp": 1, "last": 1})) for owner in owners)
         )

@@ -21,7 +21,7 @@ class Store:
         self.capacity, self.speed = capacity, speed
 
     def play_window(self, workers: int, *, arriving: float = float("inf")) -> Window:
-        """Return the window in which this many workers work and this many posts per second arrive."""
+        """Return what is measured in a window with this many workers and this many arriving posts per second."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
         busy_s = workers * WINDOW_S * done / able
@@ -33,7 +33,7 @@ def record_windows(
 ) -> list[int]:
     """Record windows and return the size after each one.
 
-    At most `there` workers work. An extra window comes first, in which one worker works alone.
+    No more than `there` workers work, even if the size is larger. First, record an extra window with only one worker.
     """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
