@@ -12,7 +12,7 @@ PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
 # Names that are no room and no module of the described room: modules of other rooms, and the command.
 ELSEWHERE = {"problems", "records", "rankcurve"}
-# Names that essays use and no module has: names in examples, and names of other projects.
+# Names in essays that no module has: names in examples, and names of other projects.
 IN_EXAMPLES = {
     "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
     "OpenAPI", "OpenTelemetry", "PostgreSQL", "jolokia_protocol", "rankcurve",
@@ -95,7 +95,7 @@ def test_every_name_in_the_essay_of_a_folder_exists() -> None:
 
 
 def terms() -> list[tuple[list[str], Path]]:
-    """Return the rows of the glossary: terms that mean the same, and the file or folder where the thing lives."""
+    """Return, for each row of the glossary, its terms with one meaning, and the file or folder in its last cell."""
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", text_of("glossary.md"), re.MULTILINE)
     lines = [line for line in text_of("glossary.md").splitlines() if line.startswith("|")]
     heads = [line for line in lines if line.startswith(("| term |", "| --- |"))]

@@ -27,7 +27,7 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 GUIDE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
-EXPOSURE_TENTHS_MAX = 15  # systemd's exposure of a unit, 0 to 100; a unit without any hardening has 92 to 96
+EXPOSURE_TENTHS_MAX = 15  # systemd's exposure score, 0 to 100 tenths; a unit without hardening has 92 to 96
 OTHERS_SETTINGS = {
     "archive_command", "archive_mode", "max_connections", "max_locks_per_transaction", "pg_basebackup", "pg_dump",
     "pg_restore", "pg_stat_activity", "pg_upgrade", "synchronous_commit",
@@ -35,7 +35,7 @@ OTHERS_SETTINGS = {
 
 
 def sections(text: str, start: str, heading: str) -> dict[str, str]:
-    """Return the parts of the chapter `start` of a text, by heading; `heading` is the prefix of their headings."""
+    """Return the sections of the chapter `start`, by their headings. `heading` is their mark, such as `###`."""
     chapter = re.split(r"^## ", text.partition(f"\n## {start}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     parts = re.split(rf"^{heading} (.+)$", chapter, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -134,7 +134,7 @@ def test_every_module_is_imported_by_another_or_started_by_name() -> None:
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of every string that is not a docstring; the fields of an f-string read as `?`."""
+    """Yield line and text of every string that is not a docstring; each field of an f-string becomes `?`."""
     docstrings = {
         id(node.value)
         for node in ast.walk(_tree(path))
@@ -185,7 +185,7 @@ def _called(node: ast.AST) -> str:
 
 
 def _yielded(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield each expression that a plain `yield` below a node may yield; both branches of a conditional expression."""
+    """Yield each expression that a plain `yield` below a node may yield; for a conditional one, both branches."""
     for each in ast.walk(node):
         if isinstance(each, ast.Yield) and each.value is not None:
             either = isinstance(each.value, ast.IfExp)
@@ -227,7 +227,7 @@ def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _offers_query(node: ast.stmt) -> bool:
-    """Return whether a function returns a built query or a compiled statement, or a public name is set to one."""
+    """Return whether a function returns, or a public name is set to, a built query or a compiled statement."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return BUILT.search(_returned(node)) is not None
     assert isinstance(node, ast.Assign | ast.AnnAssign)

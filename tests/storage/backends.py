@@ -16,7 +16,7 @@ from storage.engines.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
-# Opens the store of one place. A store that is closed and opened again keeps its content.
+# Opens the store of one place, a folder or a schema. The place keeps its content after the store is closed.
 OpenStore = Callable[[], Awaitable[Store]]
 # Makes an empty place. When the context ends, it closes the stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]

@@ -1,6 +1,6 @@
 """Fixtures that provide stores, so that every test of the `Store` interface runs on every backend.
 
-Each test has an empty place of its own.
+Each test has an empty folder or an empty schema of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def table(request: pytest.FixtureRequest) -> TableSharing:
 
 @pytest.fixture
 async def open_store(backend: Backend, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Return a function that opens the store of an empty place."""
+    """Return a function that opens the store of an empty folder or schema."""
     async with backend(tmp_path) as opened:
         yield opened
 
@@ -66,7 +66,7 @@ def session(backend: Backend, tmp_path: Path, table: TableSharing) -> Iterator[S
 
 @pytest.fixture
 def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Set and return an application name for this test's sessions, because others may use the same server."""
+    """Give this test's sessions an application name of their own, and return it: others may use the same server."""
     name = f"rankcurve_{secrets.token_hex(8)}"
     monkeypatch.setattr(postgres_connection, "APPLICATION_NAME", name)
     return name
@@ -74,21 +74,21 @@ def session_name(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 async def place(postgres_url: str) -> AsyncIterator[str]:
-    """Provide an empty place on the server."""
+    """Provide the connection string of an empty schema on the server."""
     async with fresh_schema(postgres_url) as url:
         yield url
 
 
 @pytest.fixture
 async def processes(place: str, session_name: str) -> AsyncIterator[Processes]:
-    """Provide several processes on one empty place."""
+    """Provide an object that starts processes on one empty schema."""
     async with asyncio.timeout(PROCESSES_S_MAX), AsyncExitStack() as stack:
         yield Processes(stack, place)
 
 
 @pytest.fixture
 async def raw(place: str) -> AsyncIterator[asyncpg.Connection]:
-    """Provide a session on the place. The session belongs to no store."""
+    """Provide a database session in the schema. No store uses this session."""
     connection = await asyncpg.connect(place)
     yield connection
     await connection.close()

@@ -1,4 +1,4 @@
-"""A migrated store with the objects that a process builds on it, so that a test contains only its own subject.
+"""A migrated store with the objects that a process builds on it, so that tests need not build them.
 
 It uses only public names of storage.
 """
@@ -115,7 +115,7 @@ class Observed:
     rows: list[int] = field(default_factory=list)
     races: int = 0
     depth: int = 0
-    in_flight: list[int] = field(default_factory=list)  # number of groups in flight after each of its changes
+    in_flight: list[int] = field(default_factory=list)  # after each change, the number of groups in flight
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
@@ -217,7 +217,7 @@ class Deployment:
         return dict(zip((column.name for column in board.spec.columns), values, strict=True))
 
     async def totals(self, board: Board) -> dict[int, int]:
-        """Return the number of entries by column index, without columns that have no entries."""
+        """Return a board's totals that are not 0, by column index or by ALL_ENTRIES or CHANGES."""
         counted = await self.store.read(lambda: find_totals(self.dialect, [board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
@@ -244,7 +244,7 @@ class Deployment:
 
 
 class Session:
-    """A deployment on an event loop of its own, for tests with hypothesis, which cannot run coroutines."""
+    """A deployment on an event loop of its own, for tests with hypothesis: it cannot run coroutines."""
 
     def __init__(self, backend: Backend, directory: Path, table: TableSharing = TableSharing.OWN) -> None:
         self._table = table
@@ -274,7 +274,7 @@ class Session:
         self.deployment.clock = clock
 
     def close(self) -> None:
-        """Close the store, then the loop."""
+        """Close the store, then the event loop."""
         self._runner.run(self._opened.aclose())
         self._runner.close()
 

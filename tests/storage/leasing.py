@@ -76,7 +76,7 @@ class Pools:
         )
 
     async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
-        """Delete a pool, or its client with all pools."""
+        """Delete a pool or, with `whole_client`, its client with all pools."""
         if whole_client:
             await self.store.write(lambda: lease_clients(self.dialect).drop_client(CLIENT, now_us=self.clock()))
         else:

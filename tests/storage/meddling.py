@@ -17,11 +17,11 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 1  # number of reads before the writes of a group: it only reads the rows
+READS_OF_A_GROUP = 1  # number of reads before the first write of a group: one read of the rows
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:
-    """Return the query with which another writer changes a row."""
+    """Return a query that changes the version of a row, as another writer would."""
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
     return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))

@@ -15,7 +15,7 @@ from tests.storage.deployment import Deployment
 
 
 class Processes:
-    """Deployments on one place. Each has connections of its own, like a process."""
+    """Deployments on one schema. Each has connections of its own, like a process."""
 
     def __init__(self, stack: AsyncExitStack, place: str) -> None:
         self._stack, self._place = stack, place

@@ -48,7 +48,7 @@ class Worker:
 
     @property
     def held(self) -> list[tuple[int, WorkLease]]:
-        """Return the shards that the worker believes it has, with their leases."""
+        """Return the shards that the worker believes it holds, with their leases."""
         return sorted(self.share.shards.items())
 
 
@@ -109,7 +109,7 @@ class QueueDesk:
         worker.share = await self.store.write(lambda: worker.leases.claim_shards(worker.share))
 
     async def run_round(self, worker: Worker) -> DrainedRound | None:
-        """Run one round of a worker on the shards that it believes it has."""
+        """Run one round of a worker on the shards that the worker believes it holds."""
         return await worker.drainer.drain_round(worker.held)
 
     async def drain_queue(self, name: str = "ada") -> list[DrainedRound]:

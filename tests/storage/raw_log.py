@@ -1,4 +1,4 @@
-"""Log a change without a post, in a transaction that the test itself ends."""
+"""Write to the change log without a post, in a transaction that the test itself ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.log.log_record import ChangeKind
 
 
 async def log_change(connection: asyncpg.Connection, board_key: int, owner: str, before: str, after: str) -> None:
-    """Log a change as a post would."""
+    """Write one change to the change log, as a post would."""
     draft = BundleDraft(board_key)
     draft.add_change(owner, before, after, (ChangeKind.APPLIED,))
     names = "board_key, updated_at, changes, owners, cells, posts, place"

@@ -83,7 +83,7 @@ async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
-    """Return the ids of the boards that are due for a stage now."""
+    """Return the ids of the boards that are due for a stage of closing now."""
     found = await deployment.store.read(
         lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
     )
@@ -91,7 +91,7 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 
 async def post(deployment: Deployment, board: Board, at_s: float | None = None, **more: str) -> PartOutcome:
-    """Apply a post. Its time is `at_s` seconds after `NOW_US`. If `at_s` is None, its time is that of its arrival."""
+    """Apply a post with a time `at_s` seconds after `NOW_US`, or with the time of its arrival if `at_s` is None."""
     at_us = None if at_s is None else NOW_US + round(at_s * S)
     return await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), at_us=at_us, **more))
 
@@ -283,7 +283,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
 
 
 async def wait_for_lock(raw: asyncpg.Connection, session_name: str, query: str, waiter: asyncio.Future[Any]) -> None:
-    """Return once a statement of this test that matches the pattern waits for a lock."""
+    """Wait until a statement of this test waits for a lock. Its text matches the pattern `query`."""
     async with asyncio.timeout(60):
         while True:
             await raw.execute("SELECT pg_stat_clear_snapshot()")

@@ -29,21 +29,21 @@ def table() -> TableSharing:
 
 
 async def create_filled_board(deployment: Deployment, board_id: str) -> Board:
-    """Create a board with a row for each owner."""
+    """Create a board with a row for each of `OWNERS`."""
     board = await deployment.create(board_id, XP)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS))
     return board
 
 
 async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
-    """Count the rows of all boards in a board's table."""
+    """Count the rows that all boards have in this board's table."""
     query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
     [[found]] = await deployment.store.read_query(query)
     return int(found)
 
 
 async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
-    """Sweep until no rows are left to delete. Return how many rows each step deleted."""
+    """Delete leftover rows in steps until none are left. Return how many rows each step deleted."""
     steps = []
     while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
         steps.append(gone)

@@ -1,4 +1,4 @@
-"""Compare audits with ranks from the sorted board as of the fit, because operators must be able to trust an alarm."""
+"""Compare audits with ranks in the sorted board at the time of the fit: operators must be able to trust an alarm."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ INDEX = 1
 
 @dataclass
 class Audited:
-    """A board with the plain key of each owner, and the steps to fit and audit its curve."""
+    """A board, the key of each of its owners, and the steps to fit and audit its curve."""
 
     deployment: Deployment
     board: Board
-    keys: dict[str, int]  # the key of each owner
+    keys: dict[str, int]  # by owner, the key of the owner's value
     rng: random.Random
 
     @property
@@ -176,7 +176,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
         assert (
             await made.audit(replace(live, mark=moment.mark))
-        ).broken  # with the mark of the fit, the audit would count the true ranks of another moment
+        ).broken  # with the mark of the fit, the audit compares the live curve with older ranks
         await made.post(30)
 
 

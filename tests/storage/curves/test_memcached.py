@@ -1,6 +1,6 @@
 """Test a memcached server that is down, slow or lying.
 
-It may delay an answer by the timeout. It must never prevent an answer.
+Such a server may delay an answer of the service by the timeout. It must never prevent the answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.curves.memcached import Memcached, MemcachedLimits
 from tests.memcached import LyingServer, OpenMemcached
 
 WAIT_S = 60
-TIMEOUT_S = 1.0  # long enough for a busy machine, short compared with a server that hangs
+TIMEOUT_S = 1.0  # a busy machine needs less; a server that hangs takes longer
 PATIENT_TIMEOUT_S = 2.0
 PAUSE_S = 60
 VALUE = bytes(range(256)) * 80
@@ -32,7 +32,7 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def cache_on() -> AsyncIterator[Open]:
-    """Make caches on servers, and close them at the end."""
+    """Return a function that makes a cache on servers. Close the caches at the end."""
     async with AsyncExitStack() as stack:
 
         def make(
@@ -156,7 +156,7 @@ async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: O
 async def test_a_nonsense_reply_is_a_counted_error_and_never_an_exception(cache_on: Open, answer: bytes) -> None:
     with LyingServer(answer) as lying:
         answered = await cache_on(lying.address).get_many(["a"])
-        # After a negative length, the client returns some bytes. The caller has to check them.
+        # If the server sends a negative length, the client returns some bytes. The caller has to check them.
         assert answered.errors == (0 if b"-7" in answer else 1)
         put = await cache_on(lying.address).store_value("b", b"x")
         assert put.stored == (answer == b"STORED\r\n")
@@ -174,7 +174,7 @@ async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
 ) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
-        # The timeout is long, so that the other server answers in time even on a busy machine.
+        # With a long timeout, the other server answers soon enough even on a busy machine.
         cache = cache_on(server.address, other.address, failures_max=1, timeout_s=PATIENT_TIMEOUT_S)
         for key in keys:
             assert (await cache.store_value(key, VALUE)).stored

@@ -75,7 +75,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
     assert await read_state(deployment, board) == RefreshRequestState(second.number, first.number, DONE)
     failed = RefreshAnswer("failed", "'; --", 0, 0)
     await answer_request(deployment, second, failed)
-    await answer_request(deployment, first)  # a late answer must change nothing
+    await answer_request(deployment, first)  # a late answer to the first request must change nothing
     assert await read_state(deployment, board) == RefreshRequestState(second.number, second.number, failed)
 
 

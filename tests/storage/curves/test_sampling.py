@@ -29,7 +29,7 @@ def walked(deployment: Deployment, board: Board, index: int = 1) -> Program[Curv
 async def sample_board(
     deployment: Deployment, number: int, values: Values, best: Best, ties: Ties, samples: int
 ) -> Curve:
-    """Return the curve of a new board that holds these values, checked against all of its keys."""
+    """Sample a new board that holds these values. Check its curve against all of its keys, and return the curve."""
     board = await create_filled_board(deployment, f"b{number}", values, best, ties, samples=samples)
     curve = await deployment.store.read(lambda: walked(deployment, board), heavy=True)
     check(curve, keys_of(board, values), samples)

@@ -1,7 +1,7 @@
 """Test curves in memcached.
 
 Memcached may be down, or its entries may be missing, outdated or forged. Every process must still serve the curve of
-the table.
+the database table.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Process:
         self.errors += servers
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
-        """Store and share a curve as the job does."""
+        """Store and share a curve, as the refresh job does."""
         dialect = self.deployment.dialect
         version = await self.deployment.store.write(lambda: store_curve(dialect, board, column_index, fitted))
         served = ServedCurve(board.key, column_index, board.epoch, version, fitted)

@@ -287,12 +287,13 @@ async def test_reads_of_a_grown_board_use_its_index_before_the_server_has_statis
     owners = [f"o{number}" for number in range(5_000)]
     posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
     await deployment.apply(*posts[:700])
-    for _ in range(20):  # enough executions for the server to keep its plan
+    for _ in range(20):  # after so many executions, the server keeps one plan for the statement
         await deployment.rows(board, owners[:50])
     await deployment.apply(*posts)
     assert len(await deployment.rows(board, owners[:50])) == 50
     await store.close()
-    async with asyncio.timeout(60):  # wait until all sessions end, because a session then reports how many rows it read
+    # A session reports how many rows it read when it ends, so wait until all sessions have ended.
+    async with asyncio.timeout(60):
         while await raw.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", session_name):
             await raw.execute("SELECT pg_stat_clear_snapshot()")
     read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = $1"

@@ -84,13 +84,13 @@ class Meeting:
         return await asyncio.gather(*running)
 
     async def wait_for_locks(self, table: str, count: int) -> None:
-        """Return once this many statements on a table wait for a lock."""
+        """Wait until at least this many statements on a table wait for a lock."""
         async with asyncio.timeout(WAIT_S):
             while await self._waiting(table) < count:
                 pass
 
     async def _waiting(self, table: str) -> int:
-        # Without this, a transaction would keep seeing the statistics that it read first.
+        # Without this statement, a transaction would keep seeing the statistics that it read first.
         await self.third.execute("SELECT pg_stat_clear_snapshot()")
         waiting: int = await self.third.fetchval(WAITING, self.session_name, f'%"{table}"%')
         return waiting

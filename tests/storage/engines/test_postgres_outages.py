@@ -153,7 +153,7 @@ async def test_the_store_finds_the_host_that_takes_writes_also_after_a_promotion
         standby = PostgresServer(standby_of=primary)
         try:
             standby.start()
-            # The first host accepts connections and never answers. The second host is a standby.
+            # The first host accepts connections and never answers. The second one is a standby, the third the primary.
             hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
             url = f"postgresql://postgres@{hosts}/postgres"
             limits = replace(POSTGRES_LIMITS, connect_timeout_s=0.3, store_attempts_max=40, store_backoff_s_max=0.2)

@@ -1,8 +1,6 @@
-"""Test a store whose PostgreSQL server hangs, is full or refuses it: waits are bounded, refusals are clear.
+"""Test a store whose PostgreSQL server hangs, is full or refuses the store: waits are bounded, refusals are clear.
 
-The store recovers by itself.
-
-A test that breaks a server has a server of its own.
+The store recovers by itself. A test that breaks a server has a server of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ async def opened() -> AsyncIterator[AsyncExitStack]:
 
 
 async def deploy(opened: AsyncExitStack, url: str, limits: PostgresLimits) -> Deployment:
-    """Open the store as another process would."""
+    """Open the store at `url`, as another process would. `opened` closes it."""
     store = await PostgresStore.open(url, limits)
     opened.push_async_callback(store.close)
     return await Deployment.on(store)
@@ -73,7 +71,7 @@ async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
     server.send(signal.SIGSTOP)
     opened.callback(server.send, signal.SIGCONT)
-    for _ in range(2):  # the first round uses the open connections, the second one has to open new ones
+    for _ in range(2):  # the first round uses open connections; the second round has to open new connections
         async with asyncio.timeout(60):
             with pytest.raises(StoreAwayError):
                 await deployment.stats(board, "ada")
@@ -90,8 +88,8 @@ async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(op
     board = await deployment.create("b", XP)
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
     with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
-        await deployment.stats(board, "ada")  # opens the reader's first connection
-    # This uses a connection that the writer has already opened.
+        await deployment.stats(board, "ada")  # this read has to open the reader's first connection
+    # This post uses a connection that the writer has already opened.
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     for other in others:
         await other.close()
@@ -154,13 +152,13 @@ async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
 
 
 class Standby:
-    """Makes commits wait for a standby, and ends their wait."""
+    """Makes commits wait for a standby that does not exist, and ends their wait."""
 
     def __init__(self, server: PostgresServer, connection: asyncpg.Connection) -> None:
         self._server, self.connection = server, connection
 
     async def begin_waiting(self, begin: Callable[[], Coroutine[Any, Any, object]], *, for_s: float = 0) -> Task[Any]:
-        """Begin a commit, and return its task once it has waited for `for_s` seconds.
+        """Begin a commit, and return its task once the commit has waited for `for_s` seconds.
 
         If the commit succeeds because its session did not know of the standby yet, begin another one.
         """
@@ -174,7 +172,7 @@ class Standby:
             task.result()
 
     async def cancel(self) -> None:
-        """Cancel the wait, as an operator does."""
+        """Cancel the wait of all waiting commits, as an operator does."""
         await self.connection.execute(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         )

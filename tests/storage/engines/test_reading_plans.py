@@ -1,4 +1,4 @@
-"""Test that reading a page, or the rows around a place, reads few rows, even in the middle of the board."""
+"""Test that the store reads few rows for a page, or for the rows around a place, even in the middle of a board."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCH_ROWS = 5_000
 NEAR = 10  # rows to read on one side of a place
 # The most rows that one step of a plan may read. A step with two branches may read NEAR + TIED rows in each branch.
 READ_ROWS_MAX = 2 * (NEAR + TIED)
-GAP_ROWS_MAX = 400  # rows that may be between two knots of a curve; the boards here have 100
+GAP_ROWS_MAX = 400  # the most rows between two knots of a curve; these boards have 100 samples
 RUN = PostgresConnection.run_query
 EXECUTE = sqlite._execute
 
@@ -96,7 +96,7 @@ def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
 
 @pytest.fixture
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """Collect, for each SELECT on entries that PostgreSQL runs, its text and the most rows that a step of it read."""
+    """For each SELECT on entries in PostgreSQL, collect the most rows that a step of its plan read, and its text."""
     found: list[tuple[int, str]] = []
 
     async def run(self: PostgresConnection, query: Built) -> Rows:
@@ -130,7 +130,7 @@ async def test_postgresql_reads_few_rows_around_a_place(
         reads = await read_everywhere(deployment, board)
         around = [
             each for each in rows_read if "OFFSET" not in each[1]
-        ]  # without the statements that only find a place
+        ]  # leave out the statements that only find a place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")

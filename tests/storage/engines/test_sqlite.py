@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    """Open a store of this process."""
+    """Open a store at the path, and close it at the end."""
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     yield store
     await store.close()

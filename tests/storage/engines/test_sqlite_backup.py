@@ -43,7 +43,7 @@ async def read_number(path: Path) -> object:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the files of a folder, without lock files and without the files of SQLite's log."""
+    """Return the names of the files of a folder, without lock files and SQLite's write-ahead log."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith((".lock", ".db-shm", ".db-wal")))
 
 

@@ -215,7 +215,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(pa
                 await deployment.apply(*posts)
         assert await deployment.stats(board, "ada") == {"xp": 1}
         assert await deployment.stats(board, "owner-0007") is None
-        for _ in range(3):  # there is room for a small write, but not for a large one
+        for _ in range(3):  # the file has room for a small write, but not for a large one
             await grow_by(store, pages=1)
             await deployment.apply(deployment.post("bob", part(board, {"xp": 1})))
             with pytest.raises(StoreFullError):
@@ -239,7 +239,7 @@ def test_a_start_on_a_full_disk_names_the_cause(tmp_path: Path) -> None:
         "except StoreFullError as error:\n"
         "    print(error.detail)\n"
     )
-    for room_bytes in (0, 2_048, 16_384):  # too small for: the lock, the file, the log's index
+    for room_bytes in (0, 2_048, 16_384):  # too small for the lock, for the file, for the write-ahead log's index
         path = tmp_path / f"{room_bytes}.db"
         done = subprocess.run(
             [sys.executable, "-c", code, path, str(room_bytes)], cwd=ROOT, capture_output=True, text=True

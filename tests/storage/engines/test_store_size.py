@@ -1,4 +1,4 @@
-"""Test how large a store is, and how much room its disk has."""
+"""Test the reported size of a store, and the reported room on its disk."""
 
 from __future__ import annotations
 

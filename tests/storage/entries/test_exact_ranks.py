@@ -212,7 +212,7 @@ async def compare_while_writing(
 
 
 async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
-    """The count from the log adds the slow transaction, which the fit's snapshot did not see.
+    """The count from the change log adds the slow transaction, which the fit's snapshot did not see.
 
     The count does not add a transaction that began later and ended before the fit.
     """

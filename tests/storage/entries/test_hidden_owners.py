@@ -18,7 +18,7 @@ GROUPS = 40
 
 
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
-    """Otherwise a post that sees the change and a post that does not see it would insert rows in different tables."""
+    """With new rows, a post that sees the change and one that does not could insert rows in different tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
@@ -42,7 +42,7 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
 async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_state(
     deployment: Deployment, hide: bool
 ) -> None:
-    """Otherwise a process that dies during the change would leave the owner between both states for ever."""
+    """Without this, a process that dies during the change would leave the owner between both states for ever."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
     store, statements, deadline_us = (
         deployment.store,
@@ -76,7 +76,7 @@ async def _flip(deployment: Deployment, *, hide: bool) -> None:
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
-    """Processes post to an owner while it is hidden and shown again and again. Its sum is the sum of the posts."""
+    """Processes post to an owner while the owner is hidden and shown repeatedly. Each post must count once."""
     first, second = (
         await processes.start_process(writer_connections=2),
         await processes.start_process(writer_connections=2),

@@ -1,4 +1,4 @@
-"""Compare the programs that all views of a ranking use with sorted plain tuples."""
+"""Test the programs that all views of a ranking use: compare their results with sorted plain tuples."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment
 async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction_began(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """The journal ends at the oldest running transaction. A rebuild locks its board and reads beyond that end."""
+    """The journal of posts ends at the oldest running transaction. A rebuild locks its board and reads beyond it."""
     deployment = await processes.start_process()
     board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     slow = raw.transaction()

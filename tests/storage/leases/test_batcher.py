@@ -54,7 +54,7 @@ class GatedStore(PassingStore):
         self.answers.set()
         self.answered: asyncio.Queue[None] = asyncio.Queue()
         self.written: list[str] = []  # the text of each query in a transaction
-        self.alone = 0  # number of statements without a transaction
+        self.alone = 0  # number of writing statements outside a transaction
         self.failures: list[Exception] = []
 
     async def read_query(self, query: Built) -> Rows:
@@ -200,7 +200,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
     await gated.store.answered.get()
     gated.store.answers.clear()
     second = gated.ask("k")
-    # The second request has read that the key has no lease. The test holds back the answer of this read.
+    # Wait until the second request has read that the key has no lease. The test holds back the answer to this read.
     await gated.store.answered.get()
     gated.store.gate.set()
     acquired = await first
@@ -210,7 +210,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
 
 
 async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease starts at the time of its read, so a request that waited after the read would get a shorter lease."""
+    """A lease starts at the time of the read that found its key free. If the request then waits, the lease is shorter."""
     monkeypatch.setattr(batcher_module, "FRESH_S", 0.0)
     await gated.ask("k")
     assert [sql for sql in gated.store.written if "lease_pools" in sql]
@@ -256,7 +256,7 @@ async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes
 
 @pytest.fixture
 async def direct(processes: Processes) -> AsyncIterator[GatedBatcher]:
-    """Provide a batcher that grants by a single statement if it can: on PostgreSQL, with the store's own clock."""
+    """Provide a batcher on PostgreSQL with the store's own clock. If it can, it grants a lease by one statement."""
     made = await open_direct_batcher(processes)
     await made.pools.create(partitions=1)
     yield made
@@ -271,7 +271,7 @@ async def open_direct_batcher(processes: Processes) -> GatedBatcher:
 
 
 def ask_for_an_hour(gated: GatedBatcher, key: str) -> asyncio.Task[Any]:
-    """Send a request for an hour, and return its task."""
+    """Send a request for a lease of one hour, and return its task."""
     return asyncio.create_task(
         gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
     )

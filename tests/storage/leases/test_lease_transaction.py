@@ -255,8 +255,8 @@ class PoolModel(RuleBasedStateMachine):
         self.session.run(self.pools.create(self.pool_id))
         self.regions: dict[str, str] = {}  # the region of each resource
         self.ever: set[str] = set()  # regions that have, or had, a resource
-        self.leases: dict[str, tuple[str, int, int]] = {}  # the resource, fencing number and expiry of each key
-        self.numbers: dict[str, int] = {}  # the greatest fencing number of each resource
+        self.leases: dict[str, tuple[str, int, int]] = {}  # by key: resource, fencing number, expiry
+        self.numbers: dict[str, int] = {}  # by resource: its greatest fencing number so far
 
     @property
     def now_us(self) -> int:

@@ -1,6 +1,7 @@
-"""Test that leases exclude each other between processes, each with its own connections, by the server's clock.
+"""Test that no two holders in several processes ever have a lease on one resource at the same time.
 
-The test compares the leases that each holder got, by times of the store's clock. Nothing is mocked.
+The test compares the times of all leases, by the clock of the PostgreSQL server. Each process has its own connections,
+and nothing is mocked.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tests.storage.processes import Processes
 
 PROCESSES = 3
 HOLDERS = 4  # number of holders in each process
-CLAIMS = 30  # number of claims in which each holder succeeds
+CLAIMS = 30  # number of successful claims after which a holder stops
 LEASE_US = 5_000
 RESOURCES = ("one", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The time in which a holder had a resource, as far as the holder knows."""
+    """The period in which a holder had a resource, as far as the holder knows."""
 
     version: int
     from_us: int

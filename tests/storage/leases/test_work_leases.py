@@ -1,4 +1,4 @@
-"""Test work leases: nothing else keeps two job processes from storing two curves of one column."""
+"""Test work leases: only they keep two job processes from storing two curves of one column."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ HOLDERS = ("ada", "bob", "cleo")
 
 
 class Holdings(RuleBasedStateMachine):
-    """Let holders claim, renew, work late and give back. Compare them with a plain model of who may hold the lease."""
+    """Let holders claim, renew, overrun and give back leases. Compare them with a plain model of who may hold them."""
 
     session: Session  # set by the test
 
@@ -172,7 +172,7 @@ class Holdings(RuleBasedStateMachine):
         self.holders = Holders(self.session.deployment)
         self.resource = f"example {time.monotonic_ns()}"
         self.held: dict[str, WorkLease] = {}  # the last lease that each holder got; it may have ended
-        self.current: tuple[str, int] | None = None  # the last holder and its version, until it gives the resource back
+        self.current: tuple[str, int] | None = None  # the last holder and its version; None after a release
         self.until_us = 0
         self.number = 0
 

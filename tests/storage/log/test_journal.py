@@ -1,4 +1,4 @@
-"""Test the journal: a caller that has read up to a number never reads below that number again."""
+"""Test the journal: after a caller has read up to a number, no row with a smaller number appears."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[Jo
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
-    """Return the records of rows, each of which must have one."""
+    """Return the record of each row. Every row must have one."""
     records = [row.record for row in rows]
     assert None not in records
     return [each for each in records if each is not None]
@@ -66,7 +66,7 @@ async def test_a_page_may_end_within_a_transaction_and_loses_nothing(deployment:
 
 
 async def make_blocks(deployment: Deployment) -> int:
-    """Make blocks until none is due, as the job does."""
+    """Make filter blocks of the journal until none is due, as the job does."""
     index, made = owner_blocks(deployment.dialect), 0
     while (block := await deployment.store.read(index.build_next_block)) is not None:
         await deployment.store.write(lambda: index.store_block(block))

@@ -22,7 +22,7 @@ def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
 
 @st.composite
 def posts(draw: st.DrawFn) -> tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]:
-    """Draw columns of every kind, with narrow ranges, and posts to one owner, some of them out of range."""
+    """Draw columns of every kind with narrow ranges, and posts to one owner. Some of the posts leave a range."""
     merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
     columns: list[ColumnSpec] = [
         ranked(f"r{i}", merge=merge, min_scaled=-10, max_scaled=10) for i, merge in enumerate(merges)

@@ -17,7 +17,7 @@ def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingReques
 
 
 def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True) -> RequestQueue:
-    """Queue requests whose owners are letters."""
+    """Make a queue with a request for each text. Each letter is the owner of one post."""
     queue = RequestQueue(group_posts_max=group_posts_max, grouping=grouping)
     loop = asyncio.new_event_loop()
     for owners in requests:
@@ -27,7 +27,7 @@ def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True
 
 
 def letters(group: list[WaitingRequest]) -> list[str]:
-    """Return each request of a group as a word of its owners' letters."""
+    """Return a text for each request of a group: the letters of its owners."""
     return ["".join(post.owner for post in waiting.posts) for waiting in group]
 
 

@@ -1,4 +1,4 @@
-"""Test that the limit of groups in flight finds the number that is fastest, follows changes, and keeps its bounds."""
+"""Test that the limit of groups in flight finds the fastest number, follows a changed store, and keeps its bounds."""
 
 from __future__ import annotations
 

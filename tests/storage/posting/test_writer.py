@@ -52,11 +52,11 @@ class HeldWriter:
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     async def submit(self, *owners: str) -> list[list[PartOutcome]]:
-        """Submit one request."""
+        """Submit one request with a post for each owner, and return the outcomes."""
         return await self.writer.submit(self.posts(*owners))
 
     async def submit_behind_write(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:
-        """Submit requests that wait behind a held transaction."""
+        """Hold up a transaction, and submit requests that wait behind it. Return all their tasks."""
         self.store.hold()
         first = asyncio.create_task(self.submit("first"))
         await self.store.wait_for_write()

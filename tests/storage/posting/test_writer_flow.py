@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class TurnstileStore(PassingStore):
-    """A store that accepts several writes at the same time. Each waits until the test lets it through or fails it."""
+    """A store that accepts several writes at the same time. Each write waits until the test lets it go on or fail."""
 
     def __init__(self, store: Store, *, writes_at_once: int) -> None:
         super().__init__(store)
@@ -172,7 +172,7 @@ async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deploy
 async def test_posts_that_would_wait_too_long_are_refused_at_once_with_their_wait(deployment: Deployment) -> None:
     async with open_flow(deployment, limits=SINGLES) as flow:
         waiting = [flow.post(f"p{number}") for number in range(9)]
-        # The store writes one post per second. The six waiting posts are in time, but a post behind them would not be.
+        # The store writes one post per second. The six waiting posts wait short enough; one more would not.
         for _ in range(3):
             turn = await flow.store.waiting.get()
             flow.now_s += 1.0

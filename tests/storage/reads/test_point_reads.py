@@ -18,7 +18,7 @@ XP = ranked("xp")
 
 
 class CountedReads(MeddlingStore):
-    """A store that counts statements, and holds each until the test releases it."""
+    """A store that counts statements, and holds up each statement until the test releases it."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

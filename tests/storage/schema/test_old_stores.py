@@ -35,7 +35,7 @@ def write_file(text: str, path: Path) -> None:
 
 
 def load_database(text: str, server: PostgresServer, name: str) -> str:
-    """Load the store as a database, and return its connection string."""
+    """Load the store into a new database, and return its connection string."""
     url = server.create_database(name)
     command = [str(program("psql", "postgresql-client")), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
     loaded = subprocess.run(command, input=text, capture_output=True, text=True)

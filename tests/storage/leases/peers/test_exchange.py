@@ -1,4 +1,4 @@
-"""Test that stores read each other's journals and find the keys to which two stores gave a resource."""
+"""Test that stores read each other's lease journals, and find keys that got a resource from both stores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Region:
         )
 
     async def read(self, peer: Region) -> AppliedPage:
-        """Read and apply the new events of the peer's journal."""
+        """Read the next page of the peer's lease journal, and apply its events."""
         store = self.pools.store
         after = await store.read(lambda: self.exchange.read_cursor(peer.name))
         page = await peer.pools.events(after)
