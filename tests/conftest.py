@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def chromium_address() -> Iterator[str]:
-    """Start a browser and yield the address of its DevTools: each test opens pages of its own in it."""
+    """Start a browser and yield the address of its DevTools: each test opens its own pages."""
     with chromium() as browser:
         yield browser.address
 

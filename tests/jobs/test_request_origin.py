@@ -1,4 +1,4 @@
-"""Test that a request's id and trace are read back from their text, and that all work for the request knows them."""
+"""Test that a request's id and trace survive as text, and that all work for the request can read them."""
 
 from __future__ import annotations
 

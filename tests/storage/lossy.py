@@ -1,4 +1,4 @@
-"""A proxy in front of a PostgreSQL server. It drops an answer when a test asks for that.
+"""A proxy in front of a PostgreSQL server. It drops answers of the server when a test asks for that.
 
 It drops the answer to a COMMIT after the server has sent it: the server has committed, but the client cannot know.
 """
@@ -17,7 +17,7 @@ CHUNK_BYTES = 65_536
 class LossyWay:
     """A proxy on a free port, in front of the server of `url`.
 
-    `lose` is the number of COMMITs whose answers it will still drop. If a test sets `marker`, the proxy drops the
+    `lose` is the number of COMMITs whose answers the proxy will still drop. If a test sets `marker`, it drops the
     answers to requests that contain the marker instead.
     """
 

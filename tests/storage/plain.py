@@ -54,7 +54,7 @@ def merge_row(
 class Place:
     """The place of a row in a ranking; a smaller place is better."""
 
-    key: tuple[int, int]  # value and time, with signs that make smaller better; the time is 0 if ties are shared
+    key: tuple[int, int]  # value (its sign makes smaller better) and time; the time is 0 if ties are shared
     owner: str
 
 

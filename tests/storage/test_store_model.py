@@ -79,7 +79,9 @@ class PartPlan:
     """A post's part for one board, drawn before it is known which boards exist."""
 
     handle: int
-    values: tuple[tuple[int, int, bool], ...]  # a column's number, its value, and whether the value overwrites
+    values: tuple[
+        tuple[int, int, bool], ...
+    ]  # for each column: its number, the posted value, and whether the value overwrites
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class BoardsMachine(RuleBasedStateMachine):
         """Close what the machine opened."""
         self.session.close()
 
-    # The rules are the steps that can happen.
+    # Each rule is a step that Hypothesis may choose.
 
     @initialize(shape=st.sampled_from(sorted(SHAPES)), ties=st.sampled_from(Ties))
     def begin(self, shape: str, ties: Ties) -> None:
@@ -203,7 +205,7 @@ class BoardsMachine(RuleBasedStateMachine):
                 self.expect(post, parts)
         for name, plain in self.plain.items():
             for owner, before_us in versions[name].items():
-                # One transaction may serve all requests. It may write a row even if the row ends with its old values.
+                # One transaction may serve all requests. It may write a row that ends with its old values.
                 grew = plain.versions[owner] > before_us
                 assert grew or plain.rows[owner] == rows[name][owner], "every change is a new version"
 

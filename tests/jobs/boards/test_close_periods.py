@@ -20,7 +20,7 @@ S = 1_000_000
 
 
 async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: int = 10) -> Board:
-    """Create a board that ends after `ends_in_s` and closes without grace."""
+    """Create a board that ends after `ends_in_s` seconds. It has no grace, so it closes at its end."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
     wanted = replace(spec(ranked("xp0"), predictor=PREDICTOR), season=season)

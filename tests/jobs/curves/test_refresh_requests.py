@@ -84,7 +84,7 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
 async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differently(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    async with start_job_process(world, Catalog(world.store)) as job:  # this copy of the catalog is empty
+    async with start_job_process(world, Catalog(world.store)) as job:  # this process has an empty copy of the catalog
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
         await wait_for_requests(world, 1)
         await job.take_requests()

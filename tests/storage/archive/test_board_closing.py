@@ -1,7 +1,7 @@
 """Test that no post changes a board after its closing, even if the process that receives the post has a wrong clock.
 
-The content of a closed board is final. A board is closed if the deployment's clock has passed its end, or if the store
-marks it as closed.
+The content of a closed board is final. A board is closed once its grace is over by the deployment's clock, or once the
+store marks the board as closed.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deploymen
 
 
 class SlowReads(MeddlingStore):
-    """A store that holds back the rows of its reads until the test releases them."""
+    """A store whose reads return their rows only after the test has released them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

@@ -148,7 +148,7 @@ async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
 
 
 class SlowReads(MeddlingStore):
-    """A store that holds back the rows of its reads until the test releases them."""
+    """A store whose reads return their rows only after the test has released them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

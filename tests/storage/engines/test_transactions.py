@@ -20,7 +20,7 @@ XP = ranked("xp")
 
 
 async def read_xp(deployment: Deployment, *boards: Board, heavy: bool = False, rounds: int = 1) -> list[list[object]]:
-    """Return ada's values on each board, read `rounds` times in one snapshot."""
+    """Read ada's values on each board, `rounds` times in one snapshot. Return the values of each round."""
 
     def program() -> Program[list[list[object]]]:
         seen: list[list[object]] = []

@@ -102,7 +102,7 @@ class Compared:
         assert landed == (self.expected(order[case.skip_rows]) if case.skip_rows < len(order) else None)
 
     def check_counts(self, at: Place, cell: str) -> Program[None]:
-        """Check the counts of rows around a place."""
+        """Check the number of better rows and of tied rows for a place."""
         better = [one for one in self.order if one.key < at.key]
         tied = [one for one in self.order if one.key == at.key]
         assert (yield from self.ranking.count_better(cell)) == len(better)
@@ -115,7 +115,7 @@ class Compared:
         assert landed == (self.expected(below[0]) if below else None)
 
     def check_pages(self, at: Place, cell: str) -> Program[None]:
-        """Check the rows that are read on both sides of a place."""
+        """Check the rows that the store reads on both sides of a place."""
         limit, other = self.case.limit, self.case.skip_rows
         before, after = [one for one in self.order if one < at], [one for one in self.order if one > at]
         from_it_on = [one for one in self.order if one >= at]

@@ -210,7 +210,7 @@ async def test_a_finding_from_before_another_transaction_of_its_key_is_read_agai
 
 
 async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease starts at the time of the read that found its key free. If the request then waits, the lease is shorter."""
+    """A lease starts at the time of the read that found its key free. If the request waits, it gets less time."""
     monkeypatch.setattr(batcher_module, "FRESH_S", 0.0)
     await gated.ask("k")
     assert [sql for sql in gated.store.written if "lease_pools" in sql]

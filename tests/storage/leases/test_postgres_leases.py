@@ -70,7 +70,7 @@ class Holder:
             if self._rng.random() < 0.5:
                 before_us = await self._store.read(self._clock)
                 await self._store.write(lambda: self._leases.release(lease))
-                until_us = min(until_us, before_us)  # the holder certainly had the lease until this time
+                until_us = min(until_us, before_us)  # the holder certainly had the lease before it began to release it
         except LeaseLostError:
             self.lost += 1
         return Holding(lease.version, from_us, until_us)

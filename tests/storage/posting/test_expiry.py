@@ -1,4 +1,4 @@
-"""Test that exactly the requests that wait too long expire, even if others were answered before or meanwhile."""
+"""Test that a request expires if it waits too long, and only then, even if others are answered before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that an accepted post is applied once, in its owner's order, even if a worker dies or sleeps meanwhile."""
+"""Test that each accepted post is applied once, in the order of its owner's posts, even if a worker dies or sleeps."""
 
 from __future__ import annotations
 
@@ -382,7 +382,7 @@ class FullStore(PausingStore):
 
 
 class FailingStore(PausingStore):
-    """A store that fails a transaction at the first statement with `text` in its SQL or in its post ids."""
+    """A store that makes a transaction fail at the first statement with `text` in its SQL or among its post ids."""
 
     def __init__(self, store: Store, text: str) -> None:
         super().__init__(store)

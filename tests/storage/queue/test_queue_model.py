@@ -139,7 +139,7 @@ class Queueing(RuleBasedStateMachine):
         if board.epoch != self.board.epoch:
             return
         if post.post_hash in self.seen:
-            return  # a duplicate, or another post under the same id
+            return  # the post is a duplicate, or its id belongs to another post
         if post.post_hash is not None:
             self.seen.add(post.post_hash)
         row = self.rows.setdefault(post.owner, [0, 0])

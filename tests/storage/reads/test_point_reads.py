@@ -121,7 +121,7 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(
     )
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = make_reads(deployment, deployment.store)
-    # `narrow` and `wide` are the board before and after a column was added.
+    # `narrow` is the board before a column was added; `wide` is the board after that.
     asked = [reads.read_entry(board, "ada") for board in (narrow, wide, narrow)]
     before, answer, again = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(before, BoardChangedError)

@@ -1,6 +1,6 @@
 """Test that this version opens and serves stores that older versions of the service wrote.
 
-The version with schema SCHEMA wrote `old_stores/NAME_SCHEMA.sql` by its own HTTP interface, and the file is never
+The version with schema SCHEMA wrote `old_stores/NAME_SCHEMA.sql` by its own HTTP interface. The file is never
 written again. It holds two boards with curves, 40 owners with a post id each, and one post after the curves.
 """
 
