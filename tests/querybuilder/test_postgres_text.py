@@ -1,4 +1,4 @@
-"""Test the text for PostgreSQL word for word.
+"""Test the SQL text for PostgreSQL word for word.
 
 The text keeps to the limits of Citus: only immutable functions in DO UPDATE, and one DDL statement in each call.
 """

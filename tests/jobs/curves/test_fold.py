@@ -1,4 +1,4 @@
-"""Test live counts. A count that is off by one makes every bracket below it wrong, and nothing corrects it later."""
+"""Test live counts. If a count is off by one, the brackets of all worse values are wrong, and no later fold corrects them."""
 
 from __future__ import annotations
 

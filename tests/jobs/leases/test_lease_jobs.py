@@ -1,4 +1,4 @@
-"""Test the jobs of pools.
+"""Test the jobs that maintain lease pools.
 
 If a job skips a step, a resource is lost to all keys. If a job repeats a step, two keys get the same resource.
 """

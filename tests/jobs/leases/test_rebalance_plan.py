@@ -1,4 +1,4 @@
-"""Test rebalance plans. A plan that takes away resources that a region needs itself would cause a second shortage."""
+"""Test rebalance plans. A plan must leave a region what it needs itself, or it causes a second shortage."""
 
 from __future__ import annotations
 

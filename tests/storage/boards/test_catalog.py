@@ -1,4 +1,4 @@
-"""Test which changes of a board are allowed, because its key, columns and epoch decide what stored cells mean."""
+"""Test which changes of a board are allowed: the board's key, columns and epoch decide what stored cells mean."""
 
 from __future__ import annotations
 

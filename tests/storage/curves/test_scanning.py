@@ -1,4 +1,4 @@
-"""Test that a scan reads every value as of one moment, because a certificate covers every value."""
+"""Test that a scan reads all values in one snapshot, because a certificate covers all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what only the PostgreSQL store can do: several processes write to it, and boards may have pools."""
+"""Test what only the PostgreSQL store can do: several processes write to it, and boards may have connection pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that a lost board comes back row for row, or not at all."""
+"""Test that a rebuild restores every row of a board. If it cannot, it must be refused."""
 
 from __future__ import annotations
 

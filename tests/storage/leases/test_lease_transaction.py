@@ -1,4 +1,4 @@
-"""Test the transaction of leases, because two live leases on one resource could only come from here."""
+"""Test the lease transaction: only a fault in it could grant two valid leases on one resource."""
 
 from __future__ import annotations
 

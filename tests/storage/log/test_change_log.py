@@ -1,4 +1,4 @@
-"""Test the change log: if one change is missed or counted twice, all later counts from the log are wrong."""
+"""Test the change log: if one change is missed or counted twice, all later counts from this log are wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the texts of the change log. SQL and Python both extract values from them, for live counts and exact ranks."""
+"""Test the texts of values in the change log. SQL and Python both read them, for live counts and exact ranks."""
 
 from __future__ import annotations
 

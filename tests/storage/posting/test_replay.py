@@ -113,9 +113,8 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7, "lap": 5})))
     await drop(deployment, "b")
-    board = await deployment.create(
-        "b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:]
-    )  # this board has the same columns in another order
+    # This board has the same columns in another order.
+    board = await deployment.create("b", COLUMNS[1], COLUMNS[0], *COLUMNS[2:])
     await deployment.apply(deployment.post("ada", part(board, {"wins": 2, "lap": 9})))
     await replay(deployment, "b", 1)
     assert await deployment.stats(await read_current(deployment), "ada") == {
