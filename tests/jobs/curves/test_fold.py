@@ -1,4 +1,4 @@
-"""Test live counts. If a count is off by one, the brackets of all worse values are wrong, and no later fold corrects them."""
+"""Test live counts. If a count is off by one, the brackets of all worse values are wrong, and no fold corrects them."""
 
 from __future__ import annotations
 
