@@ -17,7 +17,7 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 
-READS_OF_A_GROUP = 1  # number of reads before the first write of a group: one read of the rows
+READS_OF_A_GROUP = 1  # number of statements after which a group has read its rows
 
 
 def version_moved(store: Store, board: Board, owner: str) -> Built:

@@ -172,7 +172,8 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     row.owner = "new"
     inserted = next(taken.writes.insert_rows([(two.rows_key, row)]))
     meddle = version_moved(deployment.store, two, "ada") if owner == "ada" else inserted
-    first_write = 4 if one.table_key is None else 2  # a shared table takes the rows of both boards in one statement
+    # In tables of their own, statement 4 is the first that writes. In a shared table, statement 1 reads all rows.
+    first_write = 4 if one.table_key is None else 2
     store, meddling = deployment.store, MeddlingStore(deployment.store, [meddle], before_statement=first_write)
     deployment.store = meddling
     post = deployment.post(owner, part(one, {"xp": 1}), part(two, {"xp": 1}))
