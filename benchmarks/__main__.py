@@ -110,7 +110,7 @@ def main() -> int:
 def start_benchmark(name: str, arguments: list[str]) -> int:
     """Run one benchmark and return its exit status.
 
-    It is 0 if all bars are met, 1 if a bar fell short, and another number if the benchmark failed.
+    The status is 0 if all bars are met, 1 if at least one bar is not met, and another number if the benchmark failed.
     """
     try:
         return subprocess.run(

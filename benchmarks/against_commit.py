@@ -2,8 +2,8 @@
 
     python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
-Both services run at the same time, first on SQLite and then on PostgreSQL. Each one has a store that it filled itself.
-They take turns, round by round.
+Both services run at the same time, first on SQLite and then on PostgreSQL. Each service has a store that it filled
+itself. Rounds of load go to the two services in turn.
 
 Bar: every rate is at least 0.97 times the rate of the other commit.
 """
@@ -32,7 +32,7 @@ _OURS = "this tree"
 
 
 def unpack_commit(commit: str, folder: Path) -> Path:
-    """Write the tree of a commit below `folder` and return its path.
+    """Write all files of a commit to a new folder below `folder`, and return the path of the new folder.
 
     Raises CalledProcessError if git has no such commit.
     """
@@ -66,7 +66,8 @@ def _compare(store: str, servers: Mapping[str, Server], options: Options) -> lis
         asyncio.run(_fill(server.port, options.rows))
     sides = {side: _contestants(server.port, options) for side, server in servers.items()}
     rows, bars = [], []
-    # The paths do not take turns: the folding after a round of posts would disturb the next round of another path.
+    # Paths are measured one after the other. If they took turns, the folding after a round of posts would disturb the
+    # next round of another path.
     for path in sides[_OURS]:
         figures = load.run_alternately({side: paths[path] for side, paths in sides.items()}, rounds=options.rounds)
         rows += [load.table_row(f"{store}, {path}, {side}", found) for side, found in figures.items()]

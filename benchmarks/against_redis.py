@@ -5,8 +5,8 @@
 Both sides have the same members, values and requests, and both write durably before they answer. The Redis shell sends
 the commands of one request in one pipeline.
 
-The service's rate is divided by that of the Redis shell. Bars: at least 2 for positions, 1.5 for around, 2.5 for the
-top 10, and 1 for single posts. Batches and memory are only reported.
+A ratio is the service's rate divided by the rate of the Redis shell. Bars: the ratio is at least 2 for `positions`,
+1.5 for `around`, 2.5 for the top 10, and 1 for single posts. Batches and memory are only reported.
 """
 
 from __future__ import annotations

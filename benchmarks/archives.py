@@ -3,10 +3,10 @@
     python -m benchmarks.archives [--rows N]
 
 The large board is a season of 200,000 owners with 6 ranked columns. The small boards belong to one day of a family.
-Posts write the rows, and the service's own job closes and archives the boards. Positions are timed before and after the
-rows became an archive.
+Posts write the rows, and the service's own job closes and archives the boards. Requests for positions are timed before
+and after the job replaces the rows by an archive.
 
-Everything is reported; there is no bar.
+All figures are only reported; there is no bar.
 """
 
 from __future__ import annotations

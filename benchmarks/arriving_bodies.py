@@ -4,8 +4,8 @@
 
 All senders begin before any of them ends. One run declares the length of each body; the other run sends the bodies
 chunked. The cost is the peak resident memory of the process minus its memory before the run. Senders keep their pace
-even if the service falls behind. In that case aiohttp may buffer a quarter of a MiB per connection, which the service
-does not count.
+even if the service falls behind. In that case aiohttp may buffer a quarter of a MiB per connection, and the service
+does not count these bytes.
 
 Bar: at most 320 MiB.
 """

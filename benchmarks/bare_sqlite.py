@@ -1,8 +1,8 @@
 """The baseline of batch posts on SQLite: the same batches in a bare sqlite3 loop, in a process of its own.
 
 `batch_posts` starts it. The table, the index and the pragmas are like those of the service, and each batch is one
-transaction. The loop reads, merges, and writes a row only if it still has the version that was read. It does nothing
-else. The SQL is written out here, because the loop must not use the project's own layers.
+transaction. The loop reads the rows, merges the values, and writes a row only if it still has the version that was
+read. It does nothing else. The SQL is written out here, because the loop must not use the project's own layers.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def main(path: str, rows: int) -> None:
         for batch in work:
             apply_batch(connection, batch)
         print(time.perf_counter() - begun, flush=True)
-        # The service makes checkpoints when it is idle: between rounds, where no time is measured. This loop does the
-        # same.
+        # The service makes checkpoints when it is idle, which is between rounds, where no time is measured. This loop
+        # makes its checkpoints between rounds, too.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     os.unlink(path)

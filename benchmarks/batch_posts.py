@@ -2,8 +2,9 @@
 
     python -m benchmarks.batch_posts [--rows N] [--seconds S] [--rounds N]
 
-Both sides apply the same batches, which are made before the clock starts, to boards of 1 M rows with the same content.
-Rounds take turns. Neither side keeps post ids. The cost of post ids is only reported.
+Both sides apply the same batches to boards of 1 M rows with the same content. The batches are made before the clock
+starts. The two sides take turns, round by round. The compared posts have no post ids; the rate of posts with ids is
+only reported.
 
 Bar: at least 60 % of the bare loop's rate.
 """
@@ -29,7 +30,8 @@ _POSTS_PER_S = 10_000  # assumed rate, used to choose how many batches fill a ro
 def through_http(port: int, rows: int, count: int, *, with_ids: bool = False) -> Callable[[int], load.Figure]:
     """Return a contestant that posts batches.
 
-    If `with_ids` is true, each post has a post_id. The service then guarantees more than the bare loop does.
+    If `with_ids` is true, each post has a post_id. The service then applies a repeated post only once; the bare loop
+    cannot do that.
     """
 
     def contestant(number: int) -> load.Figure:

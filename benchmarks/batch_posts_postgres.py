@@ -2,8 +2,8 @@
 
     python -m benchmarks.batch_posts_postgres [--rows N] [--seconds S] [--rounds N]
 
-Both sides use one server with fsync on. They apply the same batches, which are made before the clock starts, to boards
-of 1 M rows with the same content. Rounds take turns.
+Both sides use one server with fsync on. They apply the same batches to boards of 1 M rows with the same content. The
+batches are made before the clock starts. The two sides take turns, round by round.
 
 Bars: at least 50 % of the rate of a bare loop, with one connection and with as many connections as the posters have.
 """

@@ -1,7 +1,7 @@
-"""The boards that are measured: owners, values and posts drawn from seeds, posted through the HTTP batch route.
+"""Make the boards that benchmarks measure: draw owners, values and posts from seeds, and send the posts over HTTP.
 
-A board of a given size is the same in every run and for every contestant, so the truth about it can be computed from
-the seed.
+A board of a given size is the same in every run and for every contestant, so a benchmark can compute the correct
+answers about the board from the seed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REAL_BOARDS = {"atp_20241230": "high", "boston2014_centimin": "low", "bgg_rated_
 def owner_at(index: int) -> str:
     """Return the owner at a 0-based index.
 
-    Owners are as long as the ids of a large chat service. requests.lua builds the same owners.
+    The name of an owner is as long as an id of a large chat service. requests.lua builds the same owners.
     """
     return f"10703857{index:011d}"
 
@@ -71,7 +71,7 @@ def board_spec(names: Sequence[str], *, merge: str = "sum", best: str = "high") 
 async def send_batches(
     port: int, board: str, bodies: Iterable[bytes], *, size: int = 0, connections: int = FILL_CONNECTIONS
 ) -> None:
-    """Post the bodies. At least `size` posts of each body must be applied. Raises BadAnswerError."""
+    """Post the bodies. Raises BadAnswerError if a request fails or fewer than `size` posts of a body are applied."""
 
     async def send(connection: Connection, body: bytes) -> None:
         status, answer = await connection.call("POST", f"/v1/leaderboards/{board}/posts", body)
@@ -123,10 +123,10 @@ async def fill_board(
 
 
 def prepare_store(options: Options, folder: Path, *, rows: int, columns: int = 1) -> Path:
-    """Return a store file in `folder` with BOARD filled and its curves fresh.
+    """Return the path of a SQLite file in `folder`, in which BOARD is filled and has fresh curves.
 
-    If an earlier run kept such a store, it is copied. Otherwise it is filled, and kept if `options.boards` names a
-    folder.
+    If an earlier run kept such a file, copy that file. Otherwise fill a new one; if `options.boards` names a folder,
+    keep a copy there for later runs.
     """
     store = folder / "board.db"
     kept = kept_path(options, f"{rows}x{columns}")
@@ -151,7 +151,7 @@ def kept_path(options: Options, name: str) -> Path | None:
     """Return the path at which a filled store of this name is kept, or None if stores are not kept."""
     if options.boards is None:
         return None
-    # The name contains a hash of the storage code, because other code may have left another layout of the tables.
+    # The name contains a hash of the storage code, because different code may have made the tables with another layout.
     layout = hashlib.sha256(
         b"".join(path.read_bytes() for path in sorted((PROJECT / "storage").rglob("*.py")))
     ).hexdigest()[:12]
@@ -159,7 +159,7 @@ def kept_path(options: Options, name: str) -> Path | None:
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy a store that nobody has open, with its write-ahead log if one was left."""
+    """Copy a SQLite file that no process has open. If it has a write-ahead log, copy the log, too."""
     for suffix in ("-wal", ""):
         part = source.with_name(source.name + suffix)
         if part.exists():

@@ -3,8 +3,8 @@
     python -m benchmarks.bucket_study
 
 Such a study is often quoted as "1 % off", which is its mean error. Here the 99th percentile and the worst error are
-printed, too. Every entry is looked up, and errors are relative to the true rank. A curve has as many knots as the
-buckets have ends, so both methods know the counts at the same number of places.
+printed, too. The rank of every entry is estimated, and errors are relative to the true rank. A curve has one knot for
+each end of a bucket, so both methods know exact counts at the same number of values.
 
 Bar: the worst error of a curve with 50 knots is at most 2 %. All other figures are only reported.
 """
@@ -50,11 +50,11 @@ class Buckets:
     def rank(self, score: int) -> int:
         """Return the rank of a score.
 
-        The rank is 1 + the entries of all better buckets + the estimated better entries of the score's own bucket. The
-        estimate assumes that the entries of a bucket are spread evenly over it.
+        The rank is 1 + the number of entries in all better buckets + an estimate: how many entries in the score's own
+        bucket are better. The estimate assumes that the entries of a bucket are spread evenly over the bucket.
         """
         bucket = int(score / self._width)
-        above = (bucket + 1) * self._width - 1 - score  # the number of strictly better scores in the bucket
+        above = (bucket + 1) * self._width - 1 - score  # how many possible scores in the bucket are better
         return 1 + round(sum(self._counts[bucket + 1 :]) + self._counts[bucket] * above / self._width)
 
 
@@ -82,13 +82,13 @@ def curve_estimator(kind: str, knots: int) -> Callable[[list[int]], Callable[[in
 
 
 def take_study(players: int, buckets: int) -> dict[str, Errors]:
-    """Draw boards and return the errors on them by method."""
+    """Draw boards, and return the errors that each method makes on them."""
     import numpy
 
     rng = numpy.random.default_rng(SEED)
     draws = 1 if players > 1_000 else BOARDS
     boards = [[int(score) for score in rng.integers(0, players, players)] for _ in range(draws)]
-    counted = buckets + 1  # number of knots: as many as the buckets have ends
+    counted = buckets + 1  # number of knots: one for each end of a bucket
     return {
         f"{buckets} buckets": measure_errors(boards, lambda scores: Buckets(scores, players, buckets).rank),
         f"geometric, {counted} knots": measure_errors(boards, curve_estimator("geometric", counted)),

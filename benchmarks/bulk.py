@@ -49,8 +49,8 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
     """Return a SQLite file in `folder` with a board of that many rows.
 
-    If an earlier run kept such a file, it is copied. Otherwise it is loaded, and kept if `options.boards` names a
-    folder.
+    If an earlier run kept such a file, copy that file. Otherwise load a new one; if `options.boards` names a folder,
+    keep a copy there for later runs.
     """
     store = folder / f"bulk-{rows}.db"
     kept = kept_path(options, f"bulk-{rows}x1")

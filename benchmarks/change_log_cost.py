@@ -49,11 +49,11 @@ _VARIANTS = {
     "log alone": _PATIENT | {"RANKCURVE_FOLD_LOAD_RATIO": "0.01"},
     "neither": _PATIENT | {"RANKCURVE_CHANGE_LOG": "false"},
 }
-COST_MAX = 0.25  # the share of the rate that change log and live curves together may cost
+COST_MAX = 0.25  # the part of the rate that the change log and live curves together may cost
 
 
 def _posting(port: int, rows: int, columns: int, count: int) -> Callable[[int], load.Figure]:
-    """Return a contestant whose every post changes every ranked column."""
+    """Return a contestant that posts batches. Each of its posts changes every ranked column."""
     names = column_names(columns)
 
     def contestant(number: int) -> load.Figure:

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 client for the benchmarks whose requests need logic that wrk cannot run.
+"""A small HTTP/1.1 client. Benchmarks use it if their requests need logic that wrk cannot run.
 
-It sends one request at a time on a connection and always declares the length of the body. It understands only the
-kinds of answers that the measured servers send.
+The client sends one request at a time on a connection and always declares the length of the body. It understands only
+the kinds of answers that the measured servers send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BadAnswerError(Exception):
-    """A request got an answer with which the benchmark cannot go on."""
+    """A request got a wrong or failed answer, so the benchmark cannot continue."""
 
 
 class Connection:
@@ -32,7 +32,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Return status and body of the answer. Raises OSError, EOFError or TimeoutError if there is none."""
+        """Return status and body of the answer. Raises OSError, EOFError or TimeoutError if no answer comes."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._call(method, path, body)
@@ -69,7 +69,7 @@ class Connection:
 
 
 async def read_metrics(port: int, times: int) -> AsyncIterator[str]:
-    """Read `/metrics` that often and yield the texts. Each read uses a new connection, to ask different workers."""
+    """Read `/metrics` `times` times and yield the texts. Each read uses a new connection to reach different workers."""
     for _ in range(times):
         connection = Connection(port)
         try:

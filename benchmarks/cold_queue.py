@@ -1,9 +1,9 @@
-"""Measure how soon two new job processes apply the first post of a queue that waits for them.
+"""Measure how soon two new job processes apply the first post of a queue that was filled before they started.
 
     python -m benchmarks.cold_queue [--rows N] [--rounds N]
 
 Every round has a new PostgreSQL database and new processes. Before any job process starts, two front ends queue 4,000
-posts to a family of 25 boards with 6 columns. The time counts from when both job processes are ready.
+posts to a family of 25 boards with 6 columns. The measured time begins when both job processes are ready.
 
 Bar: the first queued post is applied at most 2 s after the last job process is ready.
 """
@@ -69,7 +69,7 @@ async def wait_for_first_applied(database: Any, begun_s: float) -> float:
 
 
 async def run_cold_start(cluster: PostgresServer, folder: Path, rows: int, turn: int) -> tuple[float, int]:
-    """Run one cold start. Return the seconds until the first post was applied, and the number applied by then."""
+    """Run one cold start. Return the seconds until a post was applied, and how many posts were applied at that time."""
     url = cluster.create_database(f"cold{turn}")
     with ExitStack() as stack:
         fronts = [stack.enter_context(serve_store(url, folder, jobs="none")) for _ in range(PROCESSES)]

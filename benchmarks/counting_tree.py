@@ -2,11 +2,12 @@
 
     python -m benchmarks.counting_tree [--rows N]
 
-The tree has two levels: the cells that a live curve divides the values into, and the rows of a cell, which a count
-reads. A third level would split each cell again. Counts would read fewer rows, but folding would keep more counters.
-Both effects are measured on the same board. A count is timed in the store, on both stores, without HTTP.
+The tree has two levels. On the first level, a live curve divides the range of values into cells. On the second level
+are the rows of each cell, which a count reads. A third level would split each cell into smaller ones. Counts would read
+fewer rows, but folding would keep more counters. Both effects are measured on the same board. A count is timed in the
+store, on both stores, without HTTP.
 
-Everything is reported; there is no bar.
+All figures are only reported; there is no bar.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     python -m benchmarks.curve_accuracy [DATA]
 
-The curve is asked for every value and for the next lattice point after it. Each answer is compared with the rank that
-is counted here. The curve's own certificate is not trusted; it is checked, too. The time of a fit is the lowest of
-three, so that other work of the machine matters less.
+The curve is asked for the rank of every value and of the next lattice point after each value. Each rank is compared
+with the true rank, which this program counts. The curve's own certificate is not trusted; it is checked, too. Each fit
+is made three times and its lowest time is used, so that other work of the machine matters less.
 
 Bars: `_BARS` limits the worst relative error of each board. With 1,000 knots a bracket is at most 5 % wide, or one tie
-step. Every rank is a whole number, lies within its bracket and its certificate, and is not below the previous rank. A
-fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
+step. Every rank is a whole number, lies within its bracket and its certificate, and is not less than the previous rank.
+A fit takes at most 0.5 s for 343,000 rows and 1 s for 1,000,000.
 """
 
 from __future__ import annotations
@@ -48,27 +48,28 @@ _BARS = {
     "atp_20241230": (0.0, 0.30),
 }
 _BUILD_BARS_S = {343_000: 0.5, 1_000_000: 1.0}
-_WIDEST = 0.05  # the largest width of a bracket with 1,000 knots, as a share of the rank, unless it is one tie step
+_WIDEST = 0.05  # with 1,000 knots: the largest allowed `Checked.widest`
 _FITS = 3
 _ANY_ROWS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How one curve compares with the truth."""
+    """The differences between one curve and the true ranks."""
 
     knots: int
     worst: float
     mean: float  # the mean relative error of the entries
-    widest: float  # the width of the widest bracket that is more than one tie step, as a share of its rank
-    violations: int  # how many violations: of a bracket, the order, the range, the certificate, or of whole ranks
+    widest: float  # the width of the widest bracket that is more than one tie step, divided by its rank
+    # How often a rank broke a rule: bracket, order, whole numbers, range of ranks, or certificate.
+    violations: int
     queries: int
     build_s: float
     shape: str
 
 
 def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
-    """Fit a curve, ask it for every value of the board, and return how it compares with the truth."""
+    """Fit a curve, ask it for the rank of every value of the board, and compare these ranks with the true ranks."""
     build_s = inf
     counts = count_entries_by_key(board.keys)
     tally = tally_keys(board.keys)
@@ -97,7 +98,7 @@ def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
 
 
 def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (first rank, last rank, distinct values) of each gap between two knots."""
+    """Yield (first rank, last rank, number of distinct values) of each gap between two knots."""
     at = [bisect_left(keys, knot.key) for knot in curve.knots]
     for index in range(len(curve.knots) - 1):
         before, after = curve.knots[index], curve.knots[index + 1]

@@ -27,8 +27,8 @@ class CurveBoard:
     """A board, and a function that draws more values for it."""
 
     name: str
-    keys: Keys  # in the order of the entries, not of their values
-    draw: Callable[[np.random.Generator, int], Keys]  # returns that many keys of the same distribution
+    keys: Keys  # one key for each entry, not sorted
+    draw: Callable[[np.random.Generator, int], Keys]  # returns that many new keys of the same distribution
 
 
 def _high(values: NDArray[np.float64]) -> Keys:

@@ -1,11 +1,11 @@
-"""Count how many of ten million ranks of random boards, fitted and live, break a promise of their curve.
+"""Count how many of ten million ranks break a promise of their curve, for fitted and live curves of random boards.
 
     python -m benchmarks.curve_queries [--rows N]
 
-Each rank is compared with a count of the current entries. The keys asked for are values, their neighbours, and keys in
-between. The curve is asked for them in ascending order, so that a rank lower than the previous rank is noticed.
+Each rank is compared with a count of the current entries. The requested keys are values, their neighbours, and keys in
+between. They are requested in ascending order, so that a rank lower than the previous rank is noticed.
 
-Bar: every rank is a whole number in [1, n + 1], within its bracket and its certificate, and not below the previous
+Bar: every rank is a whole number in [1, n + 1], within its bracket and its certificate, and not lower than the previous
 rank.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.options import Options, parse_options
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from predictor.fit import fit_curve
 
-_ASKED = 20_000  # keys asked for in one state of one board
+_ASKED = 20_000  # number of keys whose rank is requested in one state of one board
 _STATES = 5  # states of a board: as fitted, and after each of four rounds of changes
 
 
@@ -62,7 +62,7 @@ def count_broken(curve: Curve | LiveCurve, keys: Keys, asked: Keys) -> int:
 
 
 def _states(rng: np.random.Generator, keys: Keys) -> Iterator[tuple[Curve | LiveCurve, Keys]]:
-    """Yield a fitted curve with the keys of its board, then live curves with the keys after each round of changes."""
+    """Yield a fitted curve with its board's keys; then, after each round of changes, a live curve with the new keys."""
     curve = fit_curve(tally_keys(keys), knots_max=int(rng.integers(2, 500)), gap_rows_max=GAP_ROWS_MAX, as_of_us=0)
     yield curve, keys
     counts, new = LiveCounts(curve), _draw_keys(rng, len(keys))

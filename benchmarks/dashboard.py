@@ -27,7 +27,7 @@ _LOADS = 10
 _PAINT_MS_MAX = 200.0
 _KB_MAX = 150.0
 _CURVE = "document.querySelector('#curve svg') && document.querySelector('#spread svg')"
-# By view: its route, and an expression that is true once the view is complete.
+# For each view, its route and an expression that is true once the view is complete.
 _VIEWS = {
     "boards": ("", "document.querySelector('#view tbody tr')"),
     "board": (f"#/boards/{BOARD}", f"document.querySelector('#ranking tbody tr') && {_CURVE}"),

@@ -1,9 +1,9 @@
-"""Measure the time of `around` and `from_rank` on a large board and on one of 3,000 rows, at the top and in the middle.
+"""Time `around` and `from_rank` on a large board and on a board of 3,000 rows, both at the top and in the middle.
 
     python -m benchmarks.deep_pages [--rows N] [--rounds N]
 
 Both boards are in the same store, first SQLite and then PostgreSQL. Requests to the two boards take turns. Every answer
-is compared with the values that the boards were made of.
+is compared with the values that the boards were filled with.
 
 Bar: the median of the large board is at most 3 times that of the small board.
 """
@@ -30,17 +30,17 @@ from tests.servers import DURABLE, postgres
 
 _SMALL = "small"
 _SMALL_ROWS = 3_000
-_AROUND_ROWS = 5  # rows on each side
+_AROUND_ROWS = 5  # rows on each side of the owner
 _PAGE_ROWS = 100
-_RANKS = 50  # number of ranks to request at each place
+_RANKS = 50  # number of ranks to request at the top, and as many in the middle
 _RATIO_MAX = 3.0
 _SERVER = {**DURABLE, "shared_buffers": "1GB", "max_wal_size": "4GB"}
 
-Place = tuple[str, str, str]  # view, place, board
+Place = tuple[str, str, str]  # the view, where on the board (top or middle), and the board
 
 
 def _requests(board_id: str, board: Board, place: str, view: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield paths, each with the owners that its answer must contain."""
+    """Yield request paths, each with the owners that the answer must contain."""
     first = 1 if place == "top" else board.rows // 2
     for rank in range(first, first + _RANKS):
         if view == "around":
@@ -86,7 +86,7 @@ def measure_on(name: str, url: str, folder: Path, boards: dict[str, Board], roun
                 for place in ("top", "middle"):
                     for board_id, board in boards.items():
                         ms = asyncio.run(_time_requests(server.port, _requests(board_id, board, place, view)))
-                        if number:  # the first round warms up
+                        if number:  # round 0 only warms up and is not counted
                             took.setdefault((view, place, board_id), []).extend(ms)
     lines: list[list[str | float]] = []
     bars: list[report.Bar] = []

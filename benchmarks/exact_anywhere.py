@@ -1,10 +1,10 @@
-"""Measure the time of an exact rank in the middle of a board against one at rank 1,000, on both stores.
+"""Compare the time of an exact rank in the middle of a board with the time of one near rank 1,000, on both stores.
 
     python -m benchmarks.exact_anywhere [--rows N]
 
-Both times are measured over HTTP and in the store. In the store a full count is timed, too. Owners near the top and in
-the middle are asked in turn. Every answer over HTTP is compared with the values that the board was made of. Posts are
-sent before the measurement; some of them are folded, and some are not.
+Both times are measured over HTTP and in the store. In the store a full count is timed, too. Requests for owners near
+rank 1,000 and in the middle take turns. Every answer over HTTP is compared with the values that the board was filled
+with. Posts are sent before the measurement; some of them are folded, and some are not.
 
 Bars: over HTTP the middle takes at most 2 times as long as rank 1,000. In the store it takes at most 1 ms on SQLite and
 3 ms on PostgreSQL. A full count takes at least 20 times as long.
@@ -41,7 +41,7 @@ from storage.store import Program, Store, read_single
 from tests.servers import DURABLE, postgres
 
 _NEAR = 1_000
-_OWNERS = 50  # number of owners to request at each place
+_OWNERS = 50  # number of owners to request near rank 1,000, and as many in the middle
 _ROUNDS = 6
 _FULL_COUNTS = 5
 _CHANGES_MAX = 20_000
@@ -51,7 +51,7 @@ _STORE_MS = {"SQLite": 1.0, "PostgreSQL": 3.0}
 
 
 class Board:
-    """The owners and keys that the board was made of, best first."""
+    """The owners and keys that the board was filled with, best first."""
 
     def __init__(self, rows: int) -> None:
         import numpy
@@ -62,7 +62,7 @@ class Board:
         self.ascending = (-scores[self.best_first]).tolist()
 
     def around(self, rank: int) -> list[tuple[str, int]]:
-        """Return (owner, rank) of `_OWNERS` owners, the first one just below that rank."""
+        """Return (owner, rank) of the `_OWNERS` owners that follow the best `rank` owners."""
         return [
             (owner_at(int(index)), 1 + bisect_left(self.ascending, self.ascending[rank + at]))
             for at, index in enumerate(self.best_first[rank : rank + _OWNERS])
@@ -70,7 +70,10 @@ class Board:
 
 
 async def _time_positions(port: int, asked: list[tuple[str, int]], mode: str) -> tuple[list[float], set[str]]:
-    """Ask for each owner's position and check its bracket. Return the milliseconds of each request and the methods."""
+    """Request each owner's position and check its bracket.
+
+    Return the milliseconds of each request, and the methods of the positions.
+    """
     took, methods = list[float](), set[str]()
     connection = Connection(port)
     try:

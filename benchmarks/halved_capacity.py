@@ -5,10 +5,10 @@
 The service reaches the database through a proxy (`slow_proxy`). Posts are sent at 0.9 times the full capacity. Each
 request is sent once, when it is due, even if earlier requests are still unanswered. Goodput is the rate of posts that
 get status 200 within `post_wait_s_max`. The full and the halved capacity are measured earlier in the same run. To
-measure a capacity, each poster sends again as soon as it is answered.
+measure a capacity, each poster sends its next request as soon as its last one is answered.
 
-The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait
-longer here.
+The proxy also doubles waits for locks, which a slow disk would not do. So groups that wait for the same row wait longer
+than with a slow disk.
 
 Bars: from 10 s after the halving, goodput is at least 90 % of the halved capacity. From 30 s after the recovery, it is
 at least 95 % of the goodput before the halving.
@@ -48,8 +48,8 @@ from tests.servers import DURABLE, postgres
 _POSTS = 100  # posts in a request
 _POSTERS = 48
 _BODIES = 400
-_WARM_S = 8.0  # a capacity is measured only after this time of load, when the rate of the service is steady
-_OFFERED_RATIO = 0.9  # offered rate / full capacity; the service could not answer more even before the slowdown
+_WARM_S = 8.0  # seconds of load before a capacity is measured; the service's rate is then steady
+_OFFERED_RATIO = 0.9  # offered rate / full capacity; above 1 the service could not keep up even before the slowdown
 _BEFORE_S, _AFTER_S = 15.0, 45.0
 _SETTLED_S, _RECOVERED_S = 10.0, 30.0
 _ANSWERED_S = 10.0  # the default of post_wait_s_max
@@ -65,7 +65,7 @@ class Bin:
     """The answers that came within one interval of `_BIN_S` seconds."""
 
     good: int = 0  # posts that count as goodput
-    codes: Counter[int] = field(default_factory=Counter)  # posts by status
+    codes: Counter[int] = field(default_factory=Counter)  # number of posts, by the status of the answer
     times_s: list[float] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ def draw_bodies(rows: int, *, seed: int, count: int) -> list[bytes]:
 
 
 async def measure_capacity(port: int, made: list[bytes], seconds: float) -> float:
-    """Return the posts answered per second while each poster sends again as soon as it is answered."""
+    """Return the posts answered per second while each poster sends its next request right after each answer."""
     counted = 0
     begun = time.perf_counter()
     rng = random.Random(7)
@@ -129,7 +129,7 @@ class OpenLoad:
         self.bins: dict[int, Bin] = defaultdict(Bin)
 
     async def run(self, factors: Mapping[float, float], seconds: float) -> None:
-        """Send for `seconds` seconds. `factors` maps seconds from the start to the factor of the proxy from then on."""
+        """Send for `seconds` seconds. `factors` maps seconds from the start to the factor that the proxy then gets."""
         self._begun = time.perf_counter()
         changes = deque(sorted(factors.items()))
         rng = random.Random(5)
@@ -153,7 +153,7 @@ class OpenLoad:
         status, _ = await connection.call("POST", _PATH, body)
         self._free.append(connection)
         answered_s = self._passed_s()
-        found = self._bin(answered_s)  # a post counts in the interval of its answer
+        found = self._bin(answered_s)  # a post counts in the interval in which its answer came
         found.codes[status] += _POSTS
         if status == 200:
             found.times_s.append(answered_s - due_s)

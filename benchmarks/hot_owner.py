@@ -74,7 +74,7 @@ async def read_clan_xp(server: Server) -> int:
 
 
 async def run_round(servers: Sequence[Server], name: str, seconds: float, *, mode: str) -> Round:
-    """Let all posters post for that long, then wait until every post is applied. Return the figures."""
+    """Let all posters post for `seconds` seconds, then wait until every post is applied. Return the figures."""
     before, lost = await read_clan_xp(servers[0]), await count_conflicts(servers)
     path = f"/v1/leaderboards/{_BOARD}/posts" + ("?mode=queued" if mode == "queued" else "")
     latencies_s: list[float] = []

@@ -4,9 +4,9 @@
 
 Three job processes share one PostgreSQL database. The owner of a refresh is the process that holds its lease. A stopped
 owner does nothing for longer than its lease lasts. For this measurement only, a trigger in the database records each
-stored curve with its `as_of` and the fencing number of its lease. A curve that a fenced owner stored would be noticed
-there: its `as_of` would not be newer than that of the previous curve, or its fencing number not greater. An owner
-counts as killed while refreshing if its lease is still in the database afterwards.
+stored curve with its `as_of` and the fencing number of its lease. The records would show a curve that a fenced owner
+stored. Its `as_of` would not be newer than that of the previous curve, or its fencing number would not be greater. An
+owner counts as killed while refreshing if its lease is still in the database after the kill.
 
 Bars: after a kill every curve is refreshed again at most 5 s after the end of the lease. Fenced owners store no curve.
 """
@@ -63,10 +63,10 @@ class Figures:
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
-    refreshed_after_s: list[float] = field(default_factory=list)  # for every curve: from the kill to the refresh
-    # For the killed owner's curves: from the end of the lease to the refresh.
+    refreshed_after_s: list[float] = field(default_factory=list)  # from each kill to the refresh of each curve
+    # Seconds from the end of a killed owner's lease to the refresh of that curve.
     past_expiry_s: list[float] = field(default_factory=list)
-    bound_s: list[float] = field(default_factory=list)  # for each kill: from its last refresh to the bar's limit
+    bound_s: list[float] = field(default_factory=list)  # from the last refresh after each kill to the bar's limit
     fenced: int = 0
 
 
@@ -85,7 +85,10 @@ class Observer:
         return int(await self._connection.fetchval(_NOW))
 
     async def wait_for_refreshes(self, after_us: int) -> dict[int, int]:
-        """Wait until every board has a curve newer than that time. Return, by board, when the first one was stored."""
+        """Wait until every board has a curve with an `as_of` later than `after_us`.
+
+        Return, by board key, the time at which the first such curve was stored.
+        """
         query = "SELECT board_key, min(at) FROM stored WHERE as_of > $1 GROUP BY board_key"
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
@@ -96,7 +99,10 @@ class Observer:
         raise TimeoutError(f"after {_WAIT_S:.0f} s {len(rows)} of {len(BOARDS)} curves were refreshed")
 
     async def signal_while_refreshing(self, server: Server, signal_number: int) -> tuple[list[Any], int]:
-        """Signal a process as soon as it refreshes. Return its leases at that moment, and the time of the signal."""
+        """Send a signal to a process as soon as it refreshes a curve.
+
+        Return the leases that it holds just after the signal, and the time of the signal.
+        """
         until = time.monotonic() + _WAIT_S
         while time.monotonic() < until:
             if await self.held_leases(server):
@@ -120,7 +126,7 @@ class Observer:
 
 
 async def keep_changing(port: int) -> None:
-    """Post to every board until cancelled, so that its curve is due again after every refresh interval."""
+    """Post to every board until cancelled, so that each board's curve is due again after every refresh interval."""
     connection, rng = Connection(port), random.Random(5)
     while True:
         for board in BOARDS:

@@ -5,8 +5,8 @@
 Readers ask all the time, and every answer counts. If a restarting front end refuses a connection, the reader tries the
 other one.
 
-Bars: every answer is a rank. Without jobs `as_of` does not change. At most 10 s after the jobs are started again, it is
-newer.
+Bars: every answer is a rank. Without jobs the `as_of` of the answers does not change. At most 10 s after the jobs are
+started again, answers have a newer `as_of`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOB_PROCESSES = 2
 REFRESH_S = 1
 _READERS = 4
 _ROWS = 20_000
-_MOVES_S_MAX = 10.0  # enough for the schedule's phase, the refresh (due immediately after the pause) and a poll
+_MOVES_S_MAX = 10.0  # enough for a poll, for the wait until the schedule runs, and for the refresh
 _POLLED_S = 3.0  # after this time every front end has polled the stored curve: curve_poll_s plus a second
 _WAIT_S = 60.0
 
@@ -55,7 +55,7 @@ class Seen:
         self.as_of = {last}
 
     async def wait_for_younger(self, known: str) -> float:
-        """Wait for an answer from a curve that is newer than `known`. Return the seconds that it took."""
+        """Wait for an answer whose `as_of` is later than `known`. Return the seconds waited."""
         begun = time.monotonic()
         async with asyncio.timeout(_WAIT_S):
             while max(self.as_of, default="") <= known:
@@ -65,7 +65,7 @@ class Seen:
 
 
 async def ask_until_stopped(front_ends: list[Server], rows: int, seen: Seen, seed: int) -> None:
-    """Ask for the ranks of random owners, and go to the next front end if one refuses the connection."""
+    """Request the ranks of random owners. If a front end refuses the connection, use the next one."""
     connections, rng = [Connection(server.port) for server in front_ends], random.Random(seed)
     turn = seed
     while not seen.stop:

@@ -3,8 +3,9 @@
     python -m benchmarks.journal_readers [--rows N] [--seconds S] [--rounds N]
 
 The journal is read in pages of 1,000. Positions and `/readyz` have one connection each, on which requests are sent one
-after the other. Rounds with and without the readers take turns. The ratio is the median of the ratios of single rounds.
-The benchmark needs both cores: if the machine has other work, start it by `chrt -r 1`.
+after the other. Rounds with and without the readers take turns. Each pair of rounds gives a ratio of p50 with readers
+to p50 without; the reported ratio is the median of these. The benchmark needs both cores: if the machine has other
+work, start it by `chrt -r 1`.
 
 Bars: p50 of positions at most 5 times its value without readers, p99 of `/readyz` at most 50 ms.
 """
@@ -96,7 +97,7 @@ def _measure_store(
             quiet, busy = (
                 asyncio.run(_run_round(server.port, options, number, readers=each)) for each in (0, _READERS)
             )
-            if number:  # the first round warms up
+            if number:  # round 0 only warms up and is not counted
                 rounds.append((quiet, busy))
     lines: list[list[str | float]] = []
     for label, found in zip(("quiet", f"{_READERS} readers"), zip(*rounds, strict=True), strict=True):

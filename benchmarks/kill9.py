@@ -1,4 +1,4 @@
-"""Check that no accepted post is lost or applied twice, and no post id forgotten, after 100 `kill -9` under load.
+"""Kill the service 100 times by `kill -9` under load. Check that no post is lost or applied twice, and no id is lost.
 
     python -m benchmarks.kill9 [--kills N]
 

@@ -4,8 +4,8 @@
 
 The season has 50,000 owners, on PostgreSQL with two job processes. The closing process is killed while it fits a final
 curve. Its successor is killed while it writes the archive. The leases in the database show which process works. The
-other process has taken over once it holds the lease on closing and has changed the board's curves, archive or stage.
-Leases have their default length.
+other process has taken over once it holds the lease on closing and has begun to work: it fits a final curve, or has
+changed the board's curves, archive or stage of closing. Leases have their default length.
 
 Bar: at most `lease_s` + 2 s after each kill.
 """
@@ -110,7 +110,7 @@ class Season:
             closer = await self.find_closer()
             now = await self._database.fetchrow(_MOVED, BOARD)
             if closer is None or closer is victim:
-                before = now  # before the takeover, the other process changes curves by its usual refreshes
+                before = now  # changes before the takeover do not count: they come from usual refreshes
                 return False
             return bool(now != before) or await self.is_fitted()
 

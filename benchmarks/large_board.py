@@ -3,11 +3,11 @@
     python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
 
 A board of 1 million rows is measured, too. Both are served with the same page cache. Memory is the peak of the
-process. During the busy minutes 2,500 posts/s and 500 positions/s are sent. The time of a request counts from
-when it was due. With `--seconds` below 5 the busy minutes are shortened.
+process. During the busy minutes 2,500 posts/s and 500 requests/s for positions are sent. The time of a request counts
+from when it was due. If `--seconds` is less than 5, the busy minutes are shorter.
 
-Bars: memory at most 400 MiB, skip refresh at most 2 s, p99 of positions at most 1.5 times that of 1 million rows, 99 %
-of the offered requests answered, no request failed.
+Bars: memory at most 400 MiB; a skip refresh at most 2 s; p99 of positions at most 1.5 times that of 1 million rows; at
+least 99 % of the offered requests answered; no request failed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTRIES = f"/v1/leaderboards/{BOARD}/entries/"
 
 
 async def time_refresh(port: int, method: str) -> float:
-    """Return the seconds that a refresh by this method takes, as it reports them. Raises BadAnswerError."""
+    """Refresh by this method, and return the seconds that the answer reports. Raises BadAnswerError."""
     connection = Connection(port)
     try:
         board = f"/v1/leaderboards/{BOARD}"

@@ -24,7 +24,7 @@ from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
 from storage.schema.steps import migrate
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
-FAR_US = 4_000_000_000_000_000  # when the leases end: long after the measurement
+FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
 _FREE_SINCE_US = 1_760_000_000_000_000
 _RESOURCE_DIGITS = 10  # a resource is as long as a telephone number
 

@@ -1,11 +1,11 @@
-"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources a sub-partition.
+"""Measure the time of lease requests over HTTP, with 1,000 to 1,000,000 resources per partition of a pool.
 
-    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest sub-partition)
+    python -m benchmarks.lease_latency [--rows N] [--seconds S] [--rounds N]   (rows: the largest partition)
 
-A request either gets the lease that its key already has, or acquires a lease for a new key. All sizes are in one store;
-PostgreSQL then holds 15.5 M resources. Sizes take turns, at half of the rate that saturates the service. The time of a
-request counts from when it was due, not from when the client sent it. Each round has a p50 and a p99, of thousands of
-requests. A figure is the median over the rounds.
+A request either gets the lease that its key already has, or acquires a lease for a new key. The pools of all sizes are
+in one store; on PostgreSQL the store holds 15.5 M resources. Rounds with the different sizes take turns. Requests are
+sent at half of the rate that saturates the service. The time of a request counts from when it was due, not from when
+the client sent it. Each round gives the p50 and p99 of thousands of requests. A figure is the median over the rounds.
 
 Bars: p50 and p99 with 1,000,000 resources are at most 1.5 times those with 1,000. On PostgreSQL p99 is at most 3 ms to
 get a lease and 7 ms to acquire one.
@@ -47,7 +47,7 @@ _SMALL = 1_000  # a pool of this size has free resources for only one round of a
 
 
 def pool_ids(size: int, rounds: int) -> list[str]:
-    """Return the ids of enough pools for that many rounds. Each pool has `size` resources a sub-partition."""
+    """Return the ids of enough pools for that many rounds. Each pool has `size` resources in each partition."""
     return [f"p{size}-{number}" for number in range(rounds + 1 if size <= _SMALL else 1)]
 
 
@@ -144,7 +144,7 @@ def _on_sqlite(store: Path, pools: dict[str, int], sizes: list[int], options: Op
             connection.execute(text)
 
     fill_pools(f"{SQLITE_PREFIX}{store}", run_sql, pools)
-    os.sync()  # without this, the system would write gigabytes in the middle of the rounds
+    os.sync()  # otherwise the system would write gigabytes to disk during the rounds
     bars = measure_on("SQLite", f"{SQLITE_PREFIX}{store}", store.parent, sizes, options)
     store.unlink()
     return bars

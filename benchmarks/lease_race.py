@@ -3,9 +3,9 @@
     python -m benchmarks.lease_race [--seconds S]
 
 The front ends share one PostgreSQL database. Holders and front ends are killed, and the clock of one front end is
-stepped an hour ahead and back. A holding begins with the answer to its request. It ends when it is given back, or
-`expires_in` after the request was sent. All times are from one monotonic clock. Two holdings of one resource may never
-overlap, even if different front ends answered.
+stepped an hour ahead and back. A holding begins when the answer to its request arrives. It ends when the client gives
+the lease back, or `expires_in` after the request was sent. All times are from one monotonic clock. Two holdings of one
+resource may never overlap, even if different front ends answered.
 
 Bars: no resource has two live holders, every fencing number grows, and after liberation no resource is leaked.
 """
@@ -124,7 +124,7 @@ class Client:
 
 
 def count_overlaps(holdings: list[Holding]) -> tuple[int, int]:
-    """Return how many pairs of holdings of a resource overlap, and how many later holdings have no greater version."""
+    """Return how many pairs of holdings of a resource overlap, and in how many the later one has no greater version."""
     by_resource: dict[str, list[Holding]] = defaultdict(list)
     for holding in holdings:
         by_resource[holding.resource].append(holding)
@@ -151,7 +151,10 @@ async def kill_front_ends(servers: list[Server], race: Race) -> None:
 
 
 async def run_race(servers: list[Server], seconds: float) -> tuple[Race, dict[str, Any], list[str]]:
-    """Run the race. Return it, the pool after all leases were liberated, and the resources that are then not free."""
+    """Run the race until all leases are liberated.
+
+    Return the race, the state of the pool at the end, and the resources that are not free at the end.
+    """
     connection = Connection(servers[-1].port)
     await connection.call_ok("PUT", POOL, {})
     names = [f"r{number}" for number in range(RESOURCES)]

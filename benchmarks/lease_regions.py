@@ -3,8 +3,8 @@
     python -m benchmarks.lease_regions [--rows N]     (as many keys as rows)
 
 Every key requests a lease once in each of three regions within two hours. The stores' own programs run on a simulated
-clock, and each store's clock is off by a little. The truth is the leases that the simulation saw granted, not the
-counts of the stores.
+clock, and each store's clock is off by a little. The figures come from the leases that the simulation saw granted, not
+from the counts of the stores.
 
 Bars: at most 0.1 % of the keys get two resources. All of these keys are found and released.
 """

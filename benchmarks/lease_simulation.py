@@ -68,7 +68,7 @@ class Totals:
     doubled: int = 0
     lost: int = 0
     moved: int = 0
-    refused_by_minute: list[int] = field(default_factory=list)  # number of leases refused until the end of each minute
+    refused_by_minute: list[int] = field(default_factory=list)  # all leases refused up to the end of each minute
     shares: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
@@ -121,7 +121,7 @@ class World:
         return
 
     def resources_moved(self, resources: int) -> None:
-        """See `BalanceObserver`."""
+        """Add resources to the number that the balancer has moved between regions."""
         self.totals.moved += resources
 
     async def run(self) -> Totals:
@@ -215,7 +215,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
 
 
 def draw_picture(static: Totals, balanced: Totals, path: Path) -> None:
-    """Draw the demand, the shares of the regions that follow the demand, and the refused leases."""
+    """Draw each region's demand, each region's share in the balanced world, and the refused leases of both worlds."""
     import matplotlib
     from matplotlib.figure import Figure
 

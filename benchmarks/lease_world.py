@@ -14,15 +14,16 @@ REGIONS = ("asia", "eu", "us")
 MINUTES = 3 * 24 * 60
 RESOURCES = 1_200
 LEASE_MINUTES = 20.0  # mean length of a lease
-_BASE_PER_MINUTE = 16.0  # keys that ask in a region per minute, on average over a day
+_BASE_PER_MINUTE = 16.0  # keys that request a lease in a region per minute, on average over a day
 _SWING = 0.85
-# Start and length in minutes, and added demand: on the second day at 14:00, for an hour, 1.6 times the usual is added.
+# (start in minutes, length in minutes, added demand): from 14:00 on the second day, for an hour, demand grows by 1.6
+# times the usual demand.
 _SPIKE = (24 * 60 + 14 * 60, 60, 1.6)
 _SPIKE_REGION, DRAINED_REGION = "eu", "us"
 _RISE_MINUTES = 15
-# On the third day from 19:00 to 23:00, when the drained region is busiest.
+# (start, end) of the drain in minutes: from 19:00 to 23:00 on the third day, when the drained region is busiest.
 DRAIN = (2 * 24 * 60 + 19 * 60, 2 * 24 * 60 + 23 * 60)
-DRAINED = 150  # resources that operators remove from the region as they become free, and add again at the end
+DRAINED = 150  # resources that operators remove from the region as they become free, and add again after the drain
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Arrival:
 
 
 def demand_per_minute(region: str, minute: int) -> float:
-    """Return how many keys ask in that minute on average."""
+    """Return how many keys request a lease in a region in that minute, on average."""
     hours = minute / 60 - 8 * REGIONS.index(region)
     usual = _BASE_PER_MINUTE * (1 + _SWING * math.sin(2 * math.pi * hours / 24))
     begun, lasts, more = _SPIKE

@@ -32,8 +32,8 @@ class Ledger:
 
     settled: dict[str, list[dict[str, object]]] = field(default_factory=lambda: defaultdict(list))
     statuses: Counter[str] = field(default_factory=Counter)
-    refusals: Counter[str] = field(default_factory=Counter)  # number of refused and unanswered requests, by detail
-    # The times (monotonic) of the answers with status 200, by port.
+    refusals: Counter[str] = field(default_factory=Counter)  # refused and unanswered requests, counted by detail
+    # For each port, the times of the answers with status 200, by the monotonic clock.
     acknowledged: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     retries: int = 0
     under_way: int = 0
@@ -41,7 +41,7 @@ class Ledger:
     progress: asyncio.Event = field(default_factory=asyncio.Event)  # set whenever a request is settled
 
     def sums(self) -> dict[tuple[str, str], list[int]]:
-        """Return [xp, posts] by board and owner, as the store must have them."""
+        """Return, by board and owner, the sums [xp, posts] that the store must have."""
         found: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for posts in self.settled.values():
             for post in posts:

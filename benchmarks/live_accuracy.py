@@ -3,13 +3,13 @@
     python -m benchmarks.live_accuracy [DATA]
 
 A frozen curve was fitted before the changes and does not count them. Certified curves with 1,000 knots are measured
-after 10 % and after 50 % of the entries got new random values. With DATA a month of changes of a real board is posted,
-too. After each tenth of these posts, every value is asked for. Errors are measured at every value and at the next
-lattice point after it, for ranks beyond 1,000, because a service counts better ranks exactly. Brackets and bounds are
-checked at all ranks.
+after 10 % and after 50 % of the entries got new random values. If DATA is given, the changes that a real board had in a
+month are posted, too. After each tenth of these posts, the rank of every value is requested. Errors are measured at
+every value and at the next lattice point after it, for ranks beyond 1,000, because a service counts better ranks
+exactly. Brackets and bounds are checked at all ranks.
 
-Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 % after 50 %, and 0.7 % in the replay
-with 500 knots. No bracket or bound is broken.
+Bars: the worst error is at most 0.40 % after 10 % of the entries changed, 0.60 % after 50 %, and 0.7 % in the replay of
+the month (500 knots). No bracket or bound is broken.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
 from predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
-REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the share of the entries that is redrawn
+REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the part of the entries that gets new values
 KNOTS = 1_000
 REPLAY_KNOTS = 500
 REPLAY_WORST = 0.7
@@ -123,7 +123,7 @@ def measure_redrawn(boards: list[CurveBoard]) -> list[report.Bar]:
 
 
 async def replay_month(port: int, before: RealBoard, after: RealBoard) -> list[report.Bar]:
-    """Post the changes between two days of a real board in random order, and check the live answers after each step."""
+    """Post the changes between two days of a real board in random order. Check the live ranks after each tenth."""
     spec = before.spec() | {"predictor": {"samples": REPLAY_KNOTS, "method": "scan", "refresh_seconds": 86_400}}
     await fill_board(port, before.name, owners=before.owners, named={COLUMN: before.texts}, body=spec)
     await refresh_columns(port, before.name, [COLUMN])

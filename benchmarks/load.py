@@ -20,7 +20,7 @@ _WARM_UP_S = 1.0
 
 
 class LoadFailedError(Exception):
-    """Some request of a measured round was not answered with a 2xx, so its rate would mean nothing."""
+    """At least one request of a measured round got no 2xx answer, so the rate of the round means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,9 @@ class Figure:
 class Target:
     """The requests that wrk sends.
 
-    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. It is a
-    `GET` of `path`, the owner and `after`, or, if `column` is set, a post that adds 1 to 1,000 to that column.
+    If `rows` is 0, every request is `GET path`. Otherwise every request is for a random one of `rows` owners. Without
+    `column` it is a `GET`, whose path is `path`, the owner and `after` joined. With `column` it is a post that adds 1
+    to 1,000 to that column.
     """
 
     url: str

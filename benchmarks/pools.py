@@ -7,8 +7,8 @@ Sixteen clients ask for exact ranks on the noisy board, which the service must c
 Rounds with and without the noise take turns. All rounds are run twice: once the noisy board has a connection pool of
 its own, and once all boards share one pool.
 
-Bar: with two pools, p99 of the quiet board is at most 2 times its value without noise. With one pool, p99 is only
-reported.
+Bar: with two connection pools, p99 of the quiet board is at most 2 times its value without noise. With one shared pool,
+p99 is only reported.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _run_rounds(server: Server, options: Options) -> dict[bool, list[tuple[float
     for number in range(options.rounds + 1):
         for noisy in (False, True):
             figures = asyncio.run(_run_round(server.port, options.seconds, number, noisy=noisy))
-            if number:  # the first round warms up
+            if number:  # round 0 only warms up and is not counted
                 rounds[noisy].append(figures)
     return rounds
 
