@@ -3,9 +3,10 @@
     python -m benchmarks.memcached_faults [--rows N] [--seconds S] [--rounds N]
 
 Curves are replaced every second. They reach the front end (`front_end`) through memcached or, if that fails, only
-through the table. Each fault must be visible in the metrics: a fault without an effect fails its bar.
+through the database table. Each fault must be visible in the metrics: a fault without an effect fails its bar.
 
-Bars: no read error, p99 at most 50 ms longer than without a fault, no curve older than 10 s or of another board.
+Bars: no read fails; p99 is at most 50 ms longer than without a fault; no curve is older than 10 s or belongs to another
+board.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _SETTINGS = {
     "LOG_LEVEL": "error",
     "FOLD_LAG_ROWS_MAX": "1",  # no curve is kept live, so each curve is refreshed at intervals and shared
 }
-# For each fault, the outcome of reads of memcached that shows its effect.
+# For each fault, an outcome of reads from memcached. If the metrics count this outcome, the fault has an effect.
 _EFFECTS = {"killed": "errors", "stopped": "errors", "flushed": "miss", "garbage": "corrupt", "healthy": "hit"}
 
 
@@ -54,7 +55,7 @@ def serve_memcached(folder: Path, port: int) -> Server:
 
 
 def serve_front_end(folder: Path, memcached_port: int) -> Server:
-    """Return the front end with its job side."""
+    """Return the process with the front end and its jobs."""
     port = free_port()
     environment = {f"RANKCURVE_{name}": value for name, value in _SETTINGS.items()}
     environment |= {"RANKCURVE_STORE": f"sqlite:///{folder.resolve()}/shared.db"}
@@ -74,7 +75,7 @@ def ask_memcached(port: int, command: bytes, end: bytes = b"\r\n") -> bytes:
 
 
 def spoil_keys(port: int, rng: random.Random) -> None:
-    """Store random bytes, a cut value, or another column's value under every key."""
+    """Store random bytes, a cut value, or another column's value under every memcached key."""
     dumped = ask_memcached(port, b"lru_crawler metadump all\r\n", b"END\r\n").decode()
     keys = [line.split()[0].removeprefix("key=").replace("%3A", ":") for line in dumped.splitlines() if "key=" in line]
     for key in keys:

@@ -28,7 +28,7 @@ _PATHS = ("/metrics", "/jolokia/read/*:*")
 
 
 def while_polled(server: Server, measured: Callable[[int], load.Figure]) -> Callable[[int], load.Figure]:
-    """Return a contestant that runs the same rounds while the server's monitoring is read."""
+    """Return a contestant that runs the rounds of `measured` while the monitoring of the server is read."""
 
     def contest(number: int) -> load.Figure:
         over = threading.Event()

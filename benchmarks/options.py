@@ -1,4 +1,4 @@
-"""The command line that all benchmarks share: the size, the length and the place of a run.
+"""The command line that all benchmarks share: options for the size, the length and the folder of a run.
 
 The bars apply to the default options. Options can make a run smaller; the heading of a run shows its size.
 """
@@ -19,14 +19,14 @@ from pathlib import Path
 class Options:
     """The options of one run of a benchmark."""
 
-    rows: int  # entries of the board measured
+    rows: int  # number of entries on the measured board
     seconds: float  # length of one measured round
     rounds: int  # measured rounds of each contestant
     folder: Path  # where stores are made: on the disk whose durable writes are measured
     boards: Path | None  # filled boards are kept here for later runs; if None, each run fills its own
     data: Path | None  # folder with the real boards' CSV files
     kills: int
-    commit: str  # what `against_commit` compares with
+    commit: str  # the commit with which `against_commit` compares this tree
 
 
 def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.0, rounds: int = 5) -> Options:

@@ -120,7 +120,7 @@ class PacedClient:
         return self._took_ms
 
     async def measure_saturation(self, ask: Ask, *, seconds: float) -> float:
-        """Return the requests answered per second while every connection asks again as soon as it is answered."""
+        """Return the requests answered per second while each connection sends a request right after every answer."""
         self._took_ms, self._again = [], ask
         begun = time.perf_counter()
         while self._idle:

@@ -2,8 +2,9 @@
 
     python -m benchmarks.plots DATA [--folder docs]
 
-One picture compares three ways to choose knots, the other one a frozen and a live curve. Each curve is asked for every
-value of the board and for the next key after each value. A point shows the worst error of its ranks, never a mean.
+One picture compares three ways to choose knots. The other picture compares a frozen curve with a live one. Each curve
+is asked for the rank of every value of the board and of the next key after each value. A point of a picture shows the
+worst error in a small range of ranks, never a mean.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BEFORE, AFTER = "bgg_rated_2020-10-13", "bgg_rated_2020-11-13"
 ABOUT = "number of ratings of board games"
 KNOTS = 300
 LIVE_KNOTS = 500
-COUNTED_TOP = 1_000  # the best ranks, which a service can be set to count, so that it estimates none of them
+COUNTED_TOP = 1_000  # number of best ranks; a service can be set to count these ranks exactly
 LIVE_PICTURE = "frozen_and_live.svg"
 BINS_PER_DECADE = 12
 FLOOR_PERCENT = 0.01  # an error of 0 is drawn here, because a logarithmic axis has no 0
@@ -42,7 +43,7 @@ class Line:
 
 
 def read_scores(path: Path) -> dict[str, int]:
-    """Return scores by id of a CSV file `id,score`."""
+    """Return the scores, by id, from a CSV file with the columns `id,score`."""
     with path.open(newline="") as file:
         return {row["id"]: int(row["score"]) for row in csv.DictReader(file)}
 
@@ -62,7 +63,7 @@ def error_line(label: str, board: PlainBoard, curve: KnotRanks, *, past_rank: in
 
 
 def spacing_lines(board: PlainBoard) -> list[Line]:
-    """Return the errors of curves with the same number of knots, placed in three ways."""
+    """Return the errors of three curves, which have the same number of knots, placed in three ways."""
     curves = {
         "uniform spacing": board.uniform(KNOTS),
         "geometric spacing (skip)": board.geometric(KNOTS),
@@ -72,7 +73,7 @@ def spacing_lines(board: PlainBoard) -> list[Line]:
 
 
 def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Line]:
-    """Fit a curve to the earlier board. Return its errors on the later board, both frozen and kept live."""
+    """Fit a curve to the earlier board. Return the errors of the frozen curve and the live curve on the later board."""
     fit = PlainBoard(sorted(-score for score in before.values())).certified(LIVE_KNOTS)
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):

@@ -5,7 +5,8 @@
 There are rounds with 32 and with 256 connections. Before anything is timed, answers are compared with ranks that are
 computed without the service.
 
-Bars: at least 50 % of hello-world with 32 connections. With 256 at least 90 % of the rate with 32.
+Bars: with 32 connections the rate is at least 50 % of the rate of hello-world. With 256 connections it is at least 90 %
+of the rate with 32.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FEW, MANY = 32, 256
 
 
 async def check_positions(port: int, rows: int) -> dict[str, int]:
-    """Compare the default answers for some owners with the truth.
+    """Request positions of some owners in the default mode, and compare the answers with the true ranks.
 
     Return the number of answers by method. Raises BadAnswerError.
     """

@@ -1,4 +1,4 @@
-"""Check that restarts of PostgreSQL lose and repeat no post, and time how soon each process posts again.
+"""Check that restarts of PostgreSQL lose no post and repeat none. Measure how soon each process takes posts again.
 
     python -m benchmarks.postgres_restarts [--seconds S]
 
@@ -53,7 +53,7 @@ class Attack:
 
 
 async def terminate_back_ends(server: PostgresServer, attack: Attack, ledger: Ledger) -> None:
-    """End a random session every 2 s. If the server cannot be reached, skip a turn."""
+    """End a random database session every 2 s, except when the server cannot be reached."""
     while not ledger.stop:
         with contextlib.suppress(RuntimeError):
             attack.terminated += int(await asyncio.to_thread(server.run_sql, _TERMINATE))

@@ -40,7 +40,7 @@ from tests.servers import postgres
 PROCESSES = 4  # job processes, each with a worker of the queue
 KILL_EVERY_S = 10.0
 RATE = int(os.environ.get("QUEUED_POSTS_PER_S", "15300"))  # posts sent per second; the bar is 15,000
-LEASE_S = 3  # length of the leases of jobs; the default length is the time between two kills
+LEASE_S = 3  # length of the leases of jobs; the default length is as long as the time between two kills
 BAR = 15_000
 BATCH = 500  # posts in a request
 CONNECTIONS = 4
@@ -69,7 +69,7 @@ class Posted:
     last: list[int] = field(default_factory=list)  # the number of the last accepted post, by owner
     accepted: int = 0
     refused: int = 0
-    late_s: float = 0.0  # the longest time by which a request was sent late
+    late_s: float = 0.0  # the longest time between when a request was due and when it was sent
 
     def __post_init__(self) -> None:
         self.posts, self.last = [0] * self.rows, [0] * self.rows
@@ -81,12 +81,12 @@ class Seen:
 
     per_s: list[float] = field(default_factory=list)  # posts applied, second by second
     latency_s: list[float] = field(default_factory=list)  # for each post of a probe: from sending until visible
-    disordered: int = 0  # how often a probe's number was lower than in an earlier read
+    disordered: int = 0  # how often a read returned a lower number for a probe's owner than an earlier read did
     kills: int = 0
 
 
 async def send_posts(port: int, part: int, posted: Posted, until_s: float) -> None:
-    """Post at an even pace. All posts of an owner go through one connection, so that their order is known."""
+    """Post at an even pace. Send all posts of an owner on one connection, so that the order of these posts is known."""
     connection, rng = Connection(port), random.Random(part)
     mine = range(part, posted.rows, CONNECTIONS)
     owners = [owner_at(index) for index in range(posted.rows)]
@@ -228,7 +228,7 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         leases = {"RANKCURVE_LEASE_S": str(LEASE_S)}
         workers = [stack.enter_context(serve_jobs(url, folder, environment=leases)) for _ in range(PROCESSES)]
         posted, seen, faults = asyncio.run(run_attack(server.port, url, workers, options))
-    steady = seen.per_s[2:] or seen.per_s  # in the first seconds the queue fills
+    steady = seen.per_s[2:] or seen.per_s  # without the first two seconds, in which the queue fills
     mean = statistics.fmean(steady)
     latency = sorted(seen.latency_s)
     report.print_table(

@@ -1,10 +1,10 @@
-"""Check exact ranks, default brackets and the walk by cursor of three real boards over HTTP, against plain sorting.
+"""Compare exact ranks, default brackets and pages by cursor of three real boards over HTTP with plain sorting.
 
     python -m benchmarks.real_boards DATA
 
 The truth is competition ranking computed here from the files. All owners are checked, not a sample.
 
-Bar: no exact rank, bracket or row of the walk differs from the truth.
+Bar: no exact rank, bracket or row of a page differs from the truth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Faults:
 
 
 async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, int]:
-    """Check every owner's position, exact and by default. Return the number of default answers by method."""
+    """Check every owner's position in the exact and the default mode. Count the default answers by method."""
     better = board.better_counts()
     methods: dict[str, int] = {}
 
@@ -64,7 +64,7 @@ async def check_ranks(port: int, board: RealBoard, faults: Faults) -> dict[str, 
 
 
 async def check_walk(port: int, board: RealBoard, faults: Faults) -> None:
-    """Walk all pages by cursor and compare with the sorted file: owners, values and ranks."""
+    """Read all pages by cursor. Compare their owners, values and ranks with the sorted file."""
     sign = -1 if board.best == "high" else 1
     better = board.better_counts()
     truth = sorted((sign * value, name) for name, value in zip(board.owners, board.values, strict=True))

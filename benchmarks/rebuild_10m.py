@@ -3,7 +3,7 @@
     python -m benchmarks.rebuild_10m [--rows N] [--rounds N]
 
 A report from a large cloud provider gives 8 min 34 s for the same task. The seconds here are those that the refresh
-itself reports: snapshot, reading, fit and storing. The service's log shows the shares of reading and fitting in a scan.
+itself reports: snapshot, reading, fit and storing. The service's log shows how long reading and fitting took in a scan.
 The first round of each method is not counted.
 
 Bars: scan at most 4 s on SQLite and 8 s on PostgreSQL, skip sampling at most 0.7 s on both.

@@ -45,7 +45,7 @@ class ClientCounts:
 
 
 async def post_until_stopped(port: int, seed: int, counts: ClientCounts) -> None:
-    """Post until `counts.stop` is set. After a lost connection a new one is opened; the request is not repeated."""
+    """Post until `counts.stop` is set. If a connection is lost, open a new one, but do not repeat the request."""
     connection, rng, number = Connection(port), random.Random(seed), 0
     while not counts.stop:
         number += 1

@@ -34,7 +34,7 @@ class ServerFailedError(Exception):
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago."""
+    """Return a port that no process uses at the moment."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -231,7 +231,7 @@ def serve_redis_shell(folder: Path, redis_port: int) -> Server:
 def serve_redis(folder: Path) -> Server:
     """Return a redis-server that is as durable as the service.
 
-    It syncs its append only file before each answer and makes no snapshots.
+    The server syncs its append-only file to disk before each answer, and makes no snapshots.
     """
     port = free_port()
     program = require_program("redis-server", "redis-server")

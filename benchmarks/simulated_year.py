@@ -34,13 +34,13 @@ from tests.service.real_service import Service
 ZONES = ("Europe/Berlin", "America/Santiago")  # in the second one clocks change at midnight
 FIRST = date(2037, 3, 1)
 KEEP = {"day": 30, "week": 8, "month": 3}
-_CLOSING_RATIO = 0.7  # the share of days on which the job runs; on the other days it is late
+_CLOSING_RATIO = 0.7  # the part of the days on which the job runs; on the other days it is late
 _YEAR_DAYS = 366
 _ROWS_A_DAY = 600  # about this many rows are written on a day: 48 posts to up to 15 boards each
 
 
 async def _play_year(service: Service, zone: str, days: int) -> list[float]:
-    """Play the year in one store and one zone. Return the figures of one row of the table."""
+    """Play the year in one store and one zone. Return the figures of one row of the printed table."""
     played, rng = Days(service, zone, FIRST, seed=days), random.Random(days)
     await service.start()
     try:

@@ -5,7 +5,8 @@
 Every post changes a random owner's value and is durable when it is answered. A hello-world route is the baseline. Both
 services start from copies of one store of 1 M rows.
 
-Bars: at least 3 times the rate with `RANKCURVE_GROUPING=false`, and at least 20 % of the rate of hello-world.
+Bars: the rate of grouped posts is at least 3 times the rate with `RANKCURVE_GROUPING=false`, and at least 20 % of the
+rate of hello-world.
 """
 
 from __future__ import annotations

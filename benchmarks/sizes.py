@@ -1,11 +1,11 @@
-"""Measure the bytes of an entry, a post in the log, a post id and a curve, on both stores, and the service's memory.
+"""Measure the bytes of an entry, a change log's post, a post id and a curve, on both stores, and the service's memory.
 
     python -m benchmarks.sizes [--rows N]
 
 Entries have 1 or 6 ranked columns, and each entry is posted twice, the second time with a post id. A figure is
 the size of a whole table with its indexes, as the database reports it, divided by the number of rows.
 
-Everything is reported; there is no bar.
+All figures are only reported; there is no bar.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def _read_table_bytes(service: Service) -> Mapping[str, int]:
 
 
 async def _measure_store(service: Service, rows: int, columns: int) -> list[float]:
-    """Return the bytes of a new entry, an entry changed once, a post in the log, a post id, and a curve."""
+    """Return the bytes of a new entry, an entry changed once, a post in the change log, a post id, and a curve."""
     body = {**board_spec(column_names(columns)), "table": "own"}
     await service.must("PUT", f"/v1/leaderboards/{BOARD}", body)
     entries = []

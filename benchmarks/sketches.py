@@ -2,15 +2,15 @@
 
     python -m benchmarks.sketches [--rows N]
 
-Every contestant gets the same entries and then the same changes, one at a time, and keeps about as many numbers as the
-curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
+Every contestant gets the same entries and then the same changes, one at a time. A sketch keeps about as many numbers as
+the curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
 
 Frugal streaming: Ma, Muthukrishnan, Sandler, "Frugal Streaming for Estimating Quantiles" (2013), algorithm Frugal-2U,
 with one estimator for each rank, at the ranks of a curve's knots. Lossy counting: Manku, Motwani, "Approximate
 Frequency Counts over Data Streams" (2002), with an error of 1/K. When an entry changes, its old value should be
 removed, which neither sketch can do.
 
-Everything is reported; there is no bar.
+All figures are only reported; there is no bar.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Changed:
 def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
     """Return a board of lognormal entries and its changes.
 
-    A share of the entries gets new random values. If `grown`, they get their old values times 1.5 instead.
+    `share` is the part of the entries that changes. These entries get new random values or, if `grown`, 1.5 times their
+    old values.
     """
     rng = numpy.random.default_rng(11)
     before = numpy.rint(rng.lognormal(10, 1.5, rows)).astype(numpy.int64)
@@ -58,7 +59,7 @@ def changed_board(rows: int, *, share: float, grown: bool) -> Changed:
 
 
 class Frugal:
-    """Frugal-2U for many quantiles together. `estimates` are the estimated values at the `shares` of the stream."""
+    """Frugal-2U for many quantiles of one stream. `estimates` has the estimated value at each quantile of `shares`."""
 
     def __init__(self, shares: npt.NDArray[numpy.float64], start: Values) -> None:
         self.shares = shares
@@ -112,7 +113,7 @@ def true_ranks(values: Values, asked: Values) -> Values:
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from quantiles at geometric ranks. The estimates start at the true values: no start is better."""
+    """Return ranks from quantiles at geometric ranks. The estimates start at the true values, which is the best start."""
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)

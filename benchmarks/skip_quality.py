@@ -2,8 +2,8 @@
 
     python -m benchmarks.skip_quality [DATA] [--rows N]
 
-Every distinct value, and the next possible value after it, is asked for with `rank=estimate`. The true ranks are
-counted from the board itself. The error is the worst one, not the mean.
+For every distinct value, and for the next possible value after it, the rank is requested with `rank=estimate`. The true
+ranks are counted from the board itself. The reported error is the worst one, not the mean.
 
 Bars: the worst relative error over all entries is at most 0.9 %, no bracket is broken, at most 1,000 knots.
 """
@@ -59,7 +59,7 @@ class BoardQuality:
 
 
 def draw_lognormal_board(rows: int) -> RealBoard:
-    """Return the made-up board of the bars: rounded lognormal integers, high is better."""
+    """Return the made-up board to which the bars apply: rounded lognormal values, of which a higher one is better."""
     numbers: list[int] = draw_scores(rows).tolist()
     return RealBoard(
         f"lognormal-{rows}",
@@ -71,7 +71,7 @@ def draw_lognormal_board(rows: int) -> RealBoard:
 
 
 async def ask_board(port: int, board: RealBoard) -> BoardQuality:
-    """Ask for all values, and for the next possible value after each. Return how good the answers are."""
+    """Request the rank of every value and of the next possible value after each. Return the quality of the answers."""
     sign = -1 if board.best == "high" else 1
     keys = sorted(sign * value for value in board.values)
     answers = Answers(math.gcd(*(worse - better for better, worse in pairwise(keys))) or 1)

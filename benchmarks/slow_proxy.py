@@ -28,7 +28,7 @@ class Stretch:
 
 
 class _Answers:
-    """Computes how long each answer of one connection is held back, from the time of its question."""
+    """Computes how long the proxy holds back each answer of one connection, from when the question came."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch

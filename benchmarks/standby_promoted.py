@@ -68,8 +68,8 @@ async def fail_over(primary: PostgresServer, standby: PostgresServer, seconds: f
     """Kill the primary after that many seconds and promote the standby a little later. Return when it was promoted.
 
     Before the kill the standby is stopped. Commits then wait for the standby, and their sessions are ended. Such a
-    transaction is in the log of the primary, where retries see it, but not on the standby. So the retry of such a post
-    must not be answered with `duplicate` either.
+    transaction is in the write-ahead log of the primary, where retries see it, but it is not on the standby. So the
+    service must not answer the retry of such a post with `duplicate`.
     """
     await asyncio.sleep(seconds)
     standby.send(signal.SIGSTOP)

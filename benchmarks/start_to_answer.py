@@ -1,4 +1,4 @@
-"""Check the answers from the moment at which the process starts, with and without a stored curve.
+"""Check every answer that the service gives after its process starts, with and without a stored curve.
 
     python -m benchmarks.start_to_answer [--rows N] [--seconds S]
 

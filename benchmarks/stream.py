@@ -3,11 +3,11 @@
     python -m benchmarks.stream [--rows N] [--seconds S] [--rounds N]
 
 Both stores are measured. Posts are sent at half of the rate that the process can take. A probe is a post that makes one
-owner the best. Its time begins when the post is answered. It ends when the probe is seen; this is measured for a read
-of the row, for a read of the top, and for every client that follows the top of the board.
+owner the best. Three times are measured for each probe. All begin when the post is answered. They end when a read of
+the row, a read of the top, and each client that follows the top of the board get the new value.
 
-Bars: p99 at most 100 ms in the row, the top and the stream. All clients of a top get the same events. The last event of
-a client of an owner has the owner's final rank. Memory per client is only reported.
+Bars: p99 of each of the three times is at most 100 ms. All clients that follow the same top get the same events. The
+last event of a client that follows an owner has the owner's final rank. Memory per client is only reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOP = 10
 _CONNECTIONS = 128  # enough to saturate the process; with 32 the process would wait for the disk
 _PROBES_PER_S = 20
 _SETTLE_S = 3.0
-_FIRST = 10**12  # the first value of a probe, above all others
+_FIRST = 10**12  # the value of the first probe, above the values of all other owners
 _LINE_BYTES_MAX = 1 << 20
 
 
@@ -49,7 +49,7 @@ class _Client:
     board: int
     owner: str | None = None  # the owner that the client follows; None if it follows the top
     heard: list[tuple[int, int]] = field(default_factory=list)  # (event id, best value or rank) of each event
-    at_s: dict[int, float] = field(default_factory=dict)  # when the client got each best value
+    at_s: dict[int, float] = field(default_factory=dict)  # by best value, when the client got it
 
 
 async def _listen(port: int, client: _Client, begun: asyncio.Semaphore) -> None:
@@ -103,7 +103,7 @@ async def _post_single(port: int, rows: int, seconds: float, *, per_s: float | N
 
 
 async def _probe(port: int, seconds: float, seen: dict[str, list[float]]) -> dict[int, tuple[int, float]]:
-    """Raise one owner above all others again and again. Return the board and the time of the answer, by value."""
+    """Post a new best value for one owner again and again. Return the board and the time of the answer, by value."""
     connection, probes = Connection(port), dict[int, tuple[int, float]]()
     readers = Connection(port), Connection(port)
 
@@ -210,7 +210,7 @@ async def _measure_store(server: Server, options: Options, store: str) -> list[r
 
 
 def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[report.Bar]:
-    """Return the bars about the clients of a top: whether all got the same events, and whether all got the last state.
+    """Return two bars for the clients that follow a top: all got the same events, and all got the last best value.
 
     `last` maps a board to its best value at the end.
     """
@@ -226,7 +226,7 @@ def _top_bars(store: str, clients: list[_Client], last: dict[int, int]) -> list[
 
 
 async def _count_wrong_ranks(port: int, clients: list[_Client]) -> int:
-    """Count the clients of owners whose last received rank is wrong. Posting must have ended."""
+    """Count the clients that follow an owner and last received a wrong rank. Call this after all posts."""
     connection, wrong = Connection(port), 0
     for client in (client for client in clients if client.owner is not None):
         path = f"/v1/leaderboards/{_board(client.board)}/entries/{client.owner}/positions?columns={COLUMN}&rank=exact"

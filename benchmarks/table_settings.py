@@ -5,7 +5,7 @@
 Every table layout starts with the same rows and gets the same batches; the layouts take turns. The work of autovacuum
 during a run is part of the measurement.
 
-Everything is reported; there is no bar.
+All figures are only reported; there is no bar.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measure the rate of `positions` with two worker processes and with one on PostgreSQL, and check their metrics.
+"""Compare the rate of `positions` with two worker processes and with one, on PostgreSQL, and check the metrics.
 
     python -m benchmarks.workers [--rows N] [--seconds S] [--rounds N]
 
 Both nodes serve one database with a board of 1 M rows at the same time. Neither runs jobs, and rounds take turns. The
-metrics are compared after a known number of requests, because `wrk` aborts its last requests at the end of a round.
+metrics are checked after a known number of other requests, because `wrk` aborts its last requests when a round ends.
 
 Bar: the metrics of every worker show exactly the number of requests sent. The ratio of the rates is reported.
 """
