@@ -113,7 +113,7 @@ def true_ranks(values: Values, asked: Values) -> Values:
 
 
 def frugal_ranks(board: Changed, asked: Values) -> Values:
-    """Return ranks from quantiles at geometric ranks. The estimates start at the true values, which is the best start."""
+    """Return ranks from quantiles at geometric ranks. The estimates are true at the start, which is the best case."""
     ranks = numpy.unique(numpy.geomspace(1, len(board.before), KNOTS).astype(numpy.int64))
     sketch = Frugal(1 - ranks / len(board.before), numpy.sort(board.before)[::-1][ranks - 1])
     rng = numpy.random.default_rng(12)

@@ -30,12 +30,12 @@ class FakeBoard:
 
 @dataclass
 class FakeService:
-    """The fake's state and its handlers; a test sets the fields before a command runs."""
+    """The state and the handlers of the fake service. A test sets the fields before it runs a command."""
 
     url: str = ""
     boards: dict[str, FakeBoard] = field(default_factory=dict)
     families: dict[str, dict[str, Any]] = field(default_factory=dict)
-    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # the posts to families, by post id
+    family_posts: dict[str, dict[str, Any]] = field(default_factory=dict)  # posts to families, by post id
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     batches: list[list[dict[str, Any]]] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 Such a board has a curve with a large certificate, although the curve is good.
 
-The helper makes the board by posts and a refresh, as users do.
+The board is made by posts and a refresh, as users make boards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXACT_TOP = 100
 
 
 async def climbed_board(url: str, board: str) -> dict[str, Any]:
-    """Make the board; return the state of its curve of `xp`, once the curve counts the climbers."""
+    """Make the board. Wait until the curve of `xp` counts the owners who climbed; return the state of the curve."""
     async with Caller(url) as caller:
         predictor = {"samples": 60, "exact_top": EXACT_TOP, "method": "scan"}
         await caller.board(board, {"name": "xp"}, predictor=predictor)

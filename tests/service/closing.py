@@ -1,6 +1,6 @@
-"""Close and archive the boards of a service as of a time that a test names.
+"""Close and archive the boards that are due at a time that a test chooses.
 
-The closing job is the service's own and works on the service's store; only its clock belongs to the test.
+The test runs the service's own closing job on the service's store. Only the clock of the job belongs to the test.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def close_job(
     now_us: Callable[[], int],
     sleep: Sleep,
 ) -> CloseJob:
-    """Return a closing job with a service's settings; it closes the boards whose end is past by the clock `now_us`."""
+    """Return a closing job with a service's settings. The job closes each board that is over by the clock `now_us`."""
 
     def clock() -> Program[int]:
         yield from ()

@@ -1,6 +1,6 @@
 """A reader of server-sent events for tests.
 
-It waits for events, never for a fixed time.
+The reader waits until an event comes, never for a fixed time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The closing job in processes that die at any of their steps, one after the other.
+"""Run the closing job in one simulated process after another, where each process may die at any step.
 
-Each process is new and knows only what earlier processes stored. It dies before a call of the store, or right after the
-call and before anybody learns its outcome.
+Each process is new and knows only what earlier processes stored. A process dies before a call of the store, or right
+after the call, before the job learns the outcome of the call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 CALLS_MAX = 40  # a process dies at one of its first 40 calls of the store
 LEASE_US = 10_000_000
-PROCESSES_MAX = 1_000  # the most processes that run; each stores a little more than the one before
+PROCESSES_MAX = 1_000  # the closing must be complete after at most this many processes
 
 
 class KilledError(Exception):
@@ -67,11 +67,11 @@ class MortalStore(PassingStore):
 
 
 class KilledClosing:
-    """Closes the boards of a service's store that are due by `clock`."""
+    """Closes those boards of a service's store that are due by `clock`."""
 
     def __init__(self, context: Context, clock: Callable[[], int], rng: random.Random) -> None:
         self._context, self._clock, self._rng = context, clock, rng
-        self._leases_us = 0  # the clock of leases: each process starts after the lease of the previous one has ended
+        self._leases_us = 0  # the time for leases; each process starts after the previous lease has ended
         self.deaths = 0
 
     async def close_all(self) -> None:

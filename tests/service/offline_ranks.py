@@ -1,4 +1,4 @@
-"""The function for clients in docs/curve.md, loaded from the file that clients copy."""
+"""Load the function that docs/curve.md offers to clients, from the file that clients copy."""
 
 from __future__ import annotations
 

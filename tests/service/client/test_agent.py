@@ -1,4 +1,4 @@
-"""The agent never keeps a lease after its end: a moment later, another holder may have the same resource."""
+"""The agent never keeps a lease after the lease ends, because another holder may then get the same resource."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class FakeLeases:
         self.asked: list[dict[str, Any]] = []
         self.arrivals: asyncio.Queue[None] = asyncio.Queue()
         self.given_back: list[str] = []
-        self.statuses: list[int] = []  # the statuses of the next answers; 200 once the list is empty
+        self.statuses: list[int] = []  # statuses of the next answers; if empty, 200
         self.hold: asyncio.Event | None = None
-        self.takes_s = 0.0  # how far the clock moves on before each answer
+        self.takes_s = 0.0  # seconds by which the clock advances before each answer
         self.url = ""
 
     def monotonic(self) -> float:
@@ -42,7 +42,7 @@ class FakeLeases:
         return START + timedelta(seconds=self.now_s - 1_000)
 
     def time_in(self, seconds: float) -> datetime:
-        """Return the time that many seconds from now."""
+        """Return the time that is `seconds` seconds from now."""
         return self.now() + timedelta(seconds=seconds)
 
     async def answer_lease(self, request: web.Request) -> web.Response:
@@ -117,7 +117,7 @@ def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
 
 
 async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:
-    """Ask the agent for a lease of that many seconds; return the resource that the key gets."""
+    """Ask the agent for a lease of `seconds` seconds. Return the resource that the key gets."""
     return (await agent.get_lease("acme", "numbers", key, fake.time_in(seconds))).resource
 
 

@@ -46,7 +46,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 class Waits:
-    """A sleep that does not wait and only records the requested seconds."""
+    """A replacement for `sleep`: it does not wait, and only records the requested seconds."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""The answers of another store's service may be wrong: a reader neither believes nor logs them unchecked."""
+"""The service of another store may answer anything. The reader checks each answer before it uses or logs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = (
 
 
 class FakePeer:
-    """A peer that sends the answer that a test sets."""
+    """A peer whose answer a test chooses."""
 
     def __init__(self) -> None:
         self.answer, self.status = LINE, 200

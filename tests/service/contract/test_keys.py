@@ -1,4 +1,4 @@
-"""An API key decides what a caller may do, and only its holder knows it: the store has its hash."""
+"""An API key decides what a caller may do. Only the holder knows the key, because the store has only its hash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.contract.problems import ProblemError
 
 @dataclass
 class Row:
-    """A key as the store keeps it."""
+    """An API key as the store keeps it."""
 
     id: str
     role: str

@@ -1,4 +1,4 @@
-"""A posting request is accepted whole or refused whole, and no part of it is dropped silently."""
+"""A request with posts is accepted or refused as a whole. The service never ignores a part of it silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse(
 
 
 def refusal(body: bytes | str | Any, **how: Any) -> ProblemError:
-    """Return the problem that a body is refused with."""
+    """Return the problem with which a body is refused."""
     with pytest.raises(ProblemError) as caught:
         parse(body, **how)
     assert 400 <= caught.value.status < 500
@@ -43,7 +43,7 @@ def refusal(body: bytes | str | Any, **how: Any) -> ProblemError:
 
 
 def status_of(body: bytes | str, **how: Any) -> int:
-    """Return the status of the problem that a body is refused with; 200 if the body is accepted."""
+    """Return the status of the problem with which a body is refused, or 200 if the body is accepted."""
     try:
         parse(body, **how)
     except ProblemError as problem:
@@ -52,7 +52,7 @@ def status_of(body: bytes | str, **how: Any) -> int:
 
 
 def raw_stats(post: ReceivedPost) -> dict[str, bytes]:
-    """Return each stat of a post as the bytes that the body had for it."""
+    """Return the stats of a post by name. Each value is the bytes that it had in the body."""
     return {column: bytes(raw) for column, raw in post.stats.items()}
 
 
@@ -202,7 +202,7 @@ def test_colons_and_quotes_inside_strings_are_not_taken_for_keys() -> None:
 
 
 class Members(list[tuple[str, Any]]):
-    """The members of a JSON object in order; a key may occur twice."""
+    """The members of a JSON object, in order. The same name may occur twice."""
 
 
 json_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -217,7 +217,7 @@ values = st.recursive(
 
 
 def to_json_text(value: Any, *, colon: str) -> str:
-    """Encode a value as JSON; `Members` become an object, which may have the same key twice."""
+    """Encode a value as JSON. `Members` become an object, in which the same name may occur twice."""
     if isinstance(value, Members):
         return (
             "{" + ",".join(json.dumps(key) + colon + to_json_text(member, colon=colon) for key, member in value) + "}"
@@ -228,7 +228,7 @@ def to_json_text(value: Any, *, colon: str) -> str:
 
 
 def has_duplicate_key(value: Any) -> bool:
-    """Return whether an object in the value has a key twice."""
+    """Return whether the same name occurs twice in any object inside the value."""
     if isinstance(value, Members):
         names = [key for key, _ in value]
         return len(set(names)) < len(names) or any(has_duplicate_key(member) for _, member in value)

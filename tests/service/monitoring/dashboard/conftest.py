@@ -1,6 +1,7 @@
 """The fixtures of the dashboard's tests: a filled node, and a page of a browser.
 
-Whatever a test does, its page must send requests only to the node, and must have no error and no forbidden attempt.
+At the end of each test the fixture checks the page. The page must have sent requests only to the node. It must have had
+no error, and must have tried nothing that the browser forbids.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fill the node that the tests of the dashboard show: a season, two pages of boards, and owners with hostile names.
 
-The requests are those that users send. Every test that writes has a board of its own, whose id begins with `zz-`.
-These ids sort after the ids of all boards here.
+The node is filled by requests, as users send them. Every test that writes has a board of its own, whose id begins with
+`zz-`. These ids sort after the ids of all boards that this module makes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def new_board(url: str, board: str, **xp: int) -> None:
 
 
 async def post(url: str, board: str, **xp: int) -> None:
-    """Post values of xp by owner."""
+    """Post a value of xp for each of these owners."""
     async with Caller(url) as caller:
         await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 

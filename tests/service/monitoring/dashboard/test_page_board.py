@@ -1,4 +1,4 @@
-"""A board in a browser shows what the service answers and follows its changes; names are always shown as text."""
+"""The page of a board shows what the service answers, and follows changes of the board. It shows names only as text."""
 
 from __future__ import annotations
 

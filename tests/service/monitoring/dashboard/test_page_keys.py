@@ -1,4 +1,4 @@
-"""A node that needs keys, in a browser: the page asks for a key, says what it allows, and keeps it in the tab only."""
+"""If a node needs keys, its page asks for one, shows what the key allows, and keeps the key only in the browser tab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.
 
 @dataclass(frozen=True)
 class Closed:
-    """A node and its keys."""
+    """A node that needs API keys, and its keys."""
 
     url: str
     reader: str
@@ -57,7 +57,7 @@ async def enter_key(page: Page, key: str) -> None:
 
 
 async def read_kept(page: Page) -> tuple[list[str], list[str], str]:
-    """Return what the page has stored: in the session storage, in the local storage, and in cookies."""
+    """Return what the page has stored in the session storage, in the local storage, and in cookies."""
     session, good = ("Object.values(sessionStorage)", "Object.values(localStorage)")
     return await page.evaluate(session), await page.evaluate(good), await page.evaluate("document.cookie")
 

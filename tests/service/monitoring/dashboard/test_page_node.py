@@ -1,4 +1,4 @@
-"""The page about a node in a browser: it shows the numbers that /metrics and the views of the contract have."""
+"""The page about a node shows, in a browser, the same numbers as /metrics and the views of the service."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, pos
 from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Caller, Process
 
-READS_MAX = 1_000  # how often a test looks at most; the page reads its numbers only every few seconds
+READS_MAX = 1_000  # how often a test reads the page at most; the page updates its numbers only every few seconds
 REQUESTS = "rankcurve_requests_total"
-# The views whose routes the open page requests; their counts grow while a test compares.
+# The open page itself requests the routes of these views, so their counts grow while a test compares the numbers.
 ASKED_BY_THE_VIEW = {"dashboard", "dashboard_file", "jolokia_post", "queue", "pools", "pool", "metrics"}
 COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
 
 
 async def metrics(node: Process) -> dict[tuple[str, ...], float]:
-    """Return every sample by its name and the values of its labels."""
+    """Return the value of every Prometheus series, by the name and the label values of the series."""
     async with Caller(node.url) as caller:
         text = (await caller.call("GET", "/metrics")).body.decode()
     families = text_string_to_metric_families(text)
@@ -26,7 +26,7 @@ async def metrics(node: Process) -> dict[tuple[str, ...], float]:
 
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
-    """Return the further cells of each row by its first cell; a row is a text with tabs between cells."""
+    """Split each row at its tabs into table cells. Return the later cells of each row by the row's first cell."""
     return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
 
 
@@ -39,7 +39,7 @@ async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Proce
     await page.goto(view_url(node, "/node"))
     await page.wait_for(READY)
     others = []
-    for _ in range(READS_MAX):  # the page shows what it read last, so it may lag behind the metrics
+    for _ in range(READS_MAX):  # the page may show older numbers than the metrics, so compare again
         counted = await metrics(node)
         routes = rows_of(await page.texts("#node-routes tbody tr"))
         others = [

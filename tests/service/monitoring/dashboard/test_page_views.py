@@ -1,6 +1,7 @@
-"""Every view on every screen is accessible, and none is wider than a phone.
+"""Every view is accessible on every screen size, and no view is wider than the screen of a phone.
 
-A test checks a view once all its parts have arrived. `--screenshots FOLDER` keeps pictures of the checked views.
+A test checks a view when all parts of the view are complete. `--screenshots FOLDER` keeps pictures of the checked
+views.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tests.browser import DESKTOP, PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, view_url
 from tests.service.real_service import Process, escaped
 
-# The address of each view, and an expression that is true once the page shows all parts of the view.
+# For each view, its address and an expression that is true once the page shows all parts of the view.
 VIEWS = {
     "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
     "board": (f"/boards/{SEASON}", "document.querySelectorAll('#view svg[role=img]').length === 2"),

@@ -1,4 +1,4 @@
-"""The page's files over real HTTP: which headers restrict them in a browser, and that no other file is served."""
+"""The dashboard's files over real HTTP: their headers restrict them in a browser, and no other file is served."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def fetch_file(
     service: Service, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, bytes, Mapping[str, str]]:
-    """Return the status, the bytes as they were sent, and the headers."""
+    """Request a file. Return the status, the body's bytes as they were sent, and the headers."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     async with (
         ClientSession(auto_decompress=False, skip_auto_headers=["Accept-Encoding"]) as session,
@@ -33,7 +33,7 @@ async def fetch_file(
 
 
 def path_of(name: str) -> str:
-    """Return the path of a file of the page."""
+    """Return the URL path of a file of the dashboard."""
     return "/" if name == INDEX else f"/dashboard/{name}"
 
 
@@ -136,7 +136,7 @@ async def test_the_page_itself_needs_no_key(service: Service) -> None:
 
 
 def texts() -> dict[str, str]:
-    """Return every file of the page as text."""
+    """Return every file of the dashboard as text."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir())}
 
 

@@ -1,4 +1,4 @@
-"""The Jolokia protocol over a real service: every request of its clients, in every form that they send."""
+"""A real service answers every request of the Jolokia protocol, in every form that Jolokia clients send."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
                     while not (await get_envelope(caller, applied))["value"]["OneMinuteRate"] > 0:
-                        pass  # until this worker's history of metrics has a snapshot with the posts
+                        pass  # wait until this worker's history of metrics has a snapshot that counts the posts
                 # `prune` runs only in the job process. `live watch` runs in that process and in both workers.
                 assert (await get_envelope(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
                 assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
@@ -313,7 +313,7 @@ async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) 
 async def test_other_requests_are_answered_during_a_large_bulk(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Other requests get a turn after each read, however fast the machine is.
+    # With this limit the bulk lets other requests run after each of its reads, however fast the machine is.
     monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)
     everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()
     async with ClientSession() as session:

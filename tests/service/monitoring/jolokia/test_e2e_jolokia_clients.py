@@ -37,7 +37,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 
 @pytest.fixture(scope="module")
 def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
-    """Return the results of everything that jolokia.js does, with Basic authentication."""
+    """Run everything that the test does with jolokia.js, with Basic authentication, and return the results."""
     url, key = closed
     request = urllib.request.Request(
         f"{url}/v1/leaderboards/week:1,x",
@@ -99,7 +99,7 @@ def test_jolokia_js_extracts_values_and_is_refused_what_does_not_exist(by_javasc
 
 @pytest.fixture(scope="module")
 def pyjolokia() -> Any:
-    """Import pyjolokia from the folder of clients; return the module."""
+    """Import pyjolokia from the folder that has the clients. Return the module."""
     spec = importlib.util.spec_from_file_location("pyjolokia", python_modules() / "pyjolokia.py")
     assert spec is not None
     assert spec.loader is not None
@@ -155,7 +155,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> None:
-    """Check what Telegraf needs: it finds a metric by the name, attribute and path that the answer repeats.
+    """Check that each answer repeats the name, attribute and path of its request, by which Telegraf finds a metric.
 
     The source is plugins/common/jolokia2/client.go of Telegraf.
     """
@@ -180,8 +180,8 @@ async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> No
 async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service) -> None:
     """Send requests in each form of lib/JMX/Jmx4Perl/Agent.pm.
 
-    The agent sends a GET; it uses the parameter `p` for values that a path may not hold. If its user asks for it, it
-    sends a POST.
+    The agent sends a GET, and puts values that a path may not hold into the query parameter `p`. It sends a POST only
+    if its user chooses that.
     """
 
     def perl_escaped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A path selects a part of a value, a wildcard in a path filters, and limits cut values that are too deep or long."""
+"""A path selects a part of a value, and its wildcards filter parts. Limits cut values that are too deep or long."""
 
 from __future__ import annotations
 

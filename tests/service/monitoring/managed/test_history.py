@@ -1,4 +1,4 @@
-"""Rates and percentiles come from snapshots of the exposed metrics; the test moves the clock."""
+"""Rates and percentiles are computed from snapshots of the exposed metrics. The tests move the clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class World:
         self.history.note_snapshot()
 
     def pass_time(self, seconds: float, posts_per_s: float = 0) -> None:
-        """Let that many seconds pass: at each tick, count the posts since the last tick and take a snapshot."""
+        """Advance the clock by `seconds`. At each tick, count the posts since the last tick and take a snapshot."""
         for _ in range(round(seconds / 5)):
             self.posts.labels("applied").inc(5 * posts_per_s)
             self.now_s += 5

@@ -1,4 +1,4 @@
-"""Every declared metric is in the tree of managed objects, under a name and with a unit."""
+"""Every declared metric is an attribute of a managed object, with a name and a unit."""
 
 from __future__ import annotations
 

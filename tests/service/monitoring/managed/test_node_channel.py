@@ -1,4 +1,4 @@
-"""Every process of a node runs an action; a process that fails or does not answer is named and blocks no other."""
+"""Every process of a node runs an action. If a process fails or does not answer, it is named, and the others go on."""
 
 from __future__ import annotations
 
