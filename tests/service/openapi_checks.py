@@ -1,6 +1,6 @@
 """Compare each answer of a real service with the OpenAPI document.
 
-Only the document says what is right; this module does not know what a route should answer.
+Only the document decides which answers are right. This module does not know what a route should answer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _operation(method: str, path: str) -> dict[str, Any] | None:
 
 
 def faults_of(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Yield a text for each fault of a value by its schema; only keywords that the document uses are known."""
+    """Yield a text for each fault of a value by its schema. Only the keywords that the document uses are supported."""
     if "$ref" in schema:
         yield from faults_of(value, _SCHEMAS[schema["$ref"].rpartition("/")[2]], where)
     for keyword in ("anyOf", "oneOf"):

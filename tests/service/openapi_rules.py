@@ -1,7 +1,8 @@
-"""The rules by which the service refuses requests that its OpenAPI document allows, because no schema can express them.
+"""Rules by which the service refuses some requests that its OpenAPI document allows. No schema can express these rules.
 
-Schemathesis loads this module as its hooks. The module wraps two of its checks: a rule of `RULES` may refuse a valid
-request, and a rejected post in a list counts as the refusal of an invalid request. Other checks are unchanged.
+Schemathesis loads this module as its hooks. The module changes two checks of Schemathesis. In the first check, the
+service may refuse a valid request by a rule of `RULES`. In the second check, a rejected post in a list counts as the
+refusal of an invalid request. Other checks are unchanged.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ for _check in (_accepts_valid, _rejects_invalid):
 
 
 class Rule(NamedTuple):
-    """The service may refuse requests of these operations with this code and fault, though the schema allows them."""
+    """The service may refuse a request of these operations with this code and fault, though the schema allows it."""
 
-    operations: str  # a pattern of operation names
-    code: str  # a pattern
-    fault: str  # a pattern that the text `pointer: detail` of the first fault begins with
+    operations: str  # a pattern for the names of the operations
+    code: str  # a pattern for the code of the problem
+    fault: str  # a pattern for the beginning of the text `pointer: detail` of the first fault
     reason: str
 
 
@@ -77,7 +78,7 @@ def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
 
 @schemathesis.check
 def negative_data_rejection(ctx: Any, response: Any, case: Any) -> bool | None:
-    """Fail if the service accepts an invalid request and rejects no post of it."""
+    """Fail if the service accepts an invalid request and rejects no post of the request."""
     answer = _json_of(response) if response.status_code == 200 else None
     results = answer.get("results", ()) if isinstance(answer, dict) else ()
     if any(result["status"] == "rejected" for result in results):
@@ -102,7 +103,7 @@ def _json_of(response: Any) -> Any:
 
 @schemathesis.serializer("application/x-ndjson")
 def one_line(ctx: Any, value: Any) -> bytes:
-    """Encode a value as a body of one JSON line."""
+    """Encode a value as a body that has one line of JSON."""
     return json.dumps(value).encode()
 
 
@@ -114,8 +115,8 @@ _KEPT = ("put_board", "put_family", "put_pool", "put_client", "reset", "hide_own
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Put names of existing things into every second valid request; random names would hardly ever exist.
 
-    Requests that would delete or change what `NAMED` names get other names. No request creates an operator's key: once
-    such a key exists, a service that started without keys asks every caller for one.
+    Requests that would delete or change the things that `NAMED` names get other names. No request creates an operator's
+    API key: as soon as such a key exists, a service that started without keys requires a key from every caller.
     """
     meta, name = case.meta, case.operation.definition.raw["operationId"]
     if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
@@ -143,7 +144,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _name_in(body: Any) -> None:
-    """Put existing names into a body as its owners, columns and stats, also in each post of a list."""
+    """Replace the owners, columns and stats of a body by existing ones, also in each post of a list."""
     if not isinstance(body, dict):
         return
     for post in body.get("posts") or ():

@@ -1,4 +1,4 @@
-"""A store with one thing of each kind, so that requests made from the OpenAPI document can name existing things."""
+"""Fill a store with one thing of each kind, so that requests made from the OpenAPI document can name these things."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PERIODS = ("all", "year", "month", "week", "day")
 
 
 async def fill(caller: Caller) -> None:
-    """Make everything that `NAMED` names."""
+    """Create everything that `NAMED` names."""
     await caller.board("duel", *_COLUMNS)
     columns = [{"sorted": True, "merge": "last", **column} for column in _COLUMNS]
     await caller.must("PUT", "/v1/families/arena", {"columns": columns, "periods": _PERIODS, "facets": [[], ["org"]]})

@@ -1,6 +1,7 @@
 """A leaderboard in plain Python, as API.md describes it; tests compare the answers of a real service with it.
 
-It shares no code with the service. Values are integers in units of the column's last decimal place (`scaled`).
+The class shares no code with the service. A value is an integer that counts units of the column's last decimal place;
+names call such a value `scaled`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NAMES = ("é", "o'; DROP TABLE x;--", "a/b", "日本", "%00", "Ａ", "z z", "{x}
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column of a specification."""
+    """A column of a board's specification."""
 
     name: str
     merge: str = "last"
@@ -27,7 +28,7 @@ class PlainColumn:
     sorted: bool = True
 
     def body(self) -> dict[str, Any]:
-        """Return the column as a PUT of a board sends it."""
+        """Return the column as the body of a board's PUT has it."""
         return {
             "name": self.name, "merge": self.merge, "best": self.best, "scale": self.scale, "sorted": self.sorted,
             "min": self.text(self.least), "max": self.text(self.most),
@@ -46,7 +47,7 @@ class PlainColumn:
 
 @dataclass(frozen=True)
 class Held:
-    """A value and the time when it was reached."""
+    """A value and the time at which the owner reached it."""
 
     scaled: int
     reached_us: int
@@ -82,18 +83,18 @@ class PlainBoard:
         return "applied" if changed else "unchanged"
 
     def key(self, name: str, owner: str) -> tuple[int, ...]:
-        """Return the key that decides a rank: smaller is better."""
+        """Return the sort key that decides an owner's rank; a smaller key is better."""
         held = self.rows[owner][name]
         value = -held.scaled if self.column(name).best == "high" else held.scaled
         return (value,) if self.ties == "shared" else (value, held.reached_us, *map(ord, owner))
 
     def order(self, name: str) -> list[str]:
-        """Return every ranked owner, best to worst; within a tie, owners ascend by code point."""
+        """Return every ranked owner, best to worst. Tied owners are ordered by the code points of their names."""
         ranked = [owner for owner, row in self.rows.items() if name in row]
         return sorted(ranked, key=lambda owner: (self.key(name, owner), owner))
 
     def ranks(self, name: str) -> dict[str, int]:
-        """Return the rank of every ranked owner: 1 + how many are strictly better."""
+        """Return the rank of every ranked owner: 1 + the number of strictly better owners."""
         ranks: dict[str, int] = {}
         first: dict[tuple[int, ...], int] = {}
         for number, owner in enumerate(self.order(name), 1):
@@ -104,16 +105,19 @@ class PlainBoard:
         """Return the rank that a new arrival with this value would get."""
         sign = -1 if self.column(name).best == "high" else 1
         taken = [sign * row[name].scaled for row in self.rows.values() if name in row]
-        # Where the earliest is better, everyone with an equal value ranks above a new arrival.
+        # If the earliest is better, all owners with an equal value are better than a new arrival.
         return 1 + sum(each < sign * scaled or (self.ties == "earliest" and each == sign * scaled) for each in taken)
 
     def value(self, name: str, owner: str) -> int:
-        """Return an owner's value, scaled."""
+        """Return an owner's value in a column, scaled."""
         return self.rows[owner][name].scaled
 
 
 def random_board(rng: random.Random, ties: str) -> PlainBoard:
-    """Return an empty board with columns of every merge and both directions; the seed chooses scales and bounds."""
+    """Return an empty board that has a column of every merge and columns of both directions.
+
+    Scales and bounds are random.
+    """
     columns = []
     for index, merge in enumerate(rng.sample(["sum", "max", "min", "last"], 4)):
         spread = rng.choice([4, 30, 5000])
@@ -127,7 +131,7 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
 
 
 def random_posts(rng: random.Random, board: PlainBoard, owners: int, posts: int) -> list[dict[str, Any]]:
-    """Apply random posts to the plain board, each with some of the columns; return them as callers send them."""
+    """Apply random posts, each with some of the columns, to the plain board. Return the posts as callers send them."""
     names = [*NAMES, *(f"p{index}" for index in range(owners - len(NAMES)))]
     wire = []
     for _ in range(posts):

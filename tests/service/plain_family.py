@@ -1,6 +1,6 @@
 """A family in plain Python, as API.md describes it; tests compare the boards of a real service with it.
 
-It shares no code with the service. It computes the periods itself, from the local time of the family's zone.
+The class shares no code with the service. It computes the periods itself, from the local time of the family's zone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ def micros(at: datetime) -> int:
 
 
 def midnight_us(zone: ZoneInfo, day: date) -> int:
-    """Return when a day begins. If the clocks skip midnight on that day, return the moment when they do."""
+    """Return the time at which a day begins. If the clocks skip midnight on that day, return the time of that jump."""
     return micros(datetime.combine(day, time(), zone).astimezone(UTC))
 
 
 def period_of(kind: str, day: date) -> tuple[str, date | None]:
-    """Return the name of the period that contains a day, and the day after the period; None if it has no end."""
+    """Return the name of the period that contains a day, and the first day after the period.
+
+    For all-time, which has no end, the second is None.
+    """
     if kind == "all":
         return "all", None
     if kind == "day":
@@ -48,7 +51,7 @@ def period_of(kind: str, day: date) -> tuple[str, date | None]:
 
 @dataclass
 class PlainFamily:
-    """A family's rules, and by id the boards that at least one post has reached."""
+    """The rules of a family, and its boards by id. A board is included once a post has reached it."""
 
     zone: ZoneInfo
     kinds: list[str]
@@ -58,7 +61,7 @@ class PlainFamily:
     ties: str
     boards: dict[str, PlainBoard] = field(default_factory=dict)
     closes_us: dict[str, int | None] = field(default_factory=dict)
-    # How many posts counted, by kind of period and names of facets.
+    # Number of posts that counted, by kind of period and names of facets.
     counted: Counter[str] = field(default_factory=Counter)
 
     def post(

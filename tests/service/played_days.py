@@ -1,6 +1,6 @@
-"""Send the same posts to a family of a service and to its model in plain Python, at every boundary between two days.
+"""Send the same posts to a family of a service and to its model in plain Python, around every midnight.
 
-A test moves the clock, and compares each answer with the model immediately.
+The clock is moved to the time of the posts. Each answer is compared with the model as soon as it arrives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FACETS: list[list[str]] = [[], ["org"], ["location", "org"]]
 COLUMNS = [
     PlainColumn("xp", "sum", "high", 0, -(10**9), 10**9),
     PlainColumn("mood", "last", "low", 1, 0, 20),
-    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # each post adds 1; the sum counts the posts
+    PlainColumn("posts", "sum", least=0, most=10**9, sorted=False),  # the number of posts: each one adds 1
 ]
 GRACE_S = 7_200  # longer than any jump of a zone's clocks
 OWNERS = [f"o{number}" for number in range(9)]
@@ -34,7 +34,7 @@ PAGE = 1000
 
 
 class Days:
-    """One family on one service, and its model. Create it before the service starts, because it sets the clock."""
+    """One family on one service, and its model. Create this object before the service starts: it sets the clock."""
 
     def __init__(self, service: Service, zone: str, first: date, *, seed: int, posts: int = 3) -> None:
         self.service, self.posts = service, posts
@@ -64,7 +64,7 @@ class Days:
     async def play(self, days: int, *, after_day: Callable[[], Awaitable[None]] | None = None) -> None:
         """Play that many days, each from one noon to the next.
 
-        Await `after_day` each time, once the boards of the day that ended at midnight are closed.
+        Await `after_day` once a day, as soon as the boards of the day that ended at midnight take no more posts.
         """
         for _ in range(days):
             end_us = midnight_us(self.zone, self.day + timedelta(days=1))
@@ -81,9 +81,9 @@ class Days:
                 await after_day()
 
     async def _at(self, now_us: int, *ats_us: int | None) -> None:
-        """Set the clock and send `posts` posts for each of these times; a post for None has no time.
+        """Set the clock, and send `self.posts` posts for each of these times. For None, send posts without a time.
 
-        Send one earlier post again with them, and check every result.
+        Send one earlier post again in the same request. Check every result.
         """
         self.clock.now_us = now_us
         wire, expected = [], []
@@ -104,7 +104,10 @@ class Days:
         self._sent = (self._sent + list(zip(wire, expected, strict=True))[: len(wire) - 1])[-RETRIES:]
 
     async def _send(self, wire: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-        """Send posts, again if the answer is 503; return the results, and whether the posts were sent again."""
+        """Send posts, and send them again if the answer is 503.
+
+        Return the results, and whether the posts were sent again.
+        """
         for attempt in range(ATTEMPTS):
             answer = await self.service.call("POST", f"{F}/posts", {"posts": wire})
             if answer.status != 503:
@@ -126,9 +129,9 @@ class Days:
 
     @staticmethod
     def _again(statuses: dict[str, str]) -> dict[str, str]:
-        """Return the statuses of a repeated post: `duplicate` on each board where it counted before.
+        """Return the statuses of a repeated post: `duplicate` on each board where the first one counted.
 
-        If it counted on none, it is rejected again.
+        If the first one counted on no board, the repeated one is rejected like the first.
         """
         counted = {board: "duplicate" for board, status in statuses.items() if status != "rejected"}
         return counted or statuses
@@ -171,7 +174,7 @@ class Days:
         return False
 
     async def counted(self) -> Counter[str]:
-        """Return how many posts the service has counted on all boards of each kind of period and list of facets."""
+        """Return the number of posts that counted in the service, by kind of period and names of facets."""
         found: Counter[str] = Counter()
         for board in self.plain.boards:
             page = await self.service.get(f"/v1/leaderboards/{escaped(board)}/rankings/xp?limit={PAGE}")
@@ -183,12 +186,12 @@ class Days:
 
 
 def stats_of(stats: dict[str, Any]) -> dict[str, int]:
-    """Return the stats of an answer, scaled."""
+    """Return the stats of an answer as scaled integers."""
     return {name: Days.plain_column(name).scaled(value) for name, value in stats.items()}
 
 
 def kind_of(period: str) -> str:
-    """Return which kind of period a name such as `2026-W47` stands for."""
+    """Return the kind of period that has a name such as `2026-W47`."""
     if period == "all" or "W" in period:
         return "all" if period == "all" else "week"
     return {4: "year", 7: "month", 10: "day"}[len(period)]

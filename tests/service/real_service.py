@@ -34,7 +34,7 @@ from service.wiring import now_us, open_context
 from tests.service.openapi_checks import check_answer
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120.0  # the longest wait; on a shared disk, a start can take half a minute
+WAIT_S = 120.0  # no test waits longer than this; on a shared disk, a start can take half a minute
 SERVE = ("serve", "--port", "0")
 RARELY = {"refresh_seconds": 86_400}  # a refresh interval longer than any test: curves are refreshed only on request
 
@@ -67,7 +67,7 @@ class Caller:
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send one request; a `body` of bytes is sent unchanged, any other as JSON."""
+        """Send one request. If `body` is bytes, send it unchanged; otherwise send it as JSON."""
         assert self._session is not None
         sent = {**self.headers, **(headers or {})}
         if body is not None:
@@ -119,7 +119,7 @@ class Caller:
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
 
     async def refresh(self, board: str, *columns: str) -> None:
-        """Fit the curves of these columns now."""
+        """Refresh the curves of these columns, and wait until they are fitted."""
         for column in columns:
             await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
 
@@ -130,7 +130,7 @@ def escaped(text: str) -> str:
 
 
 class Service(Caller):
-    """The service in this process, on a file below a folder; it can be stopped and started again on the same file.
+    """The service in this process, on a SQLite file below a folder. A test can stop it and start it on the same file.
 
     A test may give it another `clock` before the start.
     """
@@ -158,11 +158,11 @@ class Service(Caller):
         await self._stack.enter_async_context(self)
 
     async def stop(self) -> None:
-        """Stop serving: finish the accepted requests and release the file."""
+        """Finish the accepted requests, stop serving, and release the file."""
         await self._stack.aclose()
 
     async def restart(self, **settings: object) -> None:
-        """Stop, and start on the same file, with changed settings if any are given."""
+        """Stop the service, and start it on the same file. Change the settings that are given."""
         await self.stop()
         self._stack = AsyncExitStack()
         self.settings.update(settings)
@@ -198,7 +198,7 @@ class Process:
         self._logged.put({"event": "the log ended"})
 
     def await_line(self, event: str, **fields: object) -> dict[str, Any]:
-        """Wait for the next line with this event and these fields; return it. Fail if the process ends before."""
+        """Return the next log line with this event and these fields. Fail if the process ends before such a line."""
         while True:
             line = self._logged.get(timeout=WAIT_S)
             if line["event"] == event and fields.items() <= line.items():
@@ -206,18 +206,18 @@ class Process:
             assert line["event"] != "the log ended", f"the process ended before {event!r}: {self.lines[-3:]}"
 
     def ready(self) -> Process:
-        """Wait until the process serves; return it."""
+        """Wait until the process serves. Return this object."""
         self.port = int(self.await_line("serving")["addresses"][0].rpartition(":")[2])
         return self
 
     def await_end_of_log(self) -> None:
-        """Wait until nobody can write to the log any more: the process and all its child processes have ended."""
+        """Wait until the process and all its child processes have ended, so that no one can write to the log."""
         self._reader.join(WAIT_S)
         assert not self._reader.is_alive()
 
     @property
     def url(self) -> str:
-        """Return the address that the process serves on."""
+        """Return the address at which the process serves."""
         return f"http://127.0.0.1:{self.port}"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -234,7 +234,7 @@ class Process:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without settings of a service, with the project on the import path."""
+    """Return this process's environment variables without settings of the service; put the project on the import path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
 

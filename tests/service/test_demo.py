@@ -1,4 +1,4 @@
-"""The demo makes the same season from the same seed, posts it once, and serves on a free port."""
+"""The demo makes the same season from the same seed, posts this season only once, and serves on a free port."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fake() -> Iterator[FakeService]:
 
 @pytest.fixture
 def alive() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in place of the service; the process runs until its standard input closes."""
+    """Start a process that stands in for the service. The process runs until its standard input closes."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     yield process
     process.communicate()

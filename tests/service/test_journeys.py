@@ -1,7 +1,8 @@
 """One post and one request for positions pass through the modules that docs/architecture.md names, and no others.
 
-The document prints the modules of a journey in bold and lists the leaves after the second journey. Here a real service
-answers both requests while a profile function notes every call into a module of the project.
+For each of the two requests, the document describes a journey and prints its modules in bold. After the second journey
+it lists the leaves, which every journey may call. Here a real service answers both requests, while a profile function
+records every call into a module of the project.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("config", "predictor", "storage", "jobs", "service")
 POST_MODULES_MAX = 10
 POSITIONS_MODULES_MAX = 8
-ROUNDS = 5  # background work may run during a round, but it does not run during every round
-# These leaves run functions that a named module passes to them, so they call named modules.
+ROUNDS = 5  # number of times that a request is sent; background work may run in some rounds, but not in all
+# These leaves may call named modules, because they run functions that a named module passes to them.
 CARRIERS = {"storage/coalesce.py", "storage/engines/sqlite.py", "storage/store.py"}
 B = "/v1/leaderboards/b"
 
@@ -43,7 +44,7 @@ class Trace:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Watch this thread, and each thread that starts inside the `with` block."""
+        """Record the calls of this thread, and of each thread that starts inside the `with` block."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
@@ -77,7 +78,7 @@ class Trace:
 
 @cache
 def module_of(file_name: str) -> str:
-    """Return the path of a module of the project from its root; empty for all other code."""
+    """Return the path of a module, relative to the root of the project; return "" for code outside the project."""
     path = Path(file_name)
     if not path.is_relative_to(ROOT):
         return ""
@@ -94,7 +95,7 @@ def section(title: str) -> str:
 
 
 def named_modules(journey: str) -> list[str]:
-    """Return the modules that the section of a journey prints in bold."""
+    """Return the modules that the document's section about a journey prints in bold."""
     return re.findall(r"\*\*`([\w/]+\.py)`\*\*", section(journey))
 
 
@@ -125,7 +126,10 @@ def trace() -> Iterator[Trace]:
 
 @pytest.fixture
 async def service(trace: Trace, tmp_path: Path) -> AsyncIterator[Service]:
-    """Run a service with a key, a board with a live curve, and no jobs; it counts ranks only in gaps of one entry."""
+    """Run a service with an API key, a board with a live curve, and no jobs.
+
+    The service counts ranks only in gaps of one entry.
+    """
     made = Service(tmp_path)
     await made.start()
     key = await made.must("POST", "/v1/keys", {"name": "game", "role": "ops"})

@@ -22,7 +22,7 @@ from storage.errors import OverloadedError, QueueFullError, StoreBusyError, Unkn
 
 @dataclass(frozen=True)
 class ToySettings:
-    """Small limits, so that tests can exceed them cheaply."""
+    """Settings with small limits, so that tests can exceed the limits with little work."""
 
     body_bytes_max: int = 4096
     body_idle_s_max: float = 0.2
@@ -91,7 +91,7 @@ async def positions(context: ToyContext, call: Call) -> OwnerPositions:
 
 
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
-    """Answer with an empty entry; for an owner with the name of a failure, raise that error."""
+    """Answer with an empty entry. If the owner has the name of a failure, raise the error of that name."""
     failures: dict[str, Exception] = {
         "busy": StoreBusyError(),
         "full": QueueFullError(),
