@@ -41,7 +41,7 @@ async def store_wrong_curve(service: Service) -> None:
 
 
 async def read_sample(service: Service, name: str) -> float:
-    """Return one sample of the metrics."""
+    """Return the value of one Prometheus series of /metrics."""
     lines = (await service.get("/metrics")).decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
 
@@ -50,7 +50,7 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     await fill(service)
     found = await service.must("POST", AUDIT)
     assert (found["outcome"], found["owners"], found["certificate"]) == ("compared", 100, None)
-    # The curve estimates rank 2 as 3, an error of 0.5. The audit draws that owner only by chance.
+    # The largest error is 0.5: the curve estimates rank 2 as 3. The audit draws the owner with rank 2 only by chance.
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7

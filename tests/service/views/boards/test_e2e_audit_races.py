@@ -18,7 +18,7 @@ AUDIT = f"/v1/leaderboards/{BOARD}/rankings/xp/audit?owners=25"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service that folds changes into live counts and reads the live counts very often."""
+    """Start a service that very often folds changes into live counts and reads the live counts."""
     often = {"fold_interval_s": 0.01, "live_poll_s": 0.05}
     if request.param == "sqlite":
         service = Service(tmp_path, **often)

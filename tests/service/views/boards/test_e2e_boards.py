@@ -1,4 +1,4 @@
-"""The catalog of a real service: callers create, confirm, widen, empty and delete boards, and erase owners."""
+"""The catalog of a real service: callers create, repeat, widen, empty and delete boards, and erase owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of a real service: a post reaches each board of its time and facets; these boards are read like others."""
+"""Families of a real service: a post reaches each board for its time and facets. These boards are read like others."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ async def _serve(folder: Path, table: str, **settings: Any) -> AsyncIterator[Ser
 
 
 def period_id(kind: str, at: datetime = NOW) -> str:
-    """Return the id of a period, as the family's calendar says."""
+    """Return the id of a period by the family's calendar."""
     return calendar_of(ZONE).period_at(PeriodKind(kind), round(at.timestamp() * 1e6)).id
 
 
 def board(kind: str, facets: str = "", at: datetime = NOW) -> str:
-    """Return a board's path."""
+    """Return the path of a board of the family."""
     return "/v1/leaderboards/" + quote(f"game:{period_id(kind, at)}{facets}", safe="")
 
 
@@ -73,7 +73,7 @@ def xp(owner: str, value: int, **more: Any) -> dict[str, Any]:
 
 
 def statuses(result: dict[str, Any]) -> dict[str, str]:
-    """Return the status by board."""
+    """Return the status of a post's result on each board."""
     return {each["board"]: each["status"] for each in result["boards"]}
 
 
@@ -351,7 +351,7 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_sp
     await service.call("DELETE", F)
     await service.must("PUT", F, {**SPEC, "table": table})
     context.catalog.families.keep_family(family)
-    # The catalog is now that of a process that has not noticed the change.
+    # Now the catalog holds what a process knows that has not noticed the new family.
     context.catalog.keep_boards(known.values())
     [result] = await post(service, xp("ada", 2))
     assert result["status"] == "applied"

@@ -1,4 +1,4 @@
-"""Special boards of a family: boards of long ago, boards without posts, and closed boards."""
+"""Special boards of a family: boards of a time long ago, boards without posts, and closed boards."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def path(board: str) -> str:
 
 
 async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool | None, bool]:
-    """Return whether a board is closed: first by the answer about the family, then by the answer about the board."""
+    """Return two answers to whether a board is closed: that of the family's list of boards, and that of the board."""
     told = await service.get(f"{F}/boards?period={period}&at={quote(at.isoformat())}")
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 

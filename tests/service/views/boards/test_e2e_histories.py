@@ -1,4 +1,7 @@
-"""Histories and comparisons with the previous period agree with the leaderboards of that time, on every store."""
+"""An owner's history, and a comparison with the previous period, agree with the leaderboards of that time.
+
+The tests run on every store.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Played(Service):
         self.now.now_us += days * DAY_S * 1_000_000
 
     async def post_all(self, **values: int) -> None:
-        """Post these values of xp for the current time, by owner; every post must be applied."""
+        """Post a value of xp for each of these owners, at the current time. Fail unless every post is applied."""
         posts = [{"owner": owner, "stats": {"xp": value}} for owner, value in values.items()]
         results = (await self.must("POST", f"{F}/posts", {"posts": posts}))["results"]
         assert {each["status"] for each in results} == {"applied"}

@@ -1,4 +1,4 @@
-"""Boards with an end, over HTTP: when they take posts, and what stays when they are closed and archived.
+"""Boards with an end, over HTTP: when a board takes posts, and what it keeps when it is closed and archived.
 
 The tests compare an archive's answers with those that the same board gave when it still had its rows.
 """
@@ -39,7 +39,7 @@ DAYS: dict[str, Any] = {
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service without jobs, which the test runs itself, on every store and in both layouts of tables."""
+    """Start a service without jobs, on every store and in both layouts of tables. The test runs the jobs itself."""
     store, table = request.param.split("-")
     if store == "sqlite":
         async for made in _serve(tmp_path, table):
@@ -66,17 +66,17 @@ def spec(service: Service, **more: Any) -> dict[str, Any]:
 
 
 def at(when: datetime) -> str:
-    """Return a time as clients write it."""
+    """Return a time as the text that clients send."""
     return when.isoformat()
 
 
 def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a post for that time."""
+    """Return a post of xp with that time."""
     return {"owner": owner, "stats": {"xp": value}, "at": at(when), **more}
 
 
 async def fill(service: Service, path: str, when: datetime) -> None:
-    """Post values of many owners; there are only a few different values, so there are many ties."""
+    """Post values of many owners. Only a few values are different, so there are many ties."""
     rng = random.Random(2)
     posts = []
     for number in range(OWNERS):
@@ -220,9 +220,9 @@ async def _refused_past_the_top(service: Service, board: str) -> None:
 
 
 async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]) -> None:
-    """Check the rows around places near the end of the archived top: `next` says that the ranking continues.
+    """Check the rows around owners and values near the end of the archived top.
 
-    A page after the archived top is refused with 410.
+    In these answers, `next` shows that the ranking continues. A request for a page after the archived top gets 410.
     """
     for number in (2, 8, 9):
         wanted = top[number - 1 : number + 4]

@@ -1,4 +1,4 @@
-"""The next better place: its value, the points that an owner lacks, and how exact its rank is."""
+"""The next better place than an owner's: its value, the points that the owner lacks, and whether its rank is exact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def positions(service: Service, owner: str, query: str) -> list[dict[str, 
 
 
 def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: bool) -> None:
-    """Compare the next better place with the one in the sorted rows of the plain board."""
+    """Compare an answer's next better place with the next better owner in the sorted rows of the plain board."""
     name, place = found["column"], found["next"]
     column, ranks = board.column(name), board.ranks(name)
     better = [other for other in board.order(name) if ranks[other] < ranks[owner]]
@@ -52,7 +52,7 @@ def check_next(board: PlainBoard, owner: str, found: dict[str, Any], *, exact: b
         return
     points = column.scaled(place["points"])
     assert board.arrival_rank(name, own + towards * points) <= ranks[better[-1]]
-    # With one unit less, the owner does not reach the place.
+    # If the owner got one unit less than these points, it would not reach the place.
     assert board.arrival_rank(name, own + towards * (points - 1)) > ranks[better[-1]]
 
 

@@ -35,7 +35,7 @@ PLAYED = [(store, case) for store, cases in STORES.items() for case in cases]
 
 @pytest.fixture
 async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> AsyncIterator[Service]:
-    """Yield a service that is not started yet. The service runs no jobs, because the test itself closes the boards."""
+    """Yield a service that is not started yet. It runs no jobs, because the test itself closes the boards."""
     if store.startswith("sqlite"):
         yield Service(tmp_path, jobs="none")
         return

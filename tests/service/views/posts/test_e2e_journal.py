@@ -1,4 +1,4 @@
-"""The journal lists every change correctly; match histories, rebuilds and streams depend on it."""
+"""The journal lists every change correctly. Rebuilds, streams and the histories of matches depend on it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
         return encode(lines)
 
     def reads(program: Any, **lane: bool) -> Any:
-        if program.__qualname__.startswith("read_journal."):  # background tasks may read at the same time
+        if program.__qualname__.startswith("read_journal."):  # background tasks may read other things
             heavy.append(lane.get("heavy", False))
         return read(program, **lane)
 

@@ -1,4 +1,7 @@
-"""Posts to a real service: single, in a list or one per line; to one or several boards; new, repeated or refused."""
+"""Posts to a real service: single, in a list or one per line, and to one or several boards.
+
+Some posts are new, some are repeated, and some are refused.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ async def b(service: Service) -> Service:
 
 
 async def stats(service: Service, owner: str, board: str = "b") -> dict[str, Any]:
-    """Return an owner's stats, without those that are null."""
+    """Return those stats of an owner that are not null."""
     found = (await service.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
     return {name: value for name, value in found.items() if value is not None}
 
 
 def codes(results: list[dict[str, Any]]) -> list[str]:
-    """Return the status of each result, or the code of its error."""
+    """Return, for each result, the code of its error or, without an error, its status."""
     return [result["error"]["code"] if "error" in result else result["status"] for result in results]
 
 
@@ -234,7 +237,7 @@ async def test_the_least_and_greatest_64_bit_values_are_stored_and_ranked(servic
 
 
 def in_s(seconds: float) -> str:
-    """Return the time that many seconds from now."""
+    """Return the time that is `seconds` seconds from now, as text."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 

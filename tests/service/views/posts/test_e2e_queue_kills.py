@@ -1,6 +1,6 @@
-"""Kills of the service and its workers lose no queued post, count none twice, and keep the posts of an owner in order.
+"""Kills of the service and of its workers lose no queued post, count none twice, and keep each owner's posts in order.
 
-A caller repeats a request under the same post ids until it is answered, and only then sends the next one.
+A caller repeats a request with the same post ids until the request is accepted, and only then sends the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
 
 
 class Callers:
-    """A caller for each owner; each caller sends a number that grows by 1 with every post."""
+    """A caller for each owner. Each post of a caller contains a number, which is 1 more than in the previous post."""
 
     def __init__(self, serving: Callable[[], Process]) -> None:
         self._serving = serving
@@ -43,7 +43,7 @@ class Callers:
         self.up.set()
 
     async def post_for_owner(self, owner: int) -> None:
-        """Send one post after another until `stop` is set."""
+        """Send one post of an owner after another until `stop` is set."""
         for number in itertools.count(1):
             if self.stop:
                 return
@@ -120,7 +120,7 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
 
 
 async def check_kills(spawn: Callable[..., Process], *arguments: str) -> None:
-    """Kill a service that applies its queue itself KILLS times under load; then check the entries."""
+    """Kill a service, which applies its queued posts itself, KILLS times under load. Then check the entries."""
     serving = spawn(*arguments, *SETTINGS).ready()
     async with Caller(serving.url) as caller:
         await create_board(caller)

@@ -1,4 +1,4 @@
-"""Queued posts to a real service: each accepted post is applied once, soon and in order; refused ones never are."""
+"""Queued posts to a real service: each accepted post is applied once, soon and in order. A refused post never is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def wait_settled(caller: Caller, post_id: str, board: str = BOARD) -> dict
 
 
 async def queue_posts(caller: Caller, path: str, body: object) -> int:
-    """Send a queued request; return how many posts were accepted."""
+    """Send a request with posts to queue. Return the number of accepted posts."""
     answer = await caller.call("POST", path, body)
     assert answer.status == 202, answer.body
     count: int = answer.body["accepted"]
@@ -283,7 +283,7 @@ async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> N
         while await _total(service, "rankcurve_ingest_drained_posts_total") != 1:
             continue
     assert await _total(service, "rankcurve_ingest_applied_age_seconds_count") == 1
-    async with asyncio.timeout(WAIT_S):  # the worker measures again when it finds no more posts
+    async with asyncio.timeout(WAIT_S):  # the worker updates the metric when it finds no more posts
         while await _total(service, "rankcurve_ingest_posts"):
             continue
 
@@ -333,7 +333,7 @@ async def _count_duplicates(service: Service, path: str, body: object) -> int:
 
 
 async def _check_others_refused(service: Service, path: str, applied: dict[str, Any]) -> None:
-    """Fail unless the service accepts only retries: no other post to the same boards, and no list with such a post."""
+    """Check that the service accepts retries, but refuses other posts to the same boards, alone or in a list."""
     other, unnamed = {**applied, "stats": {"xp": 8}}, {**applied, "post_id": "other"}
     assert await service.refused("POST", path, other) == (409, "post_id_conflict")
     assert await service.refused("POST", path, unnamed) == (409, "period_closed")
