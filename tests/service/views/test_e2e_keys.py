@@ -1,4 +1,4 @@
-"""Every process knows keys that are created and revoked while it runs, without a restart.
+"""Every process notices, without a restart, that API keys are created and revoked while it runs.
 
 The tests repeat requests until an answer changes, up to a time limit, and never wait for a fixed time.
 """
@@ -21,7 +21,7 @@ from tests.service.real_service import Caller, Process, Service, command_line
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
 STREAM = "/v1/leaderboards/b/stream?column=xp&top=3"
-TAKES_EFFECT_S = 5.0  # the wire contract promises that keys take effect within this time
+TAKES_EFFECT_S = 5.0  # the wire contract promises that a created or revoked key takes effect within this time
 WAIT_S = 60.0
 
 
@@ -50,7 +50,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def create_key(service: Caller, role: str, name: str = "somebody") -> tuple[str, str]:
-    """Create a key; return its id and text."""
+    """Create an API key. Return the key's id and text."""
     made = await service.must("POST", "/v1/keys", {"name": name, "role": role})
     return made["id"], made["key"]
 
@@ -63,7 +63,7 @@ async def create_first_key(service: Caller) -> tuple[str, str]:
 
 
 async def wait_for_status(service: Caller, key: str, status: int) -> None:
-    """Repeat a request with this key until the response has this status."""
+    """Repeat a request with this API key until the response has this status."""
     async with asyncio.timeout(WAIT_S):
         found = 0
         while found != status:
@@ -233,7 +233,7 @@ async def test_every_worker_of_a_node_obeys_keys_made_on_the_command_line(
     assert (await command("revoke", key_id, *over_http))[0] == 0
     refusals = 0
     async with asyncio.timeout(WAIT_S):
-        while refusals < 20:  # each request has its own connection, so that both workers answer some of them
+        while refusals < 20:  # each request has its own connection, so that both workers answer some requests
             async with Caller(node.url, reader) as caller:
                 refused = (await caller.call("GET", BOARDS)).status == 401
             refusals = refusals + 1 if refused else 0

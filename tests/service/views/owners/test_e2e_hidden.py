@@ -1,4 +1,4 @@
-"""A hidden owner disappears from every ranking immediately. If shown again, the owner has all its posts and its rank."""
+"""A hidden owner immediately disappears from every ranking. If shown again, it has all its posts and its rank."""
 
 from __future__ import annotations
 

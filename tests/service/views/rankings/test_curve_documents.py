@@ -1,6 +1,7 @@
 """A live curve's document is enough to compute ranks offline.
 
-That is also true of values beyond the knots and between the steps of the lattice, and after entries came to gaps.
+A client can do so also for values beyond the knots and between the steps of the lattice, and after gaps got new
+entries.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def board_of(best: Best, ties: Ties) -> Board:
 
 
 def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
-    """Return a curve of a few knots on a lattice, with errors; its pieces are cubics if `shaped`, or else lines."""
+    """Return a curve with errors and a few knots on a lattice. Its pieces are cubics if `shaped`, otherwise lines."""
     values = sorted(rng.sample(range(-400, 400, STEP), 6))
     keys = sorted(padding.key_of_cell(padding.pad(value, rng.randrange(1, 10**6))) for value in values)
     knots, counted = [], 0
@@ -47,7 +48,7 @@ def make_curve(rng: random.Random, padding: Padding, shaped: bool) -> Curve:
 
 
 def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) -> LiveCurve:
-    """Return a live curve: the curve, with counts of entries that came to its gaps and beyond both ends."""
+    """Return a live curve, whose live counts have new entries in the gaps of the curve and beyond both ends."""
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
         counts.count_move(
@@ -57,7 +58,7 @@ def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) 
 
 
 def decode_document(board: Board, curve: Curve | LiveCurve) -> dict[str, Any]:
-    """Return the document as a client receives it."""
+    """Return the document of a curve as a client receives it."""
     document: dict[str, Any] = json.loads(msgspec.json.encode(curve_document(board, 0, curve)), parse_float=Decimal)
     return document
 

@@ -1,7 +1,7 @@
-"""Of equal values, the one reached first ranks better: in every view, on every store and in families.
+"""Of owners with equal values, the one who reached the value first is better, in every view and on every store.
 
-There are few values and few times, so that nearly every rank depends on when a value was reached. Some values are
-reached by the same post as other values, some are lost and reached again, and some are repeated by an equal value.
+The tests use few values and few times, so nearly every rank depends on when a value was reached. A post may change
+several values at the same time. An owner may lose a value and reach it again, or post an equal value again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
 
 F = "/v1/families/game"
-NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far in the future: jobs close boards by the clock of the store
+NOON = datetime(2037, 3, 27, 12, tzinfo=UTC)  # far in the future, because jobs close boards by the clock of the store
 NOON_US = round(NOON.timestamp() * 1e6)
 BOARDS = ("game:all", "game:2037-03-27", "game:2037-W13:org=7")
 COLUMNS = [
@@ -44,7 +44,7 @@ FOLDED_S_MAX = 60
 
 
 class Game:
-    """A family and its model in plain Python: every post reaches every board, so one model stands for all."""
+    """A family and its model in plain Python. Every post reaches every board, so one model is enough for all boards."""
 
     def __init__(self, service: Service, seed: int) -> None:
         self.service, self.rng = service, random.Random(seed)
@@ -54,7 +54,7 @@ class Game:
         self.owners = [f"p{number:02d}" for number in range(29)] + ["é", "日本", "\U0001f600"]
 
     async def play(self, posts: int) -> None:
-        """Send posts with random times within 12 microseconds; one post in ten overwrites instead of merging."""
+        """Send posts with random times within 12 microseconds. One post in ten overwrites values instead of merging."""
         wire = []
         for _ in range(posts):
             owner, at_us = self.rng.choice(self.owners), NOON_US - self.rng.randrange(12)
@@ -69,16 +69,16 @@ class Game:
         assert {each["status"] for each in results} <= {"applied", "unchanged"}
 
     def value(self, column: PlainColumn) -> int:
-        """Return a random one of three values of a column."""
+        """Return one of the three values that the tests use for a column, chosen at random."""
         return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
 
     async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
-        """Refresh the curves of every column."""
+        """Refresh the curves of all columns of these boards."""
         for board in boards:
             await self.service.refresh(escaped(board), *(column.name for column in COLUMNS))
 
     async def wait_folded(self, board: str) -> None:
-        """Wait until the curves of a board count every post acknowledged so far."""
+        """Wait until the curves of a board count every post that was acknowledged before this call."""
         self.clock.now_us += 10_000_000  # without changes, the fold job stores a new `as_of` only every 10 s
         async with asyncio.timeout(FOLDED_S_MAX):
             while True:
@@ -102,7 +102,7 @@ def path(board: str) -> str:
 
 @pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
 async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Game]:
-    """Start a service with the family, on every store in both layouts; it counts ranks only in short gaps."""
+    """Start a service with the family, on every store in both layouts. The service counts ranks only in short gaps."""
     store, table = request.param.split("-")
     if store == "postgres":
         async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
@@ -192,7 +192,7 @@ async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(game:
 
 
 async def check_positions(game: Game, board: str, *, counted: bool) -> None:
-    """Check every owner's positions and the next better place, in every mode."""
+    """Check every owner's positions and next better place, in every mode."""
     truths = {column.name: game.plain.ranks(column.name) for column in COLUMNS}
     for owner in game.plain.rows:
         for mode in MODES:
@@ -222,7 +222,7 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, exact: bool
 
 
 async def check_exact(game: Game, board: str) -> None:
-    """Check exact ranks and the next better place of every owner, also while the curve does not count all posts yet."""
+    """Check the exact ranks and the next better place of every owner. The curve need not count all posts yet."""
     for column in COLUMNS:
         ranks, order = game.plain.ranks(column.name), game.plain.order(column.name)
         for owner, better in zip(order, [None, *order], strict=False):
@@ -237,7 +237,7 @@ async def check_exact(game: Game, board: str) -> None:
 
 
 async def check_values(game: Game, board: str, *, counted: bool) -> None:
-    """Check the positions of values, the rows around them, and the values of ranks."""
+    """Check the positions of values, the rows around these values, and the values at ranks."""
     for column in COLUMNS:
         order = game.plain.order(column.name)
         held = sorted({game.plain.value(column.name, owner) for owner in order} | {column.least, column.most})
@@ -261,7 +261,7 @@ async def check_values(game: Game, board: str, *, counted: bool) -> None:
 
 
 async def check_rows(game: Game, board: str) -> None:
-    """Check pages in both directions, from any row, and the rows around owners."""
+    """Check pages that begin at any row, in both directions, and the rows around owners."""
     for column in COLUMNS:
         order, ranks = game.plain.order(column.name), game.plain.ranks(column.name)
         ranking = f"{path(board)}/rankings/{column.name}"
@@ -286,7 +286,7 @@ async def check_rows(game: Game, board: str) -> None:
 
 
 def check_page(game: Game, column: PlainColumn, page: dict[str, Any], ranks: dict[str, int]) -> list[str]:
-    """Check a page, on which every rank must be counted; return the owners on it."""
+    """Check a page. Every rank on the page must be counted. Return the owners on the page."""
     assert page["total"] == len(ranks)
     for row in page["entries"]:
         assert (row["rank"], row["exact"]) == (ranks[row["owner"]], True)

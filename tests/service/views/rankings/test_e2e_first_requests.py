@@ -1,4 +1,4 @@
-"""While a service has data and no curve yet, it answers every request with counted ranks, and never with rank 0."""
+"""While a service has entries but no curve yet, it counts the rank in every answer, and no rank is 0."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Live curves of several processes on one store: whichever process folds or answers, brackets hold the true rank.
+"""Several processes share one store with live curves. Whichever process folds or answers, brackets hold the true rank.
 
-The tests compute the true ranks from the posts. They ask only for estimates, so that no count hides a wrong curve.
+The tests compute the true ranks from the posts. They request only estimates, so that no count hides a wrong curve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[list[Service]
 
 
 async def play(service: Service, values: dict[str, int], rng: random.Random, owners: range) -> None:
-    """Post random values for random owners, in six requests; write the values into `values`."""
+    """Post random values for random owners, in six requests. Write each owner's value into `values`."""
     for _ in range(6):
         chosen = rng.sample(owners, 30)
         posts = {f"o{number}": rng.randrange(5_000) for number in chosen}
@@ -45,7 +45,7 @@ async def play(service: Service, values: dict[str, int], rng: random.Random, own
 
 
 async def check_estimates(service: Service, values: dict[str, int]) -> None:
-    """Wait until the curve counts every acknowledged post; fail unless each estimate's bracket holds the true rank."""
+    """Wait until the curve counts every acknowledged post. Then fail unless each bracket holds the true rank."""
     now = datetime.now(UTC)
     async with asyncio.timeout(WAIT_S):
         while True:

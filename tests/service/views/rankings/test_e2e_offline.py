@@ -1,4 +1,4 @@
-"""A client that computes ranks offline from the curve's document gets exactly the numbers that the service answers."""
+"""A client that computes ranks offline from the document of a curve gets exactly the ranks that the service answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 
 
 async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
-    """Post 120 owners with multiples of 3, some of them tied, and fit a curve of few knots."""
+    """Post values for 120 owners and fit a curve with few knots. The values are multiples of 3, and some are tied."""
     await service.board("b", column, ties=ties, predictor={"samples": KNOTS, "exact_top": 0})
     rng = random.Random(7)
     low = 0 if column.get("min", 0) == 0 else -400
@@ -34,7 +34,10 @@ async def fill(service: Service, column: dict[str, Any], ties: str) -> None:
 
 
 async def compare(service: Service, scale: int) -> dict[str, Any]:
-    """Compare the document's ranks with the service's, for values in and around the board; return the document."""
+    """Compare ranks from the document with the service's ranks. Return the document.
+
+    The values include values of the board, values between them, and values beyond its ends.
+    """
     curve: dict[str, Any] = (await service.call("GET", f"{B}/rankings/v/curve")).body
     low = 0 if scale else -410
     values = [str(value) for value in range(low, 410)]

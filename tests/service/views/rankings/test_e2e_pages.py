@@ -18,7 +18,7 @@ AT = "2026-01-01T00:00:00Z"
 
 
 async def full_board(service: Service, ties: str, best: str = "high", owners: int = 90) -> PlainBoard:
-    """Make a board `b` with many ties in column xp, and an entry that is not ranked there."""
+    """Make a board `b` with many ties in column xp, and with one entry that is not ranked in this column."""
     board = PlainBoard([PlainColumn("xp", "last", best, 0, -20, 20), PlainColumn("more", least=0)], ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties)
     rng = random.Random(5)
@@ -35,7 +35,7 @@ async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> N
 
 
 def check_page(board: PlainBoard, page: Any) -> None:
-    """Compare a page with the current plain board; every rank on the page must be counted."""
+    """Compare a page with the current plain board. Fail unless every rank on the page is counted."""
     ranks = board.ranks("xp")
     assert (page["column"], page["total"]) == ("xp", len(ranks))
     for row in page["entries"]:
@@ -49,7 +49,7 @@ def owners(page: Any) -> list[str]:
 
 
 async def walk(service: Service, board: PlainBoard, page: Any, limits: random.Random, to: str = "next") -> list[str]:
-    """Return the owners of this page and of all that follow it in one direction, best first."""
+    """Return the owners of this page and of all pages that follow in one direction, best first."""
     met = [owners(page)]
     while page[to] is not None:
         page = await service.get(f"{XP}?limit={limits.randint(1, 17)}&cursor={page[to]}")
@@ -172,7 +172,10 @@ async def test_a_walk_during_posts_meets_every_unmoved_owner_once(
 async def change_board(
     service: Service, board: PlainBoard, rng: random.Random, still: set[str], shown: list[str]
 ) -> None:
-    """Move some owners, add one, and erase the last owner in `shown`; the owners in `still` never change."""
+    """Change the values of some owners and add one owner. Erase the last owner of `shown` that is not in `still`.
+
+    Owners in `still` never change.
+    """
     moving = [owner for owner in board.rows if owner not in still]
     leaving = [owner for owner in shown if owner not in still][-1:]
     await post(service, board, {owner: rng.randint(-6, 6) for owner in rng.sample(moving, min(5, len(moving)))})

@@ -1,4 +1,4 @@
-"""Every view with ranks agrees with plain Python on random boards: counted ranks are true, brackets hold the truth."""
+"""On random boards every view with ranks agrees with plain Python: counted ranks are true, and so are brackets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service that counts ranks only in gaps of up to 3 entries, so that small boards have estimates too."""
+    """Start a service that counts ranks only in gaps of up to 3 entries, so that small boards get estimates, too."""
     made = Service(tmp_path, exact_gap_rows_max=3)
     await made.start()
     yield made
@@ -31,7 +31,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
-    """Make a random board; send the same posts to the service and to the board in plain Python."""
+    """Make a random board. Send the same posts to the service and to a board in plain Python; return that board."""
     rng = random.Random(seed)
     board = random_board(rng, ties)
     await service.board("b", *(column.body() for column in board.columns), ties=ties, **spec)
@@ -40,7 +40,7 @@ async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBo
 
 
 async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]]) -> None:
-    """Send posts in two batches; fail unless the service then has the same rows as the plain board."""
+    """Send posts in two batches. Then fail unless the service has the same rows as the plain board."""
     half = len(posts) // 2
     for part in (posts[:half], posts[half:]):
         statuses = {result["status"] for result in await service.post("b", *part)}
@@ -155,14 +155,14 @@ async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_pa
                 (found,) = (await service.get(path))["positions"]
                 methods.add(found["method"])
                 assert found["exact"]
-                if found["method"] != "knot":  # a rank from a knot is true as of the curve's time, not now
+                if found["method"] != "knot":  # a knot's rank is that of the time of the curve, so it may be wrong now
                     assert found["rank"] == rank
     assert {"gap"} <= methods <= {"count", "gap", "knot"}
     await service.stop()
 
 
 async def wait_folded(service: Service, names: list[str]) -> None:
-    """Wait until the curves count every post acknowledged so far."""
+    """Wait until the curves of these columns count every post that was acknowledged before this call."""
     now = datetime.now(UTC)
     async with asyncio.timeout(FOLDED_S_MAX):
         while True:
@@ -208,7 +208,7 @@ async def test_the_position_of_a_value_is_the_rank_of_a_new_arrival(service: Ser
 
 
 def around_in(board: PlainBoard, name: str, at: int, better: int, worse: int) -> list[str]:
-    """Return neighbouring owners of a ranking: `better` of them before index `at`, and `worse` of them from it on."""
+    """Return neighbours in a ranking: `better` owners before the index `at`, and `worse` owners from that index on."""
     return board.order(name)[max(0, at - better) : at + worse]
 
 
@@ -233,7 +233,7 @@ async def test_the_rows_around_an_owner_are_its_neighbours_in_the_ranking(
 def check_rows(
     board: PlainBoard, name: str, rows: list[dict[str, Any]], truths: dict[str, int], page: Any, *, counted: bool
 ) -> None:
-    """Check that rows show the values of the plain board, exact ranks are true, and estimated ranks are in order."""
+    """Check rows: values equal those of the plain board, exact ranks are true, and ranks are in order."""
     assert (page["column"], page["total"]) == (name, len(truths))
     for row in rows:
         assert board.column(name).scaled(row["value"]) == board.value(name, row["owner"])

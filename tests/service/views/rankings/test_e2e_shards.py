@@ -1,4 +1,4 @@
-"""The rank of a value over several leaderboards is the rank that it would have on one board with all their entries."""
+"""A value's rank over several leaderboards is the rank that it would have on one board with all their entries."""
 
 from __future__ import annotations
 
