@@ -59,12 +59,12 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """How many owners were killed or stopped, and how many seconds curves then waited for a refresh."""
+    """The number of owners that were killed or stopped, and the seconds until their curves were refreshed again."""
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
     refreshed_after_s: list[float] = field(default_factory=list)  # from each kill to the refresh of each curve
-    # Seconds from the end of a killed owner's lease to the refresh of that curve.
+    # Seconds from the end of a killed owner's lease to the refresh of the curve that the lease was for.
     past_expiry_s: list[float] = field(default_factory=list)
     bound_s: list[float] = field(default_factory=list)  # from the last refresh after each kill to the bar's limit
     fenced: int = 0

@@ -1,4 +1,4 @@
-"""Real services for the tests that need one; they stop when the test ends.
+"""Real services for the tests that need one. A service stops when its test ends.
 
 Each test has a database file of its own.
 """

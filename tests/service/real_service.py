@@ -234,7 +234,7 @@ class Process:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without settings of the service. Add the project to the import path."""
+    """Return this process's environment without the service's settings. Put the project on the import path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
 
