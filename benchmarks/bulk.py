@@ -47,7 +47,7 @@ def load_bulk_board(store_url: str, folder: Path, rows: int) -> None:
 
 
 def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
-    """Return a SQLite file in `folder` with a board of that many rows.
+    """Return the path of a SQLite file in `folder` that has a board of `rows` rows.
 
     If an earlier run kept such a file, copy that file. Otherwise load a new one; if `options.boards` names a folder,
     keep a copy there for later runs.

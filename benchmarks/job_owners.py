@@ -59,7 +59,7 @@ _HELD = "SELECT resource, version, expires_at FROM leases WHERE pool = 'refresh'
 
 @dataclass(slots=True)
 class Figures:
-    """The number of owners that were killed or stopped, and the seconds until their curves were refreshed again."""
+    """The number of owners that were killed or stopped, and the seconds until curves were refreshed again."""
 
     killed_while_refreshing: int = 0
     stopped_while_refreshing: int = 0
