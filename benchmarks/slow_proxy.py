@@ -21,7 +21,7 @@ _CHUNK_BYTES = 256 * 1024
 
 
 class Stretch:
-    """The factor by which answers are currently stretched."""
+    """The factor by which the proxy currently multiplies the time of each answer."""
 
     def __init__(self) -> None:
         self.factor = 1.0

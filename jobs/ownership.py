@@ -58,7 +58,7 @@ class HeldLease:
         return self.leases.release(self.lease)
 
     def renew(self) -> Program[None]:
-        """Renew the lease, as part of a transaction that is not the last one of the work.
+        """Renew the lease within the caller's transaction. The last transaction of the work calls `release` instead.
 
         Raises:
             LeaseLostError: another process took over; the error undoes the transaction.

@@ -1,11 +1,12 @@
 """Measure the errors of a fitted curve: how far its ranks are from the true ranks of the scan that it was fitted to.
 
-The errors are measured at every value and at the first lattice point past every value. They bound the error at every
-other key: from the first lattice point past a value to the next value, the true rank stays the same and the estimate
-does not fall.
+A key may be any multiple of the lattice step. The errors are measured at every value and at the next worse key of the
+lattice. From that key to the next value, the true rank stays the same and the estimate does not fall. So the measured
+errors bound the error at every other key.
 
-The measured error is exactly the error of what `locate` returns. Floats do most of the work. A float may be inexact. If
-rounding such a float up or down could be wrong, `locate` computes the rank instead.
+The measured error is exactly the error of what `locate` returns. This module computes most ranks with floats, which is
+fast. If a float lies so close to a rounding boundary that its own error could change the rounded rank, the module calls
+`locate` for that rank.
 """
 
 from __future__ import annotations

@@ -230,9 +230,10 @@ def add_column(
 
 
 def renumber(table: str, column: str) -> Renumber:
-    """Return a statement that changes what the database writes into a column made by `CreateTable.in_transaction`.
+    """Return a statement that replaces the default of a column made by `CreateTable.in_transaction`.
 
-    New rows get the transaction number that the dialect of the statement defines; see `numbered_from`.
+    Rows that are inserted afterwards get the transaction number as this dialect computes it; see `numbered_from`.
+    Existing rows keep their numbers.
     """
     return Renumber(table, column)
 

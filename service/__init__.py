@@ -1,8 +1,8 @@
 """The HTTP service and the command line. They translate between the wire and the records of storage.
 
-The rooms. Each may import the rooms that stand before it in this list:
+Each room may import the rooms that stand before it in this list:
 
-    agent        the client that programs copy to lease resources; imports nothing of the project
+    agent        a client for leasing resources; other programs may copy it, so it imports no other room
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
     http         what the service does with every request before and after its handler

@@ -20,7 +20,7 @@ GAP_ROWS_MIN = 1_000  # the largest gap at the fit counts as having at least thi
 
 @dataclass(frozen=True, slots=True)
 class DriftLimits:
-    """The bound of drift, from the setting of the same name."""
+    """How far a curve may drift before it is fitted again."""
 
     drift_ratio: float  # bound of the relative rank error
 

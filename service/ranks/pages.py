@@ -70,9 +70,10 @@ class FirstPage(NamedTuple):
 
 
 async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
-    """Read a first page once for all callers that ask for the same ranking and limit at the same time.
+    """Read the first page of a ranking once, and return it once for each caller.
 
-    A `Coalescer` calls this function with the pager and the limit of each caller. All callers receive the same bytes.
+    A `Coalescer` collects the callers that ask for the same ranking and limit at the same time. `asked` holds the pager
+    and the limit of each caller.
     """
     pager, limit = asked[0]
     window = await pager.read_first(limit)

@@ -17,7 +17,7 @@ from storage.store import Store
 from .boards import find_board, find_boards_by_id, list_boards
 from .families import FamilyCatalog
 
-ARCHIVED_KEPT_MAX = 1_000  # archived boards in the copy of one process
+ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its copy of the catalog
 
 
 class Catalog:

@@ -208,7 +208,7 @@ class _ChangesSince:
 def _read_changes_since(
     dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: AuditLimits
 ) -> Program[_ChangesSince | None]:
-    """Return the changes since the curve's moment; None if they are unknown or too many."""
+    """Return the changes since the audited curve's time. Return None if some are unknown or too many."""
     if isinstance(moment.curve, Curve):
         stored = (yield from find_curve_summaries(dialect, [board.key])).get((board.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (moment.version, changes):

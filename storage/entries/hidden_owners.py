@@ -198,13 +198,13 @@ class HiddenStatements:
             yield self._take.bind(owner=owner, key=key)
 
     def take_transaction_id(self) -> Program[int]:
-        """Return the id of this transaction.
+        """Return the id of this transaction. The database assigns one if the transaction has none yet.
 
-        If the transaction has no id yet, the database gives it one, so that `have_earlier_ended` includes the
-        transaction.
+        From then on, `have_earlier_ended` waits for this transaction, too. That is why a transaction of posts calls it.
 
-        The process that hides an owner calls this in a transaction after `begin_change`. Before `end_change`, it waits
-        until all transactions up to this id have ended.
+        The process that hides an owner calls it in a second transaction, after the one of `begin_change` has committed.
+        That process then waits until every transaction up to the returned id has ended, and only then calls
+        `end_change`.
         """
         rows = yield self._now.bind()
         return int(rows[0][0])

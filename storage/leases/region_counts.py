@@ -25,7 +25,10 @@ Region = tuple[int, str]  # pool key, region
 
 
 def build_counts_upsert(parameter: str) -> Insert:
-    """Return the part of a statement that adds the rows in `parameter` to the counts. `LeaseCounts.rows` makes them."""
+    """Return an upsert, for use in a larger statement, that adds to the stored counts.
+
+    `parameter` names the parameter that will hold the rows to add; `LeaseCounts.rows` makes these rows.
+    """
     kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
     counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)

@@ -94,7 +94,8 @@ class Padding:
         return str(-key if self.high else key).zfill(digits)
 
 
-_WORSE_THAN_ANY = {True: " ", False: "~"}  # key: whether high values win; " " sorts before every digit, "~" after
+# True: high values are best. The text " " sorts before every digit, and "~" sorts after every digit.
+_WORSE_THAN_ANY = {True: " ", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)

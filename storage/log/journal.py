@@ -51,7 +51,8 @@ from .owner_index import PositionRange, may_hold, owner_blocks
 _LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
 _BUNDLES = 64  # bundles of an owner that are read at a time
 _DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-# Changes of these kinds keep the version of the row, so the version is not the time of the change.
+# A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
+# version does not tell the time of such a change.
 _MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 
 

@@ -16,9 +16,10 @@ from storage.engines.sqlite import SqliteLimits, SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
-# Opens the store of one place, a folder or a schema. The place keeps its content after the store is closed.
+# Opens a store on one folder (SQLite) or schema (PostgreSQL), which keeps its content after the store is closed.
 OpenStore = Callable[[], Awaitable[Store]]
-# Makes an empty place. When the context ends, it closes the stores that are still open.
+# Creates an empty folder or schema, and provides a function that opens stores on it. At the end of the context, the
+# backend closes all stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
 
 SQLITE_LIMITS = SqliteLimits(

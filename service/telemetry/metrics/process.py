@@ -47,7 +47,7 @@ _AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
 
 @dataclass(frozen=True, slots=True)
 class ServingCurve:
-    """The part of a serving curve that the metrics show."""
+    """What the metrics show of a curve that this process serves."""
 
     as_of_us: int
     knots: int

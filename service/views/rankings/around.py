@@ -165,7 +165,8 @@ def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRan
     """Return, for each row, whether its rank is exact."""
     if window.exact or wanted.owner is None or not located.exact:
         return [window.exact] * len(window.rows)
-    # The curve gives the owner an exact rank. It may have changed since; then the rows give the owner another rank.
+    # The curve gave the owner an exact rank. The ranking may have changed between that lookup and the read of the rows.
+    # So a row is exact only if it has the rank and the value that the lookup found.
     ranks = rank_rows(pager.ranking, window)
     return [
         rank == located.rank and cell_of(pager.ranking, row) == wanted.cell

@@ -36,7 +36,7 @@ class RemoteLease(NamedTuple):
     wanted_until_us: int = 0  # the expiry that this store has requested from that store
 
     def grant(self, now_us: int) -> Grant:
-        """Return this lease as the answer for its key."""
+        """Return the grant for a request of this lease's key: the resource that the other store leased to the key."""
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
 
