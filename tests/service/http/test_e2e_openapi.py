@@ -57,7 +57,7 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Callabl
         await fill(caller)
     # Without keys, every caller has the role ops, as the contract says, so the check `ignored_auth` makes no sense.
     # Requests at the bounds of parameters take most of the time of a run, so only the run with a key sends them.
-    check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing,stateful"))
+    check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing"))
 
 
 def test_the_document_describes_the_refusal_of_every_rule() -> None:
