@@ -56,7 +56,8 @@ async def test_a_service_without_keys_does_what_its_document_says(spawn: Callabl
     async with Caller(service.url) as caller:
         await fill(caller)
     # Without keys, every caller has the role ops, as the contract says, so the check `ignored_auth` makes no sense.
-    # Requests at the bounds of parameters take most of the time of a run, so only the run with a key sends them.
+    # Requests at the bounds of parameters and sequences of requests take most of the time of a run. Only the run with a
+    # key sends them.
     check_clean(schemathesis(service, "--exclude-checks", "ignored_auth", "--phases", "fuzzing"))
 
 
