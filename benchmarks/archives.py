@@ -26,7 +26,7 @@ from benchmarks.options import Options, parse_options
 from benchmarks.servers import POSTGRES_SETTINGS
 from querybuilder import col, select
 from storage.archive.blocks import OWNERS
-from storage.schema.steps import ARCHIVE_BLOCKS
+from storage.schema.tables import ARCHIVE_BLOCKS
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.closing import close_as_of

@@ -33,13 +33,13 @@ from service.wiring import job_limits, make_holder, now_us, open_context
 from storage.curves.memcached import Memcached, MemcachedLimits
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
-from storage.schema.steps import migrate
+from storage.schema.creation import create_schema
 
 
 async def start_job_side(context: Context, settings: Settings, stack: AsyncExitStack) -> None:
     """Start jobs as another process would run them. The front end finds the curves of these jobs only by polling."""
     metrics = Metrics()
-    salt = await context.store.write(lambda: migrate(context.store.dialect))
+    salt = await context.store.write(lambda: create_schema(context.store.dialect))
     cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
     shared = SharedCurves(cache, Envelopes(salt), metrics.sharing)

@@ -20,8 +20,8 @@ from storage.leases.lease_records import PoolSpec, RegionCounts
 from storage.leases.lease_resources import RESOURCE_COLUMNS
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
+from storage.schema.creation import create_schema
 from storage.schema.lease_tables import LEASE_RESOURCES, create_resource_tables
-from storage.schema.steps import migrate
 
 CLIENT, REGION, PARTITIONS = "bench", "eu", 10
 FAR_US = 4_000_000_000_000_000  # the time at which the leases end: long after the measurement
@@ -50,7 +50,7 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
         dialect = store.dialect
-        await store.write(lambda: migrate(dialect))
+        await store.write(lambda: create_schema(dialect))
         _, *indexes = create_resource_tables()
         for name in ("lease_resources_holder", "lease_resources_free", "lease_resources_leased"):
             await run_statement(store, drop_index(name))

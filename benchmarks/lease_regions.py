@@ -29,7 +29,7 @@ from storage.leases.lease_records import Grant, LeaseRequest, PoolSpec
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.peers.exchange import LeaseExchange
 from storage.leases.pools import lease_pools
-from storage.schema.steps import migrate
+from storage.schema.creation import create_schema
 from storage.store import Program, Store
 
 REGIONS = ("asia", "eu", "us")
@@ -66,7 +66,7 @@ class World:
         for index, name in enumerate(REGIONS):
             store = await open_store(load({"store": f"{SQLITE_PREFIX}{folder}/{name}.db"}, {}))
             stack.push_async_callback(store.close)
-            await store.write(lambda store=store: migrate(store.dialect))  # type: ignore[misc]
+            await store.write(lambda store=store: create_schema(store.dialect))  # type: ignore[misc]
 
             def clock(off_us: int = index * _CLOCKS_OFF_US) -> Program[int]:
                 yield from ()

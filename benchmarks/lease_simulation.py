@@ -48,7 +48,7 @@ from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.leases.work_leases import WorkLeases
-from storage.schema.steps import migrate
+from storage.schema.creation import create_schema
 from storage.store import Program, Store
 
 _CLIENT, _POOL = "acme", "all"
@@ -208,7 +208,7 @@ async def run_world(folder: Path, *, balanced: bool) -> Totals:
     settings = load({"store": f"{SQLITE_PREFIX}{folder}/{'balanced' if balanced else 'static'}.db"}, {})
     store = await open_store(settings)
     try:
-        await store.write(lambda: migrate(store.dialect))
+        await store.write(lambda: create_schema(store.dialect))
         return await World(store, settings, balanced=balanced).run()
     finally:
         await store.close()

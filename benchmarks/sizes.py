@@ -37,7 +37,7 @@ from benchmarks.boards import (
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import POSTGRES_SETTINGS, serve_file
 from querybuilder import col, select
-from storage.schema.steps import CURVES
+from storage.schema.tables import CURVES
 from tests.schemas import fresh_schema
 from tests.servers import postgres
 from tests.service.real_service import Service

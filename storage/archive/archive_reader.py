@@ -24,7 +24,7 @@ from storage.errors import ArchivedError
 from storage.log.cells import Padding
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Entry
-from storage.schema.steps import ARCHIVE_BLOCKS
+from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program
 
 from .blocks import (

@@ -26,7 +26,7 @@ from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
 from storage.entries.rankings import decode_entry
 from storage.records import Board, Entry
-from storage.schema.steps import ARCHIVE_BLOCKS, BOARDS, CURVES
+from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES
 from storage.store import Program
 
 from .archive_reader import find_last_block

@@ -21,7 +21,7 @@ from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
 from storage.periods import advance_period
 from storage.records import Board, Family
-from storage.schema.steps import BOARDS, FAMILIES
+from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from querybuilder import ASC, Dialect, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
 from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
-from storage.schema.steps import API_KEYS
+from storage.schema.tables import API_KEYS
 from storage.store import Program
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from querybuilder import Dialect, Statement, col, count, count_if, select
 from storage.errors import TooManyBoardsError, TooManyOwnTablesError
-from storage.schema.steps import BOARDS
+from storage.schema.tables import BOARDS
 from storage.store import Program
 
 

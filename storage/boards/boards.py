@@ -36,7 +36,8 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.records import Board, BoardSpec, ColumnSpec, TableSharing
-from storage.schema.steps import (
+from storage.schema.sequences import take_number
+from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
     CURVES,
@@ -46,7 +47,6 @@ from storage.schema.steps import (
     REFRESH_REQUESTS,
     TOTALS,
     WORK_LEASES,
-    take_number,
 )
 from storage.store import Program, Row
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from querybuilder import Dialect, Lock, Statement, asc, col, param, select
 from storage.errors import BoardChangedError, NotOpenYetError, PeriodClosedError, UnknownBoardError
 from storage.records import Board, Family, FamilySpec
-from storage.schema.steps import BOARDS, FAMILIES
+from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program
 
 from .families import family_spec

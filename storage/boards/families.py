@@ -44,7 +44,8 @@ from querybuilder import (
 )
 from storage.errors import SpecConflictError, StoreDamagedError, TooManyFamiliesError, UnknownFamilyError
 from storage.records import Board, BoardSpec, Family, FamilySpec
-from storage.schema.steps import (
+from storage.schema.sequences import take_number, take_numbers
+from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
     CURVES,
@@ -55,8 +56,6 @@ from storage.schema.steps import (
     REFRESH_REQUESTS,
     TOTALS,
     WORK_LEASES,
-    take_number,
-    take_numbers,
 )
 from storage.store import Program, Row, Store
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from querybuilder import Dialect, col, delete, excluded, insert, param, select
-from storage.schema.steps import PROFILES
+from storage.schema.tables import PROFILES
 from storage.store import Program
 
 

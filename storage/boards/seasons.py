@@ -9,7 +9,7 @@ from __future__ import annotations
 from querybuilder import Dialect, col, param, update
 from storage.errors import SpecConflictError
 from storage.records import Board, Season
-from storage.schema.steps import BOARDS
+from storage.schema.tables import BOARDS
 from storage.store import Program
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from querybuilder import Dialect, Lock, asc, col, delete, insert, param, select, update
-from storage.schema.steps import DROPPED_ROWS, POST_IDS, SHARED_TABLES, take_number
+from storage.schema.sequences import take_number
+from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
 from storage.store import Program
 
 from .row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table

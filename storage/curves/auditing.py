@@ -31,7 +31,7 @@ from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board
-from storage.schema.steps import CHANGE_LOG
+from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
 
 from .stored_curves import find_curve_summaries

@@ -17,7 +17,7 @@ from functools import lru_cache
 from querybuilder import INTEGER, TEXT, Dialect, asc, coalesce, col, insert, param, select, sum_
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
-from storage.schema.steps import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
+from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program, Row
 
 _ONLY = 0  # the key of the only row in the mark's table

@@ -14,7 +14,8 @@ from typing import Literal
 
 from querybuilder import Condition, Dialect, asc, col, excluded, insert, param, select, update
 from storage.records import Board
-from storage.schema.steps import REFRESH_REQUESTS, take_number
+from storage.schema.sequences import take_number
+from storage.schema.tables import REFRESH_REQUESTS
 from storage.store import Program
 
 Outcome = Literal["refreshed", "unknown_board", "unsupported", "failed"]

@@ -38,7 +38,8 @@ from storage.entries.entries import read_live_epochs
 from storage.errors import UnknownBoardError
 from storage.log.change_log import LogMark
 from storage.records import Board
-from storage.schema.steps import CURVES, take_number
+from storage.schema.sequences import take_number
+from storage.schema.tables import CURVES
 from storage.store import Program, Row, Store
 
 from .live_counts import StoredCounts, counts_after, format_mark, parse_mark

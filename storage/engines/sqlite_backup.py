@@ -21,7 +21,8 @@ from pathlib import Path
 
 from querybuilder import SQLITE, col, select
 from storage.errors import BackupFailedError
-from storage.schema.steps import META, STEPS
+from storage.schema.creation import SCHEMA_VERSION
+from storage.schema.tables import META
 
 from .file_lock import FileLock
 
@@ -111,8 +112,8 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
         rows = copy.execute(query.sql, query.arguments).fetchall()
     if not rows:
         raise BackupFailedError(f"{source} is not a store")
-    if int(rows[0][0]) > len(STEPS):
-        raise BackupFailedError(f"{source} has schema {rows[0][0]}, and this version knows schemas up to {len(STEPS)}")
+    if int(rows[0][0]) != SCHEMA_VERSION:
+        raise BackupFailedError(f"{source} has schema {rows[0][0]}, this version knows {SCHEMA_VERSION}")
 
 
 def _sync(path: Path) -> None:

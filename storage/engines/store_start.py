@@ -1,4 +1,4 @@
-"""Prepares a store when a process starts: it brings the schema up to date and detects a store that was restored.
+"""Prepares a store when a process starts: it creates the schema of a new store and detects a store that was restored.
 
 PostgreSQL numbers transactions separately in each cluster (server). If pg_restore has copied a store to another
 cluster, the numbers of the store's changes and marks, and the numbers that the journal has published, may be higher
@@ -18,14 +18,12 @@ from __future__ import annotations
 import structlog
 
 from querybuilder import (
-    TEXT,
     Column,
     Dialect,
     Lock,
     Term,
     coalesce,
     col,
-    create_table,
     insert,
     max_,
     next_transaction,
@@ -35,8 +33,9 @@ from querybuilder import (
     renumber,
     select,
 )
+from storage.schema.creation import create_meta_table, create_schema
 from storage.schema.lease_tables import LEASE_JOURNAL
-from storage.schema.steps import CHANGE_LOG, CHANGES_PRUNED, CURVES, LIVE_MARK, META, SEQUENCES, migrate
+from storage.schema.tables import CHANGE_LOG, CHANGES_PRUNED, CURVES, LIVE_MARK, META, SEQUENCES
 from storage.store import Program, Store
 
 from .postgres import PostgresStore
@@ -48,18 +47,18 @@ _ONE = 1
 
 
 async def prepare_store(store: Store) -> str:
-    """Bring a store's schema and its transaction numbers up to date, and return the store's secret salt (hex).
+    """Create a new store's schema, bring the transaction numbers up to date, and return the secret salt (hex).
 
     Raises:
-        SchemaTooNewError, StoreDamagedError: see `migrate`.
+        SchemaTooNewError, StoreDamagedError: see `create_schema`.
     """
     if not isinstance(store, PostgresStore):
-        return await store.write(lambda: migrate(store.dialect))
+        return await store.write(lambda: create_schema(store.dialect))
     plain = store.dialect
     before = await store.write(lambda: _read_offset(plain))
     if before:
         store.set_dialect(numbered_from(plain, before))
-    salt = await store.write(lambda: migrate(store.dialect))
+    salt = await store.write(lambda: create_schema(store.dialect))
     moved = before
     if await store.read(lambda: _find_foreign_number(plain, before)):
         moved = await store.write(lambda: _raise_offset(plain))
@@ -71,8 +70,7 @@ async def prepare_store(store: Store) -> str:
 
 def _read_offset(dialect: Dialect) -> Program[int]:
     """Return the constant that the store adds to this cluster's transaction numbers, or 0 if none is stored."""
-    table = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
-    yield table.build(dialect)
+    yield create_meta_table().build(dialect)
     return (yield from _stored(dialect))
 
 

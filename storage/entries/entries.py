@@ -36,7 +36,7 @@ from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
 from storage.records import Board, Entry
-from storage.schema.steps import BOARDS, TOTALS
+from storage.schema.tables import BOARDS, TOTALS
 from storage.store import Program
 
 from .conditional_writes import RowWrites, shared_writes

@@ -34,7 +34,7 @@ from storage.log.change_log import change_log, count_rows_holding
 from storage.log.log_record import decode_records, encode_records
 from storage.log.owner_index import PositionRange, may_hold, owner_blocks
 from storage.records import INT64_MAX
-from storage.schema.steps import CHANGE_LOG, CURVES, LIVE_MARK
+from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_MARK
 from storage.store import Program, Rows
 
 _ALIAS = "v"

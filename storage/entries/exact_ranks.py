@@ -43,7 +43,7 @@ from storage.boards.total_shares import add_up_shares
 from storage.log.cells import CellSpan, Padding, RankedCells
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
-from storage.schema.steps import CHANGE_LOG, TOTALS
+from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program, Rows
 
 _COUNT_ROW = -10  # marks the row with the count; no column has this index

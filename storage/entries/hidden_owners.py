@@ -45,7 +45,7 @@ from storage.log.cells import Cell
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
-from storage.schema.steps import HIDDEN_ENTRIES
+from storage.schema.tables import HIDDEN_ENTRIES
 from storage.store import Program
 
 from .entries import Entries

@@ -36,7 +36,7 @@ from storage.boards.boards import CHANGES, STATE
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.total_shares import stored_indexes
 from storage.records import Best, Board, Entry
-from storage.schema.steps import TOTALS
+from storage.schema.tables import TOTALS
 from storage.store import Program, Row
 
 _decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]).decode

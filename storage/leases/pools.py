@@ -36,7 +36,7 @@ from querybuilder import (
 )
 from storage.errors import TooManyPoolsError, UnknownPoolError
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, build_pool_drop
-from storage.schema.steps import take_number
+from storage.schema.sequences import take_number
 from storage.store import Program, Row
 
 from .claims import GIVEN_BACK

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
 from storage.errors import LeaseLostError, LeaseTakenError
-from storage.schema.steps import WORK_LEASES
+from storage.schema.tables import WORK_LEASES
 from storage.store import Program
 
 from .claims import GIVEN_BACK, Claims, StoreClock

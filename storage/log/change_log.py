@@ -47,7 +47,7 @@ from querybuilder import (
     union_all,
 )
 from storage.errors import ChangesUnorderedError
-from storage.schema.steps import CHANGE_LOG, CHANGES_PRUNED, SEQUENCES
+from storage.schema.tables import CHANGE_LOG, CHANGES_PRUNED, SEQUENCES
 from storage.store import Program
 
 from .bundles import Bundle, BundleDraft

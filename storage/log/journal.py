@@ -39,7 +39,7 @@ from querybuilder import (
 )
 from storage.boards.boards import find_boards_by_key
 from storage.records import INT64_MAX, Board, BoardSpec
-from storage.schema.steps import CHANGE_LOG
+from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
 from .bundles import NAMELESS, PLACES, owner_mark, owners_of, owners_text, pieces_of

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import Dialect, asc, col, delete, desc, insert, max_, param, select
-from storage.schema.steps import CHANGE_LOG, JOURNAL_BLOCKS
+from storage.schema.tables import CHANGE_LOG, JOURNAL_BLOCKS
 from storage.store import Program, Rows
 
 from .bundles import owners_of

@@ -32,7 +32,7 @@ from querybuilder import (
 )
 from storage.errors import PostIdConflictError, UnknownBoardError
 from storage.records import PartOutcome, Post, PostStatus, StatValue
-from storage.schema.steps import BOARDS, POST_IDS
+from storage.schema.tables import BOARDS, POST_IDS
 from storage.store import Program
 
 

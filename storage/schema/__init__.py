@@ -1,13 +1,11 @@
-"""The tables of the store itself: the numbered steps that create them, and the table names that every room uses.
+"""The tables that a store creates for itself, and the names by which every room calls them.
 
-    empty store ── step 1 … step N ──> schema N        an older store runs only the steps that it lacks
+`creation.create_schema` creates all of them when a new store is opened, and returns the store's salt. The tables are
+declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold the rows of boards are not here:
+`boards.row_tables` creates them when boards are created. `sequences` gives numbers once each.
 
-`steps` lists the steps, and runs the missing ones when a store is opened. `lease_tables` and `ingest_tables` hold two
-large steps.
-The tables that hold the rows of boards are not here: `boards.row_tables` creates them when boards are created.
+The most important rule: the table `meta` says which version of the schema a store has. The service refuses a store of
+another version and changes nothing in it. There is one version until the first release, so there are no migrations.
 
-The most important rule: a step that was released is never edited. A change of the schema is a new step at the end, so
-that all stores reach a schema by the same steps.
-
-This room imports only `errors` and `store`. Begin with `steps.migrate`.
+This room imports only `errors` and `store`. A reader begins with `creation.create_schema`.
 """

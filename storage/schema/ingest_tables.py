@@ -1,7 +1,4 @@
-"""The tables of the ingest queue, and of the semaphores that bound how many workers empty it.
-
-These tables are one step of the schema (see `steps`). After its release, the step is never edited.
-"""
+"""The tables of the ingest queue, and of the semaphores that bound how many workers empty it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of pools and leases, as a step of the store's schema.
-
-Like every step (see `steps`), this one is never edited after its release.
-"""
+"""The tables of pools and leases."""
 
 from __future__ import annotations
 

@@ -17,6 +17,6 @@ from tests.storage.deployment import Deployment
 
 @pytest.fixture(params=sorted(BACKENDS))
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """Provide a migrated store with a catalog, a curve book and a queue of refresh requests."""
+    """Provide a store with its tables with a catalog, a curve book and a queue of refresh requests."""
     async with BACKENDS[request.param](request)(tmp_path) as open_store:
         yield World(await Deployment.on(await open_store()))

@@ -52,7 +52,7 @@ async def store(open_store: OpenStore) -> Store:
 
 @pytest.fixture
 async def deployment(store: Store, table: TableSharing) -> Deployment:
-    """Provide a migrated store as a deployment."""
+    """Provide a store with its tables as a deployment."""
     return await Deployment.on(store, table)
 
 

@@ -1,4 +1,4 @@
-"""A migrated store with the objects that a process builds on it, so that tests need not build them.
+"""A store with its tables and the objects that a process builds on it, so that tests need not build them.
 
 It uses only public names of storage.
 """
@@ -40,7 +40,7 @@ from storage.records import (
     TableSharing,
     Ties,
 )
-from storage.schema.steps import migrate
+from storage.schema.creation import create_schema
 from storage.store import Store
 from tests.storage.backends import Backend
 
@@ -153,8 +153,8 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Migrate the store and return a deployment. Its boards keep their rows in tables of the kind `table`."""
-        return cls(store, await store.write(lambda: migrate(store.dialect)), table)
+        """Create the store's tables and return a deployment. Its boards keep their rows in tables of the kind `table`."""
+        return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
         """Return the spec with this deployment's table layout."""

@@ -22,7 +22,7 @@ from storage.boards.shared_tables import sweep_rows
 from storage.entries.entries import Entries
 from storage.errors import ArchivedError, BoardChangedError
 from storage.records import Best, Board, Entry, Season, TableSharing, Ties
-from storage.schema.steps import ARCHIVE_BLOCKS
+from storage.schema.tables import ARCHIVE_BLOCKS
 from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World

@@ -17,7 +17,7 @@ from storage.errors import ChangesUnorderedError, LeaseLostError, LostRaceError,
 from storage.log.change_log import ChangeLog, LogMark, NewChange, change_log
 from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, Ties
-from storage.schema.steps import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
+from storage.schema.tables import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
 from storage.store import Program
 from tests.jobs.folding import assert_live, keys_of, open_folder, refresh
 from tests.jobs.world import World, within

@@ -30,7 +30,7 @@ from storage.errors import (
 from storage.periods import PeriodKind
 from storage.posting.transaction import PostTransaction
 from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, PostStatus
-from storage.schema.steps import HIDDEN_ENTRIES, POST_IDS
+from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
 from storage.store import Store
 from tests.storage.deployment import BOARDS_MAX, Deployment, Session, counter, part, ranked, spec
 from tests.storage.meddling import MeddlingStore, version_moved

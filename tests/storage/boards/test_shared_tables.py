@@ -15,7 +15,7 @@ from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.records import Best, Board, PostStatus, TableSharing
-from storage.schema.steps import POST_IDS
+from storage.schema.tables import POST_IDS
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
 
 XP, LAP, SHOTS = ranked("xp"), ranked("lap", best=Best.LOW), counter("shots")

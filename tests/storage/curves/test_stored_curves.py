@@ -14,7 +14,7 @@ from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board
-from storage.schema.steps import CURVES
+from storage.schema.tables import CURVES
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore

@@ -23,7 +23,8 @@ from storage.errors import (
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
-from storage.schema.steps import META, TOTALS, migrate
+from storage.schema.creation import create_schema
+from storage.schema.tables import META, TOTALS
 from storage.store import Program, read_single
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked, spec
@@ -175,9 +176,9 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
 
 
-async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
+async def test_processes_that_create_a_schema_at_once_agree_on_one_salt(place: str) -> None:
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
-    salts = await asyncio.gather(*(store.write(lambda: migrate(stores[0].dialect)) for store in stores))
+    salts = await asyncio.gather(*(store.write(lambda: create_schema(stores[0].dialect)) for store in stores))
     assert len(set(salts)) == 1
     for store in stores:
         await store.close()

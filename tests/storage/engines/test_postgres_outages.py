@@ -23,7 +23,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.records import Post, PostStatus
-from storage.schema.steps import META
+from storage.schema.tables import META
 from tests.servers import PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked

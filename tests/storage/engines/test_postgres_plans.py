@@ -9,7 +9,7 @@ from querybuilder import Built
 from storage.boards.row_tables import layout_of
 from storage.engines.postgres_connection import PostgresConnection
 from storage.records import PostStatus, TableSharing
-from storage.schema.steps import POST_IDS
+from storage.schema.tables import POST_IDS
 from storage.store import Rows
 from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.processes import Processes

@@ -23,7 +23,7 @@ from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresLimits, PostgresStore
 from storage.engines.postgres_errors import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
-from storage.schema.steps import META
+from storage.schema.tables import META
 from tests.servers import HOST, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked

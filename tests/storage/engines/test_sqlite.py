@@ -18,7 +18,7 @@ import pytest
 from storage.engines.sqlite import SqliteStore
 from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, Ties
-from storage.schema.steps import migrate
+from storage.schema.creation import create_schema
 from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked
@@ -196,7 +196,7 @@ async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: P
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
     store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0))
-    writing = asyncio.create_task(store.write(lambda: migrate(store.dialect)))
+    writing = asyncio.create_task(store.write(lambda: create_schema(store.dialect)))
     await asyncio.sleep(0)
     await store.close()
     await writing

@@ -14,20 +14,20 @@ from storage.engines import sqlite_backup
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store, restore_store
 from storage.errors import BackupFailedError, StoreLockedError
-from storage.schema.steps import META
+from storage.schema.tables import META
 from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, counter, part
 
 
-async def open_migrated(path: Path) -> Deployment:
-    """Open a migrated store at a path; the caller closes it."""
+async def open_new_store(path: Path) -> Deployment:
+    """Open a store with its schema at a path; the caller closes it."""
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
 async def create_with_number(path: Path, value: int = 1) -> None:
     """Create a store with one board, and post `value` for ada."""
-    deployment = await open_migrated(path)
+    deployment = await open_new_store(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
     await deployment.store.close()
@@ -35,7 +35,7 @@ async def create_with_number(path: Path, value: int = 1) -> None:
 
 async def read_number(path: Path) -> object:
     """Return ada's value, or None if ada has no entry."""
-    deployment = await open_migrated(path)
+    deployment = await open_new_store(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")
     await deployment.store.close()
@@ -48,7 +48,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) -> None:
-    deployment = await open_migrated(tmp_path / "a.db")
+    deployment = await open_new_store(tmp_path / "a.db")
     board = await deployment.create("b", counter("n"))
     both = [deployment.post(owner, part(board, {"n": 1})) for owner in ("ada", "bob")]
     await deployment.apply(*both)
@@ -63,7 +63,7 @@ async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) ->
         for number in range(5):
             before = await deployment.stats(board, "ada")
             await asyncio.to_thread(back_up_store, tmp_path / "a.db", tmp_path / f"{number}.db")
-            copy = await open_migrated(tmp_path / f"{number}.db")
+            copy = await open_new_store(tmp_path / f"{number}.db")
             ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
             await copy.store.close()
             assert ada == bob
@@ -104,7 +104,7 @@ async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_p
 
 async def test_a_restore_does_not_replace_a_store_that_a_service_owns(tmp_path: Path) -> None:
     await create_with_number(tmp_path / "b.db")
-    deployment = await open_migrated(tmp_path / "a.db")
+    deployment = await open_new_store(tmp_path / "a.db")
     with pytest.raises(StoreLockedError):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     await deployment.store.close()
@@ -120,7 +120,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
     def newer() -> Program[None]:
         yield update(META).set(content="999").where(col("name").eq("schema_version")).build(SQLITE)
 
-    later = await open_migrated(tmp_path / "newer.db")
+    later = await open_new_store(tmp_path / "newer.db")
     await later.store.write(newer)
     await later.store.close()
     for name in ("torn.db", "text.db", "other.db", "newer.db", "missing.db"):

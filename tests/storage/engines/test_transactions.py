@@ -11,7 +11,7 @@ from querybuilder import col, delete, insert, param, select
 from storage.boards.boards import create_board, find_totals, list_boards
 from storage.errors import StorageError, StoreBusyError, UnknownBoardError
 from storage.records import Board
-from storage.schema.steps import BOARDS, META
+from storage.schema.tables import BOARDS, META
 from storage.store import Program, read_single, write_single
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked, spec

@@ -24,7 +24,7 @@ from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
 from storage.records import INT64_MAX, Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
-from storage.schema.steps import CHANGE_LOG, HIDDEN_ENTRIES
+from storage.schema.tables import CHANGE_LOG, HIDDEN_ENTRIES
 from storage.store import Program
 from tests.storage.deployment import LIMITS, Deployment, Silent, counter, label, part, ranked, spec
 from tests.storage.processes import Processes

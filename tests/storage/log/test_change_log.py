@@ -11,7 +11,7 @@ from storage.errors import LostRaceError
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
-from storage.schema.steps import CHANGE_LOG
+from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Store
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked

@@ -1,4 +1,4 @@
-"""Test the steps that opening a store runs, because every later version depends on their result."""
+"""The creation of a store's schema, and what opening an existing store does to it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import pytest
 
 from querybuilder import col, select, update
 from storage.errors import SchemaTooNewError
-from storage.schema.steps import META, STEPS, migrate, take_number
+from storage.schema.creation import SCHEMA_VERSION, create_schema
+from storage.schema.sequences import take_number
+from storage.schema.tables import META
 from storage.store import Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked
 
 
-async def migrated(store: Store) -> str:
-    return await store.write(lambda: migrate(store.dialect))
+async def created(store: Store) -> str:
+    return await store.write(lambda: create_schema(store.dialect))
 
 
 async def meta(store: Store) -> dict[str, str]:
@@ -21,24 +23,24 @@ async def meta(store: Store) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-async def test_migrating_again_changes_nothing_and_returns_the_same_salt(open_store: OpenStore) -> None:
+async def test_opening_a_store_again_changes_nothing_and_returns_the_same_salt(open_store: OpenStore) -> None:
     store = await open_store()
-    salt = await migrated(store)
+    salt = await created(store)
     assert len(bytes.fromhex(salt)) >= 16
-    assert await migrated(store) == salt
-    assert await meta(store) == {"schema_version": str(len(STEPS)), "salt": salt}
+    assert await created(store) == salt
+    assert await meta(store) == {"schema_version": str(SCHEMA_VERSION), "salt": salt}
     deployment = await Deployment.on(store)
     board = await deployment.create("b", ranked("xp"))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     await store.close()
     reopened = await Deployment.on(await open_store())
-    assert await migrated(reopened.store) == salt
+    assert await created(reopened.store) == salt
     assert await reopened.stats(board, "ada") == {"xp": 5}
 
 
 async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
-    salt = await migrated(store)
-    newer = str(len(STEPS) + 1)
+    salt = await created(store)
+    newer = str(SCHEMA_VERSION + 1)
     query = update(META).set(content=newer).where(col("name").eq("schema_version")).build(store.dialect)
 
     def rewrite() -> object:
@@ -46,7 +48,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store
 
     await store.write(rewrite)  # type: ignore[arg-type]
     with pytest.raises(SchemaTooNewError, match=f"schema {newer}"):
-        await migrated(store)
+        await created(store)
     assert await meta(store) == {"schema_version": newer, "salt": salt}
 
 

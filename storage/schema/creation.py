@@ -1,0 +1,47 @@
+"""Creates the schema of a new store, and refuses a store whose schema this version does not know."""
+
+from __future__ import annotations
+
+import secrets
+
+from querybuilder import TEXT, Dialect, Query, col, create_row_reader, create_table, insert, select
+from storage.errors import SchemaTooNewError, StoreDamagedError
+from storage.store import Program
+
+from .ingest_tables import create_ingest_tables
+from .lease_tables import create_lease_tables
+from .tables import CATALOG_TABLES, CURVE_TABLES, ENTRY_TABLES, META, create_log
+
+SCHEMA_VERSION = 1
+
+
+def create_meta_table() -> Query:
+    """Return the table that says what the store is: the version of its schema, and its salt."""
+    return create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
+
+
+def create_schema(dialect: Dialect) -> Program[str]:
+    """Create all tables unless they are there, and return the store's secret salt (hex), which the creation draws.
+
+    Raises:
+        SchemaTooNewError: a version of the service with another schema wrote this store.
+        StoreDamagedError: the table `meta` does not say which schema the store has.
+    """
+    yield create_meta_table().build(dialect)
+    rows = yield select(col("name"), col("content")).from_(META).build(dialect)
+    meta: dict[str, str] = {row[0]: row[1] for row in rows}
+    if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
+        raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
+    if meta:
+        version = int(meta["schema_version"])
+        if version != SCHEMA_VERSION:
+            raise SchemaTooNewError(f"the store has schema {version}, this version knows {SCHEMA_VERSION}")
+        return meta["salt"]
+    tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *create_log(dialect))
+    readers = (create_row_reader(),) if dialect.cursors else ()
+    for query in (*tables, *create_lease_tables(dialect), *create_ingest_tables(dialect), *readers):
+        yield query.build(dialect)
+    salt = secrets.token_hex(16)
+    for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt)):
+        yield insert(META).values(name=name, content=content).build(dialect)
+    return salt

@@ -1,0 +1,26 @@
+"""Numbers that a store gives once each: keys of boards, versions of curves, numbers of refresh requests."""
+
+from __future__ import annotations
+
+from querybuilder import Dialect, col, insert, param, plus
+from storage.store import Program
+
+from .tables import SEQUENCES
+
+
+def take_number(dialect: Dialect, name: str) -> Program[int]:
+    """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted."""
+    return (yield from take_numbers(dialect, name, 1))
+
+
+def take_numbers(dialect: Dialect, name: str, numbers: int) -> Program[int]:
+    """Take that many numbers from a sequence and return the last of them."""
+    upsert = (
+        insert(SEQUENCES)
+        .values(name=param("name"), next=numbers)
+        .on_conflict("name")
+        .do_update(next=plus(col("next", SEQUENCES), numbers))
+        .returning(col("next"))
+    )
+    rows = yield upsert.build(dialect, name=name)
+    return int(rows[0][0])

@@ -1,0 +1,254 @@
+"""The tables of catalog, log, curves and owners. `lease_tables` and `ingest_tables` hold the others.
+
+Names of tables are constants here, so that every room calls a table by one name.
+"""
+
+from __future__ import annotations
+
+from querybuilder import (
+    BLOB,
+    INTEGER,
+    TEXT,
+    Dialect,
+    Query,
+    asc,
+    col,
+    create_index,
+    create_table,
+)
+
+META = "meta"
+BOARDS = "boards"
+FAMILIES = "families"
+SHARED_TABLES = "shared_tables"
+DROPPED_ROWS = "dropped_rows"
+SEQUENCES = "sequences"
+API_KEYS = "api_keys"
+PROFILES = "profiles"
+TOTALS = "totals"
+POST_IDS = "post_ids"
+HIDDEN_ENTRIES = "hidden_entries"
+CHANGE_LOG = "changes"
+JOURNAL_BLOCKS = "journal_blocks"
+CURVES = "curves"
+LIVE_COUNTS = "live_counts"
+LIVE_MARK = "live_mark"
+REFRESH_REQUESTS = "refresh_demands"
+WORK_LEASES = "leases"
+ARCHIVE_BLOCKS = "archive_blocks"
+
+# This sequence holds a position of the change log. All bundles with a lower position were pruned, and no others.
+CHANGES_PRUNED = "changes_pruned"
+
+
+# Boards, families, sequences, keys and profiles.
+CATALOG_TABLES: tuple[Query, ...] = (
+    create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
+    create_table(BOARDS)
+    .column("board_key", INTEGER)
+    .column("id", TEXT, sortable=True)
+    .column("spec", TEXT)
+    .column("created_at", INTEGER)
+    .column("epoch", INTEGER)
+    .column("family_key", INTEGER, null=True)
+    .column("shelf", TEXT, null=True)  # the period and the names of the facets, as `family_ids.shelf` returns them
+    .column("table_key", INTEGER, null=True)  # the shared table; null: the board has a table of its own
+    .column("rows_key", INTEGER, null=True)
+    .column("opens_at", INTEGER, null=True)
+    .column("ends_at", INTEGER, null=True)
+    .column("closes_at", INTEGER, null=True)
+    .column("closed_at", INTEGER, null=True)
+    .column("archived_at", INTEGER, null=True)
+    .column("due_at", INTEGER, null=True)
+    .column("stage", INTEGER, default=0)
+    .primary_key("board_key"),
+    create_index("boards_id", BOARDS, asc(col("id")), unique=True),
+    create_index(
+        "boards_shelf",
+        BOARDS,
+        asc(col("family_key")),
+        asc(col("shelf")),
+        asc(col("id")),
+        where=col("family_key").not_null(),
+    ),
+    # The boards that are due for a job, by time. A job that searches them nearly always finds none.
+    create_index("boards_due_at", BOARDS, asc(col("stage")), asc(col("due_at")), where=col("due_at").not_null()),
+    # The boards that have rows. With this index, counting these boards never reads the archived boards.
+    create_index("boards_with_rows", BOARDS, asc(col("board_key")), where=col("archived_at").is_null()),
+    create_table(FAMILIES)
+    .column("family_key", INTEGER)  # from the sequence of board keys
+    .column("id", TEXT, sortable=True)
+    .column("spec", TEXT)
+    .column("created_at", INTEGER)
+    .column(
+        "closed_through", INTEGER, default=0
+    )  # all boards of the family that close at this time or earlier are closed
+    .primary_key("family_key"),
+    create_index("families_id", FAMILIES, asc(col("id")), unique=True),
+    # The shared tables of boards that belong to no family: one table for each list of columns.
+    create_table(SHARED_TABLES)
+    .column("table_key", INTEGER)  # from the sequence of board keys
+    .column("layout", TEXT)  # the columns with which the table was created; a new board needs equal columns
+    .column("columns", TEXT)  # all columns that the table currently has
+    .primary_key("table_key"),
+    create_index("shared_tables_layout", SHARED_TABLES, asc(col("layout")), unique=True),
+    create_table(DROPPED_ROWS)
+    .column("table_key", INTEGER)
+    .column("rows_key", INTEGER)
+    .primary_key("table_key", "rows_key")
+    .clustered(),
+    create_table(API_KEYS)
+    .column("id", TEXT)
+    .column("name", TEXT)
+    .column("role", TEXT)
+    .column("hash", TEXT)
+    .column("created_at", INTEGER)
+    .column("revoked_at", INTEGER, null=True)
+    .primary_key("id"),
+    create_table(PROFILES)
+    .column("owner", TEXT)
+    .column("profile", TEXT)
+    .column("updated_at", INTEGER)
+    .primary_key("owner")
+    .clustered(),
+)
+
+
+# Totals, post ids, hidden entries and archives.
+ENTRY_TABLES: tuple[Query, ...] = (
+    create_table(TOTALS)
+    .column("board_key", INTEGER)
+    .column("column_index", INTEGER)
+    .column("entries", INTEGER)
+    .primary_key("board_key", "column_index")
+    .clustered(),
+    # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
+    create_table(POST_IDS)
+    .column("board_key", INTEGER)
+    .column("post_hash", TEXT)
+    .column("fingerprint", TEXT)
+    .column("outcome", TEXT)
+    .column("remembered_at", INTEGER)
+    .primary_key("board_key", "post_hash")
+    .clustered(),
+    create_index("post_ids_remembered_at", POST_IDS, asc(col("remembered_at"))),
+    # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
+    create_table(HIDDEN_ENTRIES)
+    .column("board_key", INTEGER)  # 0: the owner is hidden, also on future boards
+    .column("owner", TEXT)
+    .column("updated_at", INTEGER)
+    .column("cells", TEXT)  # a JSON array
+    .primary_key("board_key", "owner")
+    .clustered(),
+    create_index("hidden_entries_owner", HIDDEN_ENTRIES, asc(col("owner"))),
+    create_table(ARCHIVE_BLOCKS)
+    .column("board_key", INTEGER)
+    .column("section", INTEGER)
+    .column("number", INTEGER)  # how many entries of the section come before the block
+    .column("entries", INTEGER)
+    .column("first", TEXT)
+    .column("last", TEXT)
+    .column("document", BLOB)
+    .primary_key("board_key", "section", "number"),
+    create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(asc, map(col, ("board_key", "section", "first")))),
+)
+
+
+def create_log(dialect: Dialect) -> list[Query]:
+    """Return the queries that create the change log and its index by owner."""
+    ordered = not dialect.transaction  # true if `seq` is in the order of the commits
+    table = create_table(CHANGE_LOG) if ordered else create_table(CHANGE_LOG).in_transaction("position")
+    table = (
+        table.numbered("seq")
+        .column("board_key", INTEGER)
+        .column("updated_at", INTEGER)
+        .column("changes", INTEGER)  # how many changes the row holds
+        .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
+        .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
+        .column("posts", TEXT, sortable=False)  # for each change, what was posted
+        .column("erased", INTEGER, null=True)  # not null: an owner was erased, but `cells` still has to be counted
+    )
+    if ordered:
+        keyed = table.primary_key("seq")
+        index = create_index("changes_board_key", CHANGE_LOG, col("board_key"))  # SQLite appends the primary key
+    else:
+        # `place` is a row's place within its transaction; published numbers combine position and place.
+        keyed = table.column("place", INTEGER).primary_key("board_key", "position", "seq")
+        index = create_index("changes_position", CHANGE_LOG, col("position"), col("seq"))
+    return [
+        keyed,
+        index,
+        # This partial index is nearly always empty.
+        create_index("changes_erased", CHANGE_LOG, col("seq"), where=col("erased").not_null()),
+        # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
+        create_table(JOURNAL_BLOCKS)
+        .column("first", INTEGER)
+        .column("last", INTEGER)
+        .column("owners", BLOB)
+        .primary_key("first"),
+    ]
+
+
+# Curves, live counts, refresh requests, and leases of work.
+CURVE_TABLES: tuple[Query, ...] = (
+    create_table(CURVES)
+    .column("board_key", INTEGER)
+    .column("column_index", INTEGER)
+    .column("epoch", INTEGER)
+    .column("version", INTEGER)
+    .column("as_of", INTEGER)
+    .column("document", BLOB)
+    .column("changes", INTEGER, null=True)
+    .column("rules", TEXT, null=True)
+    # These columns say how much of the change log the curve's snapshot saw. They are null if a long transaction hid that.
+    .column("mark_position", INTEGER, null=True)
+    .column("mark_seen", TEXT, null=True)
+    .primary_key("board_key", "column_index"),
+    create_index("curves_version", CURVES, asc(col("version"))),
+    create_table(LIVE_COUNTS)
+    .column("board_key", INTEGER)
+    .column("column_index", INTEGER)
+    .column("epoch", INTEGER)
+    .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
+    .column("version", INTEGER)  # grows with every document
+    .column("document", BLOB)
+    .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty
+    .primary_key("board_key", "column_index"),
+    create_index("live_counts_version", LIVE_COUNTS, asc(col("version"))),
+    create_table(LIVE_MARK)
+    .column("mark_key", INTEGER)
+    .column("position", INTEGER)
+    .column("seen", TEXT)
+    .column("as_of", INTEGER)
+    .column("version", INTEGER)  # the version of the newest document
+    .primary_key("mark_key"),
+    create_table(REFRESH_REQUESTS)
+    .column("board_key", INTEGER)
+    .column("column_index", INTEGER)
+    .column("epoch", INTEGER)
+    .column("board_id", TEXT)
+    # Numbers from one sequence:
+    .column("demanded", INTEGER)  # the newest request
+    .column("taken", INTEGER)  # the newest request that a job process works on
+    .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
+    .column("outcome", TEXT)
+    .column("detail", TEXT)
+    .column("version", INTEGER)
+    .column("took_us", INTEGER)
+    .column("origin", TEXT, null=True)
+    .primary_key("board_key", "column_index")
+    .clustered(),
+    # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
+    # however large the table is.
+    create_index(
+        "refresh_demands_open", REFRESH_REQUESTS, asc(col("demanded")), where=col("demanded").gt(col("taken"))
+    ),
+    create_table(WORK_LEASES)
+    .column("pool", TEXT)
+    .column("resource", TEXT)
+    .column("holder", TEXT)
+    .column("version", INTEGER)  # the fencing number: grows with every new lease
+    .column("expires_at", INTEGER)  # by the store's clock; 0: released
+    .primary_key("pool", "resource")
+    .clustered(),
+)
