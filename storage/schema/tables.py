@@ -200,7 +200,7 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("document", BLOB)
     .column("changes", INTEGER, null=True)
     .column("rules", TEXT, null=True)
-    # These columns say how much of the change log the curve's snapshot saw. They are null if a long transaction hid that.
+    # How much of the change log the curve's snapshot saw; null if a long transaction hid that.
     .column("mark_position", INTEGER, null=True)
     .column("mark_seen", TEXT, null=True)
     .primary_key("board_key", "column_index"),

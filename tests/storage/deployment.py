@@ -153,7 +153,7 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Create the store's tables and return a deployment. Its boards keep their rows in tables of the kind `table`."""
+        """Create the store's tables and return a deployment whose boards keep their rows in tables of that kind."""
         return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:
