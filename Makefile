@@ -44,6 +44,7 @@ check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py
+	$(BIN)/python tests/report_sizes.py
 
 bench: $(STAMP) ## Measure every bar of benchmarks/README.md
 	$(BIN)/python -m benchmarks $(ARGS)
