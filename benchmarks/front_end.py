@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 import uvloop
 from aiohttp import web
 
-from config import Settings, limits_of, load
+from config import Settings, load
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
@@ -29,8 +29,8 @@ from service.context import Context
 from service.lease_wiring import make_leases
 from service.serve import SWITCH_INTERVAL_S
 from service.telemetry.metrics.process import Metrics
-from service.wiring import job_limits, make_holder, now_us, open_context
-from storage.curves.memcached import Memcached, MemcachedLimits
+from service.wiring import make_holder, now_us, open_context
+from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
 from storage.schema.creation import create_schema
@@ -40,7 +40,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
     """Start jobs as another process would run them. The front end finds the curves of these jobs only by polling."""
     metrics = Metrics()
     salt = await context.store.write(lambda: create_schema(context.store.dialect))
-    cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
+    cache = Memcached(settings, monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
     shared = SharedCurves(cache, Envelopes(salt), metrics.sharing)
     parts = JobParts(
@@ -54,7 +54,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         refresh_queue=RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
         leases=make_leases(settings, context.store),
         holder=make_holder(),
-        limits=job_limits(settings),
+        limits=settings,
         observer=metrics,
         folds=metrics.folds,
         prunes=metrics.folds,

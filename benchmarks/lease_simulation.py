@@ -37,11 +37,10 @@ from benchmarks.lease_world import (
     draw_arrivals,
 )
 from benchmarks.options import Options, parse_options
-from config import Settings, limits_of, load
-from jobs.leases.liberate import LiberateJob, LiberateLimits
+from config import Settings, load
+from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
-from jobs.leases.rebalance_plan import BalanceLimits
-from jobs.ownership import LeaseLimits, Ownership
+from jobs.ownership import Ownership
 from service.stores import SQLITE_PREFIX, open_store
 from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, PoolSpec, Release
 from storage.leases.lease_transaction import LeaseTransactions
@@ -81,13 +80,11 @@ class World:
         self._now_us, self._rng = _START_US, random.Random(1)
         self._groups = LeaseTransactions(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
         leases = WorkLeases(store.dialect, self._clock, margin_us=500_000)
-        ownership = Ownership(
-            store, leases, limits_of(LeaseLimits, settings), holder="simulation", sleep=self._no_pause
-        )
+        ownership = Ownership(store, leases, settings, holder="simulation", sleep=self._no_pause)
         self._balancer = BalanceJob(
             store,
             ownership,
-            limits_of(BalanceLimits, settings),
+            settings,
             self._clock,
             self,
             margin_us=500_000,
@@ -99,7 +96,7 @@ class World:
         self._liberator = LiberateJob(
             store,
             ownership,
-            limits_of(LiberateLimits, settings),
+            settings,
             self._clock,
             margin_us=500_000,
             monotonic=lambda: 0.0,

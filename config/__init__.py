@@ -1,7 +1,7 @@
 """The settings of the service, typed and bounded, for every other package.
 
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
-    limits = limits_of(SomeLimits, settings)         # SomeLimits is a dataclass; its fields have the names of settings
+    Writer(…, settings)                              # a part of the service receives the settings as they are
 
 Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
 those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.
@@ -15,7 +15,7 @@ This package imports no other package of the project. Begin with `settings`.
 from config.describe import SettingRow, default_toml, describe, settings_table_markdown
 from config.errors import ConfigError
 from config.load import load
-from config.settings import Settings, limits_of
+from config.settings import Settings
 
 __all__ = [
     "ConfigError",
@@ -23,7 +23,6 @@ __all__ = [
     "Settings",
     "default_toml",
     "describe",
-    "limits_of",
     "load",
     "settings_table_markdown",
 ]

@@ -8,8 +8,7 @@ output of `rankcurve config`.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
@@ -17,8 +16,6 @@ from config.kinds import Operations, PeersText, PoolsText, ReplicaUrl, Servers, 
 from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
-
-L = TypeVar("L")
 
 # In each pair, the first setting may not be greater than the second.
 _ORDERED_PAIRS = (
@@ -32,19 +29,17 @@ _ORDERED_PAIRS = (
 )
 
 
-class Settings(BaseModel):
-    """The effective configuration; it is immutable.
-
-    `Settings()` holds the defaults: one process with embedded jobs, one SQLite file, and a loopback address.
-
-    Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
-    """
+class _Group(BaseModel):
+    """Settings that belong together."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, use_attribute_docstrings=True
     )
 
-    # Where the service listens and what it runs
+
+class ListeningSettings(_Group):
+    """Addresses, processes and shutdown of the service."""
+
     host: str = _text("127.0.0.1")
     """Address to listen on. Without API keys, the service accepts only a loopback address."""
     port: int = _number(8080, 0, 65535, "")
@@ -68,7 +63,10 @@ class Settings(BaseModel):
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
 
-    # Limits of one request
+
+class RequestSettings(_Group):
+    """Limits of one request."""
+
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
     """Largest body of a request. A larger one is refused with 413."""
     body_idle_s_max: float = _number(10, 0.1, 600, "s")
@@ -115,7 +113,10 @@ class Settings(BaseModel):
     at_ahead_s_max: float = _number(300, 0, 86_400, "s")
     """How far the `at` of a post may lie ahead of the service's clock. Beyond it, the post is rejected with 422."""
 
-    # Writing
+
+class PostingSettings(_Group):
+    """The writer of posts."""
+
     grouping: bool = _choice(True)
     """Commit the posts of several requests in one transaction. Set false (one request a transaction) for measurements
     only."""
@@ -140,7 +141,10 @@ class Settings(BaseModel):
     write_backoff_s_max: float = _number(0.5, 0, 60, "s")
     """Longest pause of a group of posts after a lost race."""
 
-    # The ingest queue of posts with mode=queued
+
+class QueueSettings(_Group):
+    """The ingest queue, which holds posts with mode=queued."""
+
     ingest_shards: int = _number(10, 1, 256, "shards")
     """Shards of the queue, which several workers can empty at the same time. A store that has shards already keeps
     their number."""
@@ -184,7 +188,10 @@ class Settings(BaseModel):
     retry_after_s_max: int = _number(60, 1, 3_600, "s")
     """Longest Retry-After, even if the wait will be longer."""
 
-    # Limits of one API key in each process
+
+class KeySettings(_Group):
+    """Limits of one API key in each process."""
+
     key_reads_per_s: float = _number(0, 0, 1e6, "reads/s")
     """Reads per second of one API key in each process; more are refused with 429. 0: no limit."""
     key_reads_burst: int = _number(1_000, 1, 1_000_000, "reads")
@@ -194,7 +201,10 @@ class Settings(BaseModel):
     key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts")
     """Posts that an API key may send at once after a pause."""
 
-    # Reading
+
+class ReadingSettings(_Group):
+    """Reads of entries and ranks."""
+
     reader_connections: int = _number(2, 1, 64, "connections")
     """Connections for short reads, in each process."""
     heavy_reader_connections: int = _number(1, 1, 64, "connections")
@@ -218,7 +228,10 @@ class Settings(BaseModel):
     statement_cache: int = _number(512, 0, 100_000, "statements")
     """Prepared statements kept for each connection."""
 
-    # Streams
+
+class StreamSettings(_Group):
+    """The events that clients follow."""
+
     stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams")
     """Maximum number of streams open in one process; more are refused with 503."""
     stream_top_default: int = _number(10, 1, 10_000, "rows")
@@ -236,7 +249,10 @@ class Settings(BaseModel):
     stream_unread_bytes_max: int = _number(262_144, 1_024, 1024**3, "bytes")
     """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
 
-    # SQLite
+
+class SqliteSettings(_Group):
+    """The SQLite store."""
+
     create_store: bool = _choice(True)
     """Create the SQLite file if there is none. With false, the start fails instead."""
     store_check: Literal["none", "quick", "full"] = _choice("none")
@@ -248,7 +264,10 @@ class Settings(BaseModel):
     checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s")
     """Pause in writing after which SQLite's write-ahead log is checkpointed."""
 
-    # PostgreSQL
+
+class PostgresSettings(_Group):
+    """The PostgreSQL store."""
+
     writer_connections: int = _number(4, 1, 64, "connections")
     """Connections for transactions that write, in each process."""
     pools: PoolsText = _choice("")
@@ -277,7 +296,10 @@ class Settings(BaseModel):
     store_backoff_s_max: float = _number(0.5, 0, 60, "s")
     """Longest pause before a further attempt of a transaction."""
 
-    # Curves shared through memcached
+
+class MemcachedSettings(_Group):
+    """Curves that processes share through memcached."""
+
     memcached_servers: Servers = _choice(())
     """Servers through which processes share curves, HOST:PORT with commas between; none: curves come from the table."""
     memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s")
@@ -294,7 +316,10 @@ class Settings(BaseModel):
     memcached_expiry_s: int = _number(86_400, 60, 30 * 86_400, "s")
     """Longest time that memcached keeps a curve."""
 
-    # Background jobs
+
+class JobSettings(_Group):
+    """The background jobs."""
+
     curve_poll_s: float = _number(2, 0.05, 2, "s")
     """How often a process looks for new curves, and a job process for refresh requests."""
     curve_poll_rows_max: int = _number(100, 1, 100_000, "curves")
@@ -396,7 +421,10 @@ class Settings(BaseModel):
     prune_steps_max: int = _number(100, 1, 100_000, "steps")
     """Maximum number of transactions in one run of the pruning job, for each kind of row."""
 
-    # Leased pools
+
+class LeaseSettings(_Group):
+    """Pools of resources and their leases."""
+
     lease_partitions: int = _number(10, 1, 1_000, "partitions")
     """Partitions of each region of a pool whose spec gives no number."""
     lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools")
@@ -445,7 +473,10 @@ class Settings(BaseModel):
     lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows")
     """Maximum number of rows of a peer's journal read at once."""
 
-    # Boards
+
+class BoardSettings(_Group):
+    """Boards, families and API keys: their number, and defaults for what a spec leaves out."""
+
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards")
     """Maximum number of boards in the catalog; more are refused with 409."""
     own_tables_max: int = _number(1_000, 1, 1_000_000, "boards")
@@ -464,7 +495,10 @@ class Settings(BaseModel):
     dashboard: bool = _choice(True)
     """Serve the dashboard at /: a page for people that shows what the API answers too."""
 
-    # Managed objects, which operators see and use through /jolokia
+
+class ManagedSettings(_Group):
+    """Managed objects, which operators see and use through /jolokia."""
+
     managed_objects: bool = _choice(True)
     """Keep managed objects with their rates, and answer /jolokia."""
     managed_operations: Operations = _choice(
@@ -480,7 +514,10 @@ class Settings(BaseModel):
     jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests")
     """Maximum number of Jolokia requests in one body; more are refused."""
 
-    # Logs
+
+class LogSettings(_Group):
+    """Logs and traces."""
+
     log_level: Literal["debug", "info", "warning", "error"] = _choice("info")
     """Least severe level that is logged."""
     log_format: Literal["json", "console"] = _choice("json")
@@ -493,6 +530,34 @@ class Settings(BaseModel):
     """Part of the traces starting at this service that are sent."""
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s")
     """A request that takes at least this long is always logged."""
+
+
+class Settings(
+    LogSettings,
+    ManagedSettings,
+    BoardSettings,
+    LeaseSettings,
+    JobSettings,
+    MemcachedSettings,
+    PostgresSettings,
+    SqliteSettings,
+    StreamSettings,
+    ReadingSettings,
+    KeySettings,
+    QueueSettings,
+    PostingSettings,
+    RequestSettings,
+    ListeningSettings,
+):
+    """The effective configuration; it is immutable.
+
+    `Settings()` holds the defaults: one process with embedded jobs, one SQLite file, and a loopback address.
+
+    A part of the service receives the group that it needs. The bases stand in reverse, so that the fields of all groups
+    keep the order of this module.
+
+    Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
+    """
 
     # The source of each setting that was given; `config.load` fills it.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -507,8 +572,3 @@ class Settings(BaseModel):
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
-
-
-def limits_of(kind: type[L], settings: Settings) -> L:
-    """Return an instance of the dataclass `kind`; each field gets the value of the setting with the field's name."""
-    return kind(**{field.name: getattr(settings, field.name) for field in fields(kind)})  # type: ignore[arg-type]

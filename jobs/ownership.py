@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import structlog
 
+from config.settings import JobSettings
 from storage.errors import LeaseLostError, StorageError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program, Store
@@ -30,14 +31,6 @@ JOB_POOL = "job"  # the pool of leases on work that one process at a time does f
 # must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseLimits:
-    """The bounds of a job's leases, from the settings of the same names."""
-
-    lease_s: float
-    lease_renewal_ratio: float  # the fraction of lease_s after which a lease is renewed
 
 
 @dataclass(slots=True)
@@ -69,7 +62,7 @@ class HeldLease:
 class Ownership:
     """The leases of one job process."""
 
-    def __init__(self, store: Store, leases: WorkLeases, limits: LeaseLimits, *, holder: str, sleep: Sleep) -> None:
+    def __init__(self, store: Store, leases: WorkLeases, limits: JobSettings, *, holder: str, sleep: Sleep) -> None:
         self._store, self._leases, self._limits = store, leases, limits
         self._holder, self._sleep = holder, sleep
         self._lease_us = round(limits.lease_s * 1e6)

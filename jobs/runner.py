@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
+
+from config.settings import JobSettings
 
 from .controls import JobControls, Sleep
 
@@ -22,21 +23,12 @@ Job = Callable[[], Awaitable[None]]
 _DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerLimits:
-    """The bounds of the runner, from the settings of the same names."""
-
-    job_backoff_base_s: float
-    job_backoff_s_max: float
-    job_stop_s_max: float
-
-
 class Runner:
     """Runs async jobs, and restarts those that raise."""
 
     def __init__(
         self,
-        limits: RunnerLimits,
+        limits: JobSettings,
         *,
         monotonic: Callable[[], float],
         sleep: Sleep,

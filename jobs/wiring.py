@@ -12,23 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from config.settings import LeaseSettings, Settings
 from jobs.boards.archive import Archiver
-from jobs.boards.close_periods import CloseJob, CloseLimits, CloseObserver
-from jobs.boards.prune import PruneJob, PruneLimits, PruneObserver
+from jobs.boards.close_periods import CloseJob, CloseObserver
+from jobs.boards.prune import PruneJob, PruneObserver
 from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fitting import Fitting
 from jobs.curves.fold import FoldJob, FoldObserver
-from jobs.curves.refresh import RefreshJob, RefreshLimits, RefreshObserver
-from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob, RefreshRequestLimits
+from jobs.curves.refresh import RefreshJob, RefreshObserver
+from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob
 from jobs.curves.watch import WatchJob
-from jobs.leases.liberate import LiberateJob, LiberateLimits
-from jobs.leases.peers import ExchangeJob, ExchangeLimits, ExchangeObserver, ReadPeer
+from jobs.leases.liberate import LiberateJob
+from jobs.leases.peers import ExchangeJob, ExchangeObserver, ReadPeer
 from jobs.leases.rebalance import BalanceJob, BalanceObserver
-from jobs.leases.rebalance_plan import BalanceLimits
 from jobs.queue.workers import QueueParts, start_queue
-from storage.archive.archive_writer import ArchiveLimits
 from storage.boards.catalog import Catalog
-from storage.curves.folding import FoldLimits
 from storage.curves.live_counts import find_fold_position
 from storage.curves.stored_curves import CurveBook
 from storage.leases.claims import StoreClock
@@ -38,24 +36,8 @@ from storage.store import Store
 
 from .controls import JobControls, Sleep
 from .job_context import JobTools
-from .ownership import LeaseLimits, Ownership
-from .runner import Runner, RunnerLimits
-
-
-@dataclass(frozen=True, slots=True)
-class JobLimits:
-    """The bounds of all jobs."""
-
-    runner: RunnerLimits
-    refresh: RefreshLimits
-    prune: PruneLimits
-    lease: LeaseLimits
-    refresh_requests: RefreshRequestLimits
-    fold: FoldLimits
-    close: CloseLimits
-    archive: ArchiveLimits
-    curve_poll_s: float
-    live_poll_s: float
+from .ownership import Ownership
+from .runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +47,7 @@ class PeerParts:
     names: Sequence[str]
     exchange: LeaseExchange
     read: ReadPeer
-    limits: ExchangeLimits
+    limits: LeaseSettings
     observer: ExchangeObserver
 
 
@@ -73,8 +55,8 @@ class PeerParts:
 class PoolParts:
     """The objects that the jobs for pools need."""
 
-    liberate: LiberateLimits
-    balance: BalanceLimits
+    liberate: LeaseSettings
+    balance: LeaseSettings
     clock: StoreClock
     observer: BalanceObserver
     margin_us: int  # for so long after a lease ends, no other holder gets its resource
@@ -90,7 +72,7 @@ class JobParts(JobTools):
     book: CurveBook
     refresh_queue: RefreshQueue
     leases: WorkLeases
-    limits: JobLimits
+    limits: Settings
     observer: RefreshObserver
     folds: FoldObserver
     prunes: PruneObserver
@@ -129,7 +111,7 @@ class Jobs:
 def start_jobs(parts: JobParts) -> Jobs:
     """Start every job of this process. `parts.refresh_queue` accepts refresh requests from now on."""
     limits = parts.limits
-    ownership = Ownership(parts.store, parts.leases, limits.lease, holder=parts.holder, sleep=parts.steady_sleep)
+    ownership = Ownership(parts.store, parts.leases, limits, holder=parts.holder, sleep=parts.steady_sleep)
     refresh = RefreshJob(
         parts.store,
         parts.catalog,
@@ -137,7 +119,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.book,
         parts.refresh_queue,
         ownership,
-        limits.refresh,
+        limits,
         parts.observer,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
@@ -149,7 +131,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         parts.store,
         parts.post_ids,
         ownership,
-        limits.prune,
+        limits,
         parts.prunes,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
@@ -159,7 +141,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     runner = start_watch(parts)
     refresh.open()
     runner.start("refresh schedule", refresh.schedule)
-    for number in range(limits.refresh.refresh_concurrency):
+    for number in range(limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work)
     runner.start("prune", prune.run_forever)
     if parts.auditor is not None and parts.audit_interval_s:
@@ -180,9 +162,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.queue is not None:
         start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
-        requests = RefreshRequestJob(
-            parts.store, parts.catalog, parts.refresh_queue, limits.refresh_requests, sleep=parts.sleep
-        )
+        requests = RefreshRequestJob(parts.store, parts.catalog, parts.refresh_queue, limits, sleep=parts.sleep)
         runner.start("demands", requests.run_forever)
     return Jobs(runner, refresh, parts.refresh_queue)
 
@@ -192,7 +172,7 @@ def _fold_job(parts: JobParts, ownership: Ownership) -> FoldJob:
         parts.store,
         parts.book,
         ownership,
-        parts.limits.fold,
+        parts.limits,
         parts.folds,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
@@ -206,20 +186,20 @@ def _close_job(parts: JobParts, ownership: Ownership) -> CloseJob:
         parts.store,
         parts.store,
         parts.open_boards,
-        parts.limits.refresh.fitting,
+        parts.limits,
         parts.observer,
         now_us=parts.now_us,
         monotonic=parts.monotonic,
     )
-    archiver = Archiver(parts.store, parts.catalog, parts.open_boards, parts.limits.archive, parts.closings)
+    archiver = Archiver(parts.store, parts.catalog, parts.open_boards, parts.limits, parts.closings)
     return CloseJob(
         parts.store,
         parts.book,
         fitting,
         archiver,
         ownership,
-        parts.limits.close,
-        parts.limits.archive,
+        parts.limits,
+        parts.limits,
         parts.closings,
         clock=parts.leases.clock,
         monotonic=parts.monotonic,
@@ -271,9 +251,7 @@ def start_watch(parts: JobParts) -> Runner:
     """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
     limits = parts.limits
     watch = WatchJob(parts.book, curve_poll_s=limits.curve_poll_s, live_poll_s=limits.live_poll_s, sleep=parts.sleep)
-    runner = Runner(
-        limits.runner, monotonic=parts.monotonic, sleep=parts.steady_sleep, rng=parts.rng, controls=parts.controls
-    )
+    runner = Runner(limits, monotonic=parts.monotonic, sleep=parts.steady_sleep, rng=parts.rng, controls=parts.controls)
     runner.start("watch", watch.run_forever)
     runner.start("live watch", watch.run_live)
     return runner

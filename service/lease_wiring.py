@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import random
 
-from config import Settings, limits_of
+from config import Settings
 from config.peers import parse_peers
-from jobs.leases.liberate import LiberateLimits
-from jobs.leases.peers import ExchangeLimits, ReadPeer
-from jobs.leases.rebalance_plan import BalanceLimits
+from jobs.leases.peers import ReadPeer
 from jobs.wiring import PeerParts, PoolParts
 from service.telemetry.metrics.leases import LeaseMetrics
 from storage.leases.claims import store_clock
@@ -56,10 +54,10 @@ def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, rea
             rng=random.Random(),
         )
         names = tuple(parse_peers(settings.lease_peers))
-        peers = PeerParts(names, exchange, read_peer, limits_of(ExchangeLimits, settings), metrics)
+        peers = PeerParts(names, exchange, read_peer, settings, metrics)
     return PoolParts(
-        liberate=limits_of(LiberateLimits, settings),
-        balance=limits_of(BalanceLimits, settings),
+        liberate=settings,
+        balance=settings,
         clock=store_clock(store.dialect),
         observer=metrics,
         margin_us=lease_margin_us(settings),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from config import Settings, limits_of
-from storage.engines.postgres import PostgresLimits, PostgresStore
+from config import Settings
+from storage.engines.postgres import PostgresStore
 from storage.engines.replica import ReplicaFirst
-from storage.engines.sqlite import SqliteLimits, SqliteStore
+from storage.engines.sqlite import SqliteStore
 from storage.engines.store_observer import StoreObserver
 from storage.store import Store
 
@@ -33,8 +33,8 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
     """
     if settings.store.startswith(SQLITE_PREFIX):
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        return await SqliteStore.open(path, limits_of(SqliteLimits, settings), observer=observer)
-    return await PostgresStore.open(settings.store, limits_of(PostgresLimits, settings), observer=observer)
+        return await SqliteStore.open(path, settings, observer=observer)
+    return await PostgresStore.open(settings.store, settings, observer=observer)
 
 
 async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
@@ -48,6 +48,6 @@ async def open_sampling_store(settings: Settings, store: Store, observer: StoreO
     """
     if not settings.sampling_store or not isinstance(store, PostgresStore):
         return store
-    limits = replace(limits_of(PostgresLimits, settings), pools="", writer_connections=1)
+    limits = replace(settings, pools="", writer_connections=1)
     replica = await PostgresStore.open(settings.sampling_store, limits, observer=observer)
     return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)

@@ -25,55 +25,42 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from config import Settings, limits_of
+from config import Settings
 from config.peers import parse_peers
-from jobs.boards.close_periods import CloseLimits
-from jobs.boards.prune import PruneLimits
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
-from jobs.curves.fitting import FittingLimits
-from jobs.curves.refit_rule import DriftLimits
-from jobs.curves.refresh import RefreshLimits
-from jobs.curves.refresh_requests import Refresher, RefreshQueue, RefreshRequestLimits, RemoteRefresher
-from jobs.curves.schedule import ScheduleLimits
+from jobs.curves.refresh_requests import Refresher, RefreshQueue, RemoteRefresher
 from jobs.leases.peers import ReadPeer
-from jobs.ownership import LeaseLimits
-from jobs.queue.workers import SEMAPHORE, QueueLimits, QueueParts
-from jobs.runner import RunnerLimits
-from jobs.wiring import JobLimits, JobParts, start_jobs, start_watch
+from jobs.queue.workers import SEMAPHORE, QueueParts
+from jobs.wiring import JobParts, start_jobs, start_watch
 from service.client.lease_peers import open_peer_reader
 from service.contract.cursors import CursorCodec
-from service.http.key_limits import KeyLimitBounds, KeyLimits
+from service.http.key_limits import KeyLimits
 from service.http.key_watch import KeyWatch, watch_keys
 from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import ManagedParts, manage_objects
-from service.ranks.locator import CountLimits
 from service.ranks.locator_cache import LocatorCache
 from service.ranks.pages import first_pages
 from service.ranks.rank_context import RankContext
-from service.streams.feed import Feed, FeedLimits
+from service.streams.feed import Feed
 from service.streams.journal_lane import JournalLane
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics, ServingCurve
 from service.telemetry.tracing import TracedRefreshes, make_tracer
-from storage.archive.archive_writer import ArchiveLimits
 from storage.boards.catalog import Catalog
 from storage.coalesce import StoreCoalescers
-from storage.curves.auditing import AuditLimits
-from storage.curves.folding import FoldLimits
-from storage.curves.memcached import Memcached, MemcachedLimits
-from storage.curves.scanning import ScanLimits
+from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
 from storage.engines.store_start import prepare_store
-from storage.leases.batcher import LeaseBatcher, LeaseBatcherLimits
+from storage.leases.batcher import LeaseBatcher
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
 from storage.posting.post_ids import PostIds
-from storage.posting.writer import Writer, WriterLimits, WriterObserver, Writers
+from storage.posting.writer import Writer, WriterObserver, Writers
 from storage.queue.ingest_queue import ingest_queue
-from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBacklog
+from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.workers import Semaphore
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
@@ -185,7 +172,7 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
             by,
             boards,
             post_ids,
-            limits_of(WriterLimits, settings),
+            settings,
             observer,
             now_us=clock,
             monotonic=time.monotonic,
@@ -196,11 +183,9 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     stack.push_async_callback(writer.close)
     enqueuer, queue = await _open_queue(settings, metrics, clock, store)
     stack.push_async_callback(enqueuer.close)
-    audit_limits = limits_of(AuditLimits, settings)
+    audit_limits = settings
     auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    lease_batcher = LeaseBatcher(
-        store, make_lease_groups(settings, store), limits_of(LeaseBatcherLimits, settings), metrics.leases
-    )
+    lease_batcher = LeaseBatcher(store, make_lease_groups(settings, store), settings, metrics.leases)
     stack.push_async_callback(lease_batcher.close)
     return _Stored(
         store, salt, key_watch, catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_batcher
@@ -234,12 +219,12 @@ async def _open_queue(
     if not shards:
         shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
     wake = asyncio.Event()
-    backlog = QueueBacklog(store, limits_of(BacklogLimits, settings), now_us=clock, monotonic=time.monotonic)
+    backlog = QueueBacklog(store, settings, now_us=clock, monotonic=time.monotonic)
     enqueuer = Enqueuer(
         store,
         backlog,
         shards,
-        limits_of(EnqueueLimits, settings),
+        settings,
         metrics.queue,
         now_us=clock,
         appended=wake.set,
@@ -249,20 +234,20 @@ async def _open_queue(
     # its shards, so two overlapping leases do no harm.
     leases = WorkLeases(store.dialect, store_clock(store.dialect), margin_us=0)
     semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
-    return enqueuer, QueueParts(shards, leases, limits_of(QueueLimits, settings), metrics.queue, wake, semaphore)
+    return enqueuer, QueueParts(shards, leases, settings, metrics.queue, wake, semaphore)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
     if not settings.memcached_servers:
         return None
-    cache = Memcached(limits_of(MemcachedLimits, settings), monotonic=time.monotonic)
+    cache = Memcached(settings, monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
     metrics.sharing.watch_servers(lambda: cache.servers_left_alone)
     return SharedCurves(cache, Envelopes(salt), metrics.sharing)
 
 
 def _remote_refresher(settings: Settings, stored: _Stored) -> RemoteRefresher:
-    return RemoteRefresher(stored.store, stored.book, limits_of(RefreshRequestLimits, settings), sleep=asyncio.sleep)
+    return RemoteRefresher(stored.store, stored.book, settings, sleep=asyncio.sleep)
 
 
 def _job_parts(
@@ -283,7 +268,7 @@ def _job_parts(
         refresh_queue=refresh_queue,
         leases=make_leases(settings, stored.store),
         holder=make_holder(),
-        limits=job_limits(settings),
+        limits=settings,
         observer=metrics,
         folds=metrics.folds,
         prunes=metrics.folds,
@@ -307,7 +292,7 @@ def _context(
         metrics=metrics,
         keyring=stored.key_watch.keyring,
         key_watch=stored.key_watch,
-        key_limits=KeyLimits(limits_of(KeyLimitBounds, settings), metrics, monotonic=time.monotonic),
+        key_limits=KeyLimits(settings, metrics, monotonic=time.monotonic),
         request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
         store=store,
         catalog=stored.catalog,
@@ -321,9 +306,7 @@ def _context(
         ),
         posting=PostingContext(stored.writer, stored.enqueuer, stored.queue, stored.post_ids),
         curves=CurveContext(stored.book, refresher, stored.auditor),
-        feed=Feed(
-            store, limits_of(FeedLimits, settings), metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep
-        ),
+        feed=Feed(store, settings, metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep),
         lease_batcher=stored.lease_batcher,
         cursors=cursors,
         ranks=_rank_context(settings, stored, clock, cursors),
@@ -337,7 +320,7 @@ def _rank_context(settings: Settings, stored: _Stored, clock: Callable[[], int],
         stored.store,
         stored.boards,
         stored.book,
-        limits_of(CountLimits, settings),
+        settings,
         now_us=clock,
         open_boards_max=settings.open_boards_max,
     )
@@ -360,37 +343,3 @@ def make_holder() -> str:
     People can find the process by this name.
     """
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-
-
-def fitting_limits(settings: Settings) -> FittingLimits:
-    """Return the limits of fitting a curve, from the settings."""
-    return FittingLimits(
-        scan=limits_of(ScanLimits, settings),
-        gap_rows_max=settings.gap_rows_max,
-        scan_bound_ratio=settings.scan_bound_ratio,
-        scan_changes_ratio=settings.scan_changes_ratio,
-        scan_rows_per_s=settings.scan_rows_per_s,
-    )
-
-
-def job_limits(settings: Settings) -> JobLimits:
-    """Return the limits of all jobs, from the settings."""
-    return JobLimits(
-        runner=limits_of(RunnerLimits, settings),
-        refresh=RefreshLimits(
-            schedule=limits_of(ScheduleLimits, settings),
-            drift=limits_of(DriftLimits, settings),
-            fitting=fitting_limits(settings),
-            refresh_concurrency=settings.refresh_concurrency,
-            refresh_tick_s=settings.refresh_tick_s,
-            refresh_load_ratio=settings.refresh_load_ratio,
-        ),
-        prune=limits_of(PruneLimits, settings),
-        lease=limits_of(LeaseLimits, settings),
-        refresh_requests=limits_of(RefreshRequestLimits, settings),
-        fold=limits_of(FoldLimits, settings),
-        close=limits_of(CloseLimits, settings),
-        archive=limits_of(ArchiveLimits, settings),
-        curve_poll_s=settings.curve_poll_s,
-        live_poll_s=settings.live_poll_s,
-    )

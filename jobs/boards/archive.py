@@ -15,8 +15,9 @@ from typing import Protocol
 
 import structlog
 
+from config.settings import JobSettings
 from jobs.ownership import HeldLease
-from storage.archive.archive_writer import ArchiveBlock, ArchiveLimits, ArchiveWriter, PartContent
+from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter, PartContent
 from storage.boards.catalog import Catalog
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
@@ -48,7 +49,7 @@ class Archiver:
     """Writes archives in the process that has the lease on closing boards."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: ArchiveLimits, observer: ArchiveObserver
+        self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: JobSettings, observer: ArchiveObserver
     ) -> None:
         self._store, self._catalog, self._open_boards = store, catalog, open_boards
         self._limits, self._observer = limits, observer

@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import structlog
 
+from config.settings import JobSettings
 from jobs.controls import Sleep
 from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
-from storage.archive.archive_writer import ArchiveLimits
 from storage.archive.board_closing import (
     ClosingStage,
     freeze_boards,
@@ -48,16 +47,6 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 RESOURCE = "close"
-
-
-@dataclass(frozen=True, slots=True)
-class CloseLimits:
-    """The bounds of `CloseJob`, from the settings of the same names."""
-
-    close_interval_s: float
-    close_load_ratio: float
-    close_boards_max: int
-    close_retry_s: float
 
 
 class CloseObserver(ArchiveObserver, Protocol):
@@ -86,8 +75,8 @@ class CloseJob:
         fitting: Fitting,
         archiver: Archiver,
         ownership: Ownership,
-        limits: CloseLimits,
-        archive_limits: ArchiveLimits,
+        limits: JobSettings,
+        archive_limits: JobSettings,
         observer: CloseObserver,
         *,
         clock: StoreClock,

@@ -9,11 +9,11 @@ One job process prunes in each interval. After its run, no process gets the leas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
@@ -28,20 +28,6 @@ from storage.store import Program, Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "prune"
-
-
-@dataclass(frozen=True, slots=True)
-class PruneLimits:
-    """The bounds of `PruneJob`, from the settings of the same names."""
-
-    post_id_retention_s: float
-    change_log_retention_s: float
-    erased_cells_s: float
-    prune_interval_s: float
-    prune_rows_max: int  # approximate maximum of rows that one step deletes
-    prune_steps_max: int  # the most steps of one run, for each kind of rows
-    rejected_post_retention_s: float
-    rejected_posts_max: int
 
 
 class PruneObserver(Protocol):
@@ -65,7 +51,7 @@ class PruneJob:
         store: Store,
         post_ids: PostIds,
         ownership: Ownership,
-        limits: PruneLimits,
+        limits: Settings,
         observer: PruneObserver,
         *,
         now_us: Callable[[], int],

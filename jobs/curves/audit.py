@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
+from config.settings import JobSettings
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
 from storage.boards.catalog import Catalog
-from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
+from storage.curves.auditing import Audit, AuditedCurve, audit_curve
 from storage.curves.stored_curves import CurveBook
 from storage.errors import BoardChangedError, LeaseTakenError, NoCurveError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
@@ -49,7 +49,7 @@ class Auditor:
         store: Store,
         boards: OpenBoards,
         book: CurveBook,
-        limits: AuditLimits,
+        limits: JobSettings,
         observer: AuditObserver,
         *,
         monotonic: Callable[[], float],
@@ -77,7 +77,7 @@ class Auditor:
         entries, _ = self._boards.open_board(board)
         limits = self._limits
         if owners is not None:
-            limits = replace(limits, audit_owners_max=min(owners, limits.audit_owners_max))
+            limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
         dialect = self._store.dialect
         found = await self._store.for_board(board.id).read(
             lambda: audit_curve(

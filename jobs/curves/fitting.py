@@ -19,10 +19,11 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from config.settings import Settings
 from predictor import Curve, RankCurve, Tally
 from storage.boards.boards import CHANGES, find_totals
 from storage.curves.sampling import sample_curve
-from storage.curves.scanning import ScanLimits, scan_column
+from storage.curves.scanning import scan_column
 from storage.curves.stored_curves import CurveSummary, find_curve_summaries
 from storage.errors import ChangesUnorderedError
 from storage.log.change_log import LogMark, change_log
@@ -37,17 +38,6 @@ log = structlog.get_logger(__name__)
 # samples, cubics reduced the mean error.
 ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
-
-
-@dataclass(frozen=True, slots=True)
-class FittingLimits:
-    """The bounds of fits, from the settings of the same names."""
-
-    scan: ScanLimits
-    gap_rows_max: int
-    scan_bound_ratio: float
-    scan_changes_ratio: float
-    scan_rows_per_s: int
 
 
 class FittingObserver(Protocol):
@@ -81,7 +71,7 @@ class Fitting:
         store: Store,
         sampled: Store,
         open_boards: OpenBoards,
-        limits: FittingLimits,
+        limits: Settings,
         observer: FittingObserver,
         *,
         now_us: Callable[[], int],
@@ -172,7 +162,7 @@ class Fitting:
 
         def scanned() -> Program[tuple[Tally, FitSnapshot]]:
             seen = yield from self._seen(board)
-            tally = yield from scan_column(entries, column_index, self._limits.scan, progress=progress)
+            tally = yield from scan_column(entries, column_index, self._limits, progress=progress)
             return tally, seen
 
         log.info("scan_began", board=board.id, column_index=column_index, entries=state.entries)

@@ -15,9 +15,10 @@ from typing import Protocol
 
 import structlog
 
+from config.settings import JobSettings
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
-from storage.curves.folding import FoldBacklog, FoldLimits, read_fold_backlog
+from storage.curves.folding import FoldBacklog, read_fold_backlog
 from storage.curves.live_counts import FoldState, StoredCounts, store_folded
 from storage.curves.stored_curves import CurveBook
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
@@ -46,7 +47,7 @@ class FoldJob:
         store: Store,
         book: CurveBook,
         ownership: Ownership,
-        limits: FoldLimits,
+        limits: JobSettings,
         observer: FoldObserver,
         *,
         now_us: Callable[[], int],

@@ -8,8 +8,8 @@ bound, on the width of the brackets, and on how many rows the service counts to 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from config.settings import JobSettings
 from predictor import LiveCurve
 from storage.curves.stored_curves import CurveBook
 from storage.records import Board
@@ -18,17 +18,10 @@ GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many 
 GAP_ROWS_MIN = 1_000  # the largest gap at the fit counts as having at least this many rows, so short gaps may grow
 
 
-@dataclass(frozen=True, slots=True)
-class DriftLimits:
-    """How far a curve may drift before it is fitted again."""
-
-    drift_ratio: float  # bound of the relative rank error
-
-
 class DriftRule:
     """Decides which live curves of this process have drifted too far."""
 
-    def __init__(self, book: CurveBook, limits: DriftLimits, *, now_us: Callable[[], int]) -> None:
+    def __init__(self, book: CurveBook, limits: JobSettings, *, now_us: Callable[[], int]) -> None:
         self._book, self._limits, self._now_us = book, limits, now_us
 
     def has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.errors import NoJobProcessError
 from jobs.ownership import HeldLease, Ownership
@@ -34,26 +34,14 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Program, Store
 
-from .fitting import ColumnState, FitSnapshot, Fitting, FittingLimits, FittingObserver
-from .refit_rule import DriftLimits, DriftRule
+from .fitting import ColumnState, FitSnapshot, Fitting, FittingObserver
+from .refit_rule import DriftRule
 from .refresh_requests import Refreshed, RefreshQueue, RefreshRequest
-from .schedule import DueColumn, Schedule, ScheduleLimits
+from .schedule import DueColumn, Schedule
 
-__all__ = ["RefreshJob", "RefreshLimits", "RefreshObserver", "RefreshQueue", "Refreshed"]
+__all__ = ["RefreshJob", "RefreshObserver", "RefreshQueue", "Refreshed", "Settings"]
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshLimits:
-    """The bounds of `RefreshJob`, from the settings of the same names."""
-
-    schedule: ScheduleLimits
-    drift: DriftLimits
-    fitting: FittingLimits
-    refresh_concurrency: int
-    refresh_tick_s: float
-    refresh_load_ratio: float  # the part of a worker's time that scheduled refreshes may take
 
 
 class RefreshObserver(FittingObserver, Protocol):
@@ -84,7 +72,7 @@ class RefreshJob:
         book: CurveBook,
         refresh_queue: RefreshQueue,
         ownership: Ownership,
-        limits: RefreshLimits,
+        limits: Settings,
         observer: RefreshObserver,
         *,
         now_us: Callable[[], int],
@@ -95,16 +83,16 @@ class RefreshJob:
     ) -> None:
         self._store, self._book = store, book
         self._fitting = Fitting(
-            store, sampled or store, open_boards, limits.fitting, observer, now_us=now_us, monotonic=monotonic
+            store, sampled or store, open_boards, limits, observer, now_us=now_us, monotonic=monotonic
         )
         self._refresh_queue, self._ownership = refresh_queue, ownership
         self._limits, self._observer = limits, observer
         self._monotonic, self._sleep = monotonic, sleep
-        drifts = DriftRule(book, limits.drift, now_us=now_us)
+        drifts = DriftRule(book, limits, now_us=now_us)
         self._schedule = Schedule(
             store,
             catalog,
-            limits.schedule,
+            limits,
             now_us=now_us,
             monotonic=monotonic,
             rng=rng,

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import structlog
 
+from config.settings import JobSettings
 from jobs.controls import Sleep
 from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
 from jobs.request_origin import RequestOrigin
@@ -151,19 +152,10 @@ class RefreshQueue:
             later.done.add_done_callback(request.follow)
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshRequestLimits:
-    """The bounds of refresh requests, from the settings of the same names."""
-
-    refresh_demands_max: int
-    refresh_wait_s_max: float
-    curve_poll_s: float
-
-
 class RemoteRefresher:
     """Takes refresh requests on a front end without jobs, and waits for a job process to carry them out."""
 
-    def __init__(self, store: Store, book: CurveBook, limits: RefreshRequestLimits, *, sleep: Sleep) -> None:
+    def __init__(self, store: Store, book: CurveBook, limits: JobSettings, *, sleep: Sleep) -> None:
         self._store, self._book, self._limits, self._sleep = store, book, limits, sleep
         self._waiting = 0
 
@@ -229,7 +221,7 @@ class RefreshRequestJob:
     """Takes the requests of other processes from the store and passes them to the refresh queue of this process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, refresh_queue: RefreshQueue, limits: RefreshRequestLimits, *, sleep: Sleep
+        self, store: Store, catalog: Catalog, refresh_queue: RefreshQueue, limits: JobSettings, *, sleep: Sleep
     ) -> None:
         self._store, self._catalog, self._refresh_queue = store, catalog, refresh_queue
         self._limits, self._sleep = limits, sleep

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from config.settings import JobSettings
 from querybuilder import Dialect
 from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
 from storage.boards.catalog import Catalog
@@ -37,17 +38,6 @@ PASSED_MIN = 200  # least number of boards that one tick checks, if the catalog 
 # are counted until that read.
 COUNTED_INTERVALS = 5
 PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all of its boards at each tick would waste CPU time
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLimits:
-    """The bounds of `Schedule`, from the settings of the same names."""
-
-    curve_poll_s: float  # how often boards that other processes created are read from the store
-    refresh_jitter_ratio: float
-    refresh_tick_boards_max: int  # the most boards that one tick checks, and the most new boards that it reads
-    refresh_queue_max: int  # the most due columns that wait; the least needy ones are dropped and found due again later
-    refresh_patience_intervals: float  # a column that waited this many intervals goes before columns that changed more
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ class Schedule:
         self,
         store: Store,
         catalog: Catalog,
-        limits: ScheduleLimits,
+        limits: JobSettings,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
+from config.settings import LeaseSettings
 from jobs.controls import Sleep
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.claims import StoreClock
@@ -28,15 +28,6 @@ log = structlog.get_logger(__name__)
 RESOURCE = "liberate"
 
 
-@dataclass(frozen=True, slots=True)
-class LiberateLimits:
-    """The bounds of `LiberateJob`, from the settings of the same names."""
-
-    liberate_interval_s: float
-    liberate_rows_max: int  # the most rows that one step changes
-    lease_journal_retention_s: float
-
-
 class LiberateJob:
     """Liberates expired leases at every interval, in one of the job processes."""
 
@@ -44,7 +35,7 @@ class LiberateJob:
         self,
         store: Store,
         ownership: Ownership,
-        limits: LiberateLimits,
+        limits: LeaseSettings,
         clock: StoreClock,
         *,
         margin_us: int,

@@ -10,11 +10,11 @@ the last known leases of that peer count here until they expire.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from config.settings import LeaseSettings
 from jobs.controls import Sleep
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
@@ -34,14 +34,6 @@ class PeerUnavailableError(Exception):
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeLimits:
-    """The bounds of `ExchangeJob`, from the settings of the same names."""
-
-    lease_exchange_interval_s: float
-    lease_exchange_rows_max: int  # the most rows of one page
-
-
 class ExchangeObserver(Protocol):
     """What the exchange reports to operators."""
 
@@ -59,7 +51,7 @@ class ExchangeJob:
         self,
         store: Store,
         ownership: Ownership,
-        limits: ExchangeLimits,
+        limits: LeaseSettings,
         exchange: LeaseExchange,
         read_peer: ReadPeer,
         observer: ExchangeObserver,

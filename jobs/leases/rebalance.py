@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from config.settings import LeaseSettings
 from jobs.controls import Sleep
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.claims import StoreClock
@@ -25,16 +26,7 @@ from storage.leases.region_counts import Region, lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program, Store
 
-from .rebalance_plan import (
-    BalanceLimits,
-    Load,
-    Move,
-    RegionMeasurement,
-    RegionState,
-    plan_moves,
-    start_load,
-    update_load,
-)
+from .rebalance_plan import Load, Move, RegionMeasurement, RegionState, plan_moves, start_load, update_load
 from .rounds import read_pool_pages, run_rounds
 
 log = structlog.get_logger(__name__)
@@ -56,7 +48,7 @@ class BalanceJob:
         self,
         store: Store,
         ownership: Ownership,
-        limits: BalanceLimits,
+        limits: LeaseSettings,
         clock: StoreClock,
         observer: BalanceObserver,
         *,

@@ -16,26 +16,16 @@ tested.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
 import msgspec
 
+from config.settings import LeaseSettings
+
 # An idle region is treated as if it had this part of the mean demand, so that its first request finds a resource.
 FLOOR_RATIO = 0.05
 MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
-
-
-@dataclass(frozen=True, slots=True)
-class BalanceLimits:
-    """The bounds of balancing, from the settings of the same names."""
-
-    balance_interval_s: float
-    balance_horizon_s: float
-    balance_half_life_s: float
-    balance_moves_max: int  # the most resources moved in one run, for each pool
-    balance_step_rows_max: int  # the most resources moved in one transaction
 
 
 class RegionMeasurement(NamedTuple):
@@ -156,7 +146,7 @@ def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dic
     return {region: needs[region] + slack * max(floor, weights[region]) / weighed for region in regions}
 
 
-def plan_moves(regions: Mapping[str, RegionState], limits: BalanceLimits) -> list[Move]:
+def plan_moves(regions: Mapping[str, RegionState], limits: LeaseSettings) -> list[Move]:
     """Return moves from regions above their targets to regions that will be short of resources.
 
     No region gets more than its target.

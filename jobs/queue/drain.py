@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from config.settings import Settings
 from jobs.controls import Sleep
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
 from storage.queue.ingest_queue import ShardBacklog, ingest_queue
@@ -33,19 +33,6 @@ _DOUBLINGS_MAX = 20
 # After `QUIET_AFTER_S` without posts a worker polls `QUIET_POLLS` times less often, so that an idle queue costs little.
 QUIET_AFTER_S = 10.0
 QUIET_POLLS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class DrainJobLimits:
-    """The bounds of `DrainWorker`, from the settings of the same names."""
-
-    ingest_lease_s: float
-    lease_renewal_ratio: float
-    ingest_poll_s: float
-    ingest_gather_s: float
-    ingest_look_s: float
-    job_backoff_base_s: float
-    ingest_backoff_s_max: float
 
 
 class DrainObserver(Protocol):
@@ -72,7 +59,7 @@ class DrainWorker:
         store: Store,
         drainer: Drainer,
         leases: ShardLeases,
-        limits: DrainJobLimits,
+        limits: Settings,
         observer: DrainObserver,
         *,
         wake: asyncio.Event,

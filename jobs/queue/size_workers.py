@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from config.settings import QueueSettings
 from jobs.controls import Sleep
 from storage.errors import StorageError
 from storage.queue.ingest_queue import ShardCount, ingest_queue
@@ -22,14 +23,6 @@ from .worker_estimate import Window, WorkerCount
 
 WAITING_US = 1_000_000  # while workers keep up, no post waits this long, unless a worker died
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SizingLimits:
-    """The bounds of `SizeWorkersJob`, from the settings of the same names."""
-
-    ingest_workers_max: int
-    ingest_sizing_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class SizeWorkersJob:
         self,
         store: Store,
         semaphore: Semaphore,
-        limits: SizingLimits,
+        limits: QueueSettings,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],

@@ -6,48 +6,22 @@ The holder name of a worker differs from that of every other worker, in this pro
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
+from config.settings import Settings
 from jobs.job_context import JobTools
 from jobs.runner import Runner
 from storage.leases.work_leases import WorkLeases
-from storage.queue.queue_application import Drainer, DrainLimits
+from storage.queue.queue_application import Drainer
 from storage.queue.workers import Semaphore, ShardLeases
 
-from .drain import DrainJobLimits, DrainObserver, DrainWorker
-from .size_workers import SizeWorkersJob, SizingLimits
+from .drain import DrainObserver, DrainWorker
+from .size_workers import SizeWorkersJob
 
 SEMAPHORE = "ingest"
 
 L = TypeVar("L")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
-    """The bounds of the queue's jobs in a process, from the settings of the same names."""
-
-    ingest_workers: int
-    ingest_workers_max: int
-    ingest_sizing_s: float
-    ingest_round_posts_max: int
-    ingest_round_parts_max: int
-    ingest_alone_attempts_max: int
-    ingest_lease_s: float
-    ingest_poll_s: float
-    ingest_gather_s: float
-    ingest_look_s: float
-    ingest_backoff_s_max: float
-    lease_renewal_ratio: float
-    job_backoff_base_s: float
-    write_attempts_max: int
-    write_backoff_base_s: float
-    write_backoff_s_max: float
-    change_log: bool
-
-    def limits_for(self, kind: type[L]) -> L:
-        """Return an object of the class `kind`; each of its fields gets the bound of the same name."""
-        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +30,7 @@ class QueueParts:
 
     shards: int
     leases: WorkLeases
-    limits: QueueLimits
+    limits: Settings
     observer: DrainObserver
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
@@ -77,7 +51,7 @@ def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
     return SizeWorkersJob(
         tools.store,
         parts.semaphore,
-        limits.limits_for(SizingLimits),
+        limits,
         now_us=tools.now_us,
         monotonic=tools.monotonic,
         sleep=tools.sleep,
@@ -92,7 +66,7 @@ def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWor
         tools.open_boards,
         tools.post_ids,
         parts.leases,
-        limits.limits_for(DrainLimits),
+        limits,
         now_us=tools.now_us,
         monotonic=tools.monotonic,
         sleep=tools.sleep,
@@ -110,7 +84,7 @@ def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWor
         store,
         drainer,
         leases,
-        limits.limits_for(DrainJobLimits),
+        limits,
         parts.observer,
         wake=parts.wake,
         now_us=tools.now_us,

@@ -10,25 +10,12 @@ addresses do not distinguish them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
+from config.settings import Settings
 from service.contract.keys import Identity
 from service.contract.problems import BusyError
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLimitBounds:
-    """The rate limits of one process. Each is a setting of the same name."""
-
-    key_reads_per_s: float  # 0 means that there is no limit
-    key_reads_burst: int
-    key_posts_per_s: float
-    key_posts_burst: int
-    keys_max: int
-    retry_after_s: int
-    retry_after_s_max: int
 
 
 class KeyLimitObserver(Protocol):
@@ -75,7 +62,7 @@ class TokenBuckets:
 class KeyLimits:
     """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
-    def __init__(self, bounds: KeyLimitBounds, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, bounds: Settings, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
         self._bounds, self._observer = bounds, observer
 
         def make_buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:

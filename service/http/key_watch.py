@@ -19,8 +19,8 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from config import Settings, limits_of
-from jobs.runner import Runner, RunnerLimits
+from config import Settings
+from jobs.runner import Runner
 from service.contract.keys import KeyRing
 from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
 from storage.store import Program, Store
@@ -81,9 +81,7 @@ async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) ->
     """Return a watch that has polled the store once, and continues to poll until the stack is closed."""
     watch = KeyWatch(store, KeyRing(), keys_max=settings.keys_max, sleep=asyncio.sleep)
     await watch.poll_keys()
-    runner = Runner(
-        limits_of(RunnerLimits, settings), monotonic=time.monotonic, sleep=asyncio.sleep, rng=random.Random()
-    )
+    runner = Runner(settings, monotonic=time.monotonic, sleep=asyncio.sleep, rng=random.Random())
     stack.push_async_callback(runner.stop)
     runner.start("key watch", watch.poll_forever)
     return watch

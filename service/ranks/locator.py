@@ -14,10 +14,10 @@ change since the curve's mark. If a curve exists, a count in the mode `auto` rea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from config.settings import ReadingSettings
 from predictor import RankCurve
 from querybuilder import Dialect
 from service.contract.queries import RankMode
@@ -35,15 +35,6 @@ from storage.store import Program, Store, read_single
 
 NAMED_MAX = 256  # the most lists of column names for which a locator remembers the indexes
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
-
-
-@dataclass(frozen=True, slots=True)
-class CountLimits:
-    """How many rows and changes a count may read. Each field is a setting of the same name."""
-
-    exact_gap_rows_max: int
-    exact_changes_max: int
-    light_read_rows_max: int
 
 
 COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
@@ -108,7 +99,7 @@ class Locator:
     """Finds ranks on one board."""
 
     def __init__(
-        self, store: Store, entries: Entries, book: CurveBook, limits: CountLimits, now_us: Callable[[], int]
+        self, store: Store, entries: Entries, book: CurveBook, limits: ReadingSettings, now_us: Callable[[], int]
     ) -> None:
         board = self.board = entries.board
         self.entries = entries

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from config.settings import ReadingSettings
 from predictor import RankCurve
 from service.contract.queries import RankMode
 from service.contract.responses.positions import Position
@@ -17,7 +18,7 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Program, Store
 
-from .locator import CountLimits, CountStarts, LocatedRank, Locator, WantedRank
+from .locator import CountStarts, LocatedRank, Locator, WantedRank
 
 
 class ArchiveLocator(Locator):
@@ -54,7 +55,7 @@ class LocatorCache:
         store: Store,
         boards: OpenBoards,
         book: CurveBook,
-        limits: CountLimits,
+        limits: ReadingSettings,
         *,
         now_us: Callable[[], int],
         open_boards_max: int,

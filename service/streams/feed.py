@@ -17,6 +17,7 @@ from typing import Protocol
 
 import structlog
 
+from config.settings import Settings
 from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals
 from storage.entries.exact_ranks import CountStart
 from storage.errors import (
@@ -35,17 +36,6 @@ from .snapshot import FeedSnapshot, RankedColumnId
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"
-
-
-@dataclass(frozen=True, slots=True)
-class FeedLimits:
-    """The feed's bounds; each is a setting of the same name."""
-
-    stream_clients_max: int
-    stream_poll_s: float
-    stream_rows_max: int  # the most new rows of the journal that one poll reads
-    stream_heartbeat_s: float
-    light_read_rows_max: int
 
 
 class Subscriber(Protocol):
@@ -113,7 +103,7 @@ class Feed:
     def __init__(
         self,
         store: Store,
-        limits: FeedLimits,
+        limits: Settings,
         observer: FeedObserver,
         *,
         monotonic: Callable[[], float],

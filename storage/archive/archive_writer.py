@@ -19,6 +19,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
 from querybuilder import Built, Dialect, Lock, Statement, asc, col, count, delete, insert, param, select, update
 from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_state
@@ -46,16 +47,6 @@ from .board_closing import ClosingStage
 # The writer remembers how many rows with a tied cell it has read, for at most about this many cells of a column. Beyond
 # that, the writer drops all these numbers. When it needs such a number again, it counts rows on the board.
 TIED_MAX = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveLimits:
-    """The bounds of archives; each is a setting of the same name."""
-
-    archive_top_rows: int
-    archive_block_rows: int
-    archive_step_rows: int
-    archive_boards_max: int
 
 
 class _SectionKind(IntEnum):
@@ -110,7 +101,7 @@ class ArchiveWriter:
 
     dialect: Dialect
     entries: Entries
-    limits: ArchiveLimits
+    limits: JobSettings
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     changes: int = 0  # the board's count of changes when the archive was begun
     _tied: dict[int, dict[str, int]] = field(default_factory=dict)  # number of rows read, by column index and cell

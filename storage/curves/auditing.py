@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from config.settings import JobSettings
 from predictor import Curve, RankCurve
 from querybuilder import Dialect, Statement, col, length, param, select
 from storage.boards.boards import CHANGES, check_copy, find_totals
@@ -38,16 +39,6 @@ from .stored_curves import find_curve_summaries
 
 AuditOutcome = Literal["compared", "changed", "empty"]
 _PIECE = "m"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditLimits:
-    """The bounds of one audit; each is a setting of the same name."""
-
-    audit_owners_max: int
-    audit_rows_max: int  # most rows skipped plus rows counted
-    audit_changes_max: int  # with more changes of the board since the curve's moment, nothing is compared
-    audit_s_max: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,7 @@ def audit_curve(
     entries: Entries,
     column_index: int,
     moment: AuditedCurve,
-    limits: AuditLimits,
+    limits: JobSettings,
     *,
     rng: random.Random,
     monotonic: Callable[[], float],
@@ -206,7 +197,7 @@ class _ChangesSince:
 
 
 def _read_changes_since(
-    dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: AuditLimits
+    dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: JobSettings
 ) -> Program[_ChangesSince | None]:
     """Return the changes since the audited curve's time. Return None if some are unknown or too many."""
     if isinstance(moment.curve, Curve):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from config.settings import JobSettings
 from querybuilder import Dialect
 from storage.boards.boards import find_boards_by_key
 from storage.log.bundles import Bundle
@@ -35,17 +36,6 @@ Slot = tuple[int, int]  # board key, column index
 # A query names at most this many boards. With more boards, comparing the board keys costs as much as reading the
 # changes of all boards.
 NAMED_BOARDS_MAX = 200
-
-
-@dataclass(frozen=True, slots=True)
-class FoldLimits:
-    """The bounds of folding; each is a setting of the same name."""
-
-    fold_interval_s: float
-    fold_load_ratio: float  # the largest part of the job's time that folding may take
-    fold_rows_max: int  # most changes that one statement reads
-    fold_lag_rows_max: int  # most changes that one run folds; a curve that needs more waits for its next fit
-    fold_curves_max: int  # most curves that the folding process keeps decoded
 
 
 class NetChanges:
@@ -117,7 +107,7 @@ class FoldBacklog:
         return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
 
 
-def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: FoldLimits) -> Program[FoldBacklog]:
+def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
     """Read the changes and the new curves that are to be folded now.
 
     Raises:
@@ -148,7 +138,7 @@ def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
 
 
 def _read_changes(
-    dialect: Dialect, found: FoldBacklog, known: KnownCurves, done: LogMark, limits: FoldLimits
+    dialect: Dialect, found: FoldBacklog, known: KnownCurves, done: LogMark, limits: JobSettings
 ) -> Program[None]:
     log, netted, past = change_log(dialect), NetChanges(), (0, 0)
     # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
@@ -172,7 +162,7 @@ def _read_changes(
         found.others = yield from log.has_changes_between(done, found.mark)
 
 
-def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limits: FoldLimits) -> Program[None]:
+def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limits: JobSettings) -> Program[None]:
     """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:

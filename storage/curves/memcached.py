@@ -35,6 +35,8 @@ from pymemcache.client.base import Client
 from pymemcache.client.hash import HashClient
 from pymemcache.exceptions import MemcacheServerError
 
+from config.settings import MemcachedSettings
+
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
@@ -42,19 +44,6 @@ _THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts; resolvi
 # Bytes to receive at a time. pymemcache's default is 4 KiB, and the thread may wait for the interpreter lock after each
 # piece.
 RECV_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class MemcachedLimits:
-    """The cache's bounds; each is a setting of the same name."""
-
-    memcached_servers: tuple[str, ...]  # host:port
-    memcached_timeout_s: float  # for a whole call
-    memcached_failures_max: int
-    memcached_pause_s: float
-    memcached_batch_max: int  # most keys in one call
-    memcached_value_bytes_max: int
-    memcached_expiry_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,7 @@ class CacheAnswer:
 class Memcached:
     """The client of all servers. Calls run one after the other on a thread of their own."""
 
-    def __init__(self, limits: MemcachedLimits, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, limits: MemcachedSettings, *, monotonic: Callable[[], float]) -> None:
         self.limits = limits
         bytes_max = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
         self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)

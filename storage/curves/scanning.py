@@ -14,25 +14,17 @@ import mmap
 import tempfile
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import BinaryIO
 
+from config.settings import JobSettings
 from predictor import LIMB_BITS, Tally
 from storage.entries.entries import Entries
 from storage.store import Program
 
 
-@dataclass(frozen=True, slots=True)
-class ScanLimits:
-    """The bounds of a scan; each is a setting of the same name."""
-
-    scan_page_values: int
-    scan_memory_values_max: int
-
-
 def scan_column(
-    entries: Entries, column_index: int, limits: ScanLimits, *, progress: Callable[[int], None] = lambda entries: None
+    entries: Entries, column_index: int, limits: JobSettings, *, progress: Callable[[int], None] = lambda entries: None
 ) -> Program[Tally]:
     """Return the tally of a whole column. After every page, call `progress` with the number of entries on it."""
     ranking = entries.rankings[column_index]

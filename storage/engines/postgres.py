@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
 from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
+from config.settings import Settings
 from querybuilder import POSTGRES, Built, Dialect
 from storage.errors import StoreBusyError, StoreUnsupportedError
 from storage.store import Program, Rows, StoreSize
@@ -22,7 +23,7 @@ from storage.store import Program, Rows, StoreSize
 from .connection_pool import ConnectionPool, ConnectionPoolLimits
 from .postgres_connection import Connector, PostgresConnection, SessionLimits
 from .postgres_errors import is_lost
-from .postgres_retries import Retrier, RetryLimits
+from .postgres_retries import Retrier
 from .store_observer import SilentObserver, StoreObserver, report_statements_to
 
 T = TypeVar("T")
@@ -30,27 +31,6 @@ log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
 POOL_CHOICES_MAX = 100_000  # the largest number of board ids in the cache that `for_board` uses
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresLimits:
-    """The bounds of the store. Each field holds the setting of the same name."""
-
-    writer_connections: int
-    reader_connections: int
-    heavy_reader_connections: int
-    pools: str
-    reads_waiting_max: int
-    connection_wait_s_max: float
-    connect_timeout_s: float
-    statement_timeout_s: float
-    heavy_statement_timeout_s: float
-    lock_timeout_s: float
-    commit_timeout_s: float
-    store_attempts_max: int
-    store_backoff_base_s: float
-    store_backoff_s_max: float
-    statement_cache: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +64,7 @@ class PostgresStore:
     async def open(
         cls,
         url: str,
-        limits: PostgresLimits,
+        limits: Settings,
         *,
         rng: random.Random | None = None,
         observer: StoreObserver | None = None,
@@ -95,9 +75,8 @@ class PostgresStore:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
             StoreAwayError: the server cannot be reached.
         """
-        bounds = RetryLimits(**{field.name: getattr(limits, field.name) for field in fields(RetryLimits)})
         observer = observer or SilentObserver()
-        attempts = Retrier(bounds, rng=rng or random.Random(), observer=observer)
+        attempts = Retrier(limits, rng=rng or random.Random(), observer=observer)
         others = [
             (pool, cls(_connect(url, limits, observer, pool), attempts, []))
             for pool in parse_connection_pools(limits.pools)
@@ -226,9 +205,7 @@ class PostgresStore:
                 await pool.close()
 
 
-def _connect(
-    url: str, limits: PostgresLimits, observer: StoreObserver, pool: BoardConnectionPool | None
-) -> _Connections:
+def _connect(url: str, limits: Settings, observer: StoreObserver, pool: BoardConnectionPool | None) -> _Connections:
     name = COMMON_CONNECTION_POOL if pool is None else pool.name
 
     def connections_for(

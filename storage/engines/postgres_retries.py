@@ -19,11 +19,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
 
+from config.settings import PostgresSettings
 from querybuilder import Built
 from storage.errors import LostRaceError, OutcomeUnknownError, StoreBusyError
 from storage.store import Rows
@@ -52,17 +52,6 @@ COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
 NO_TIMEOUT_S = 10 * 365 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
-    """The bounds of retrying. Each field holds the setting of the same name."""
-
-    connect_timeout_s: float
-    commit_timeout_s: float
-    store_attempts_max: int
-    store_backoff_base_s: float
-    store_backoff_s_max: float
-
-
 class Retrier:
     """Runs attempts on the connections of one database. All connection pools of the database share one `Retrier`.
 
@@ -70,7 +59,7 @@ class Retrier:
     so that `close` can wait for them.
     """
 
-    def __init__(self, limits: RetryLimits, *, rng: random.Random, observer: StoreObserver) -> None:
+    def __init__(self, limits: PostgresSettings, *, rng: random.Random, observer: StoreObserver) -> None:
         self._limits, self._rng, self.observer = limits, rng, observer
         self._closed = False
         self._running = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -22,6 +21,7 @@ import msgspec
 import structlog
 
 from config.pools import COMMON_CONNECTION_POOL
+from config.settings import Settings
 from querybuilder import SQLITE, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
 from storage.store import Program, Rows, StoreSize
@@ -45,21 +45,6 @@ log = structlog.get_logger(__name__)
 VERSION_MIN = (3, 37, 0)  # the statements here need STRICT tables, RETURNING and UPDATE … FROM
 FULL_LOGGED_AGAIN_S = 60.0
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteLimits:
-    """The bounds of the store. Each field holds the setting of the same name."""
-
-    reader_connections: int
-    heavy_reader_connections: int
-    reads_waiting_max: int
-    sqlite_cache_mib: int
-    checkpoint_pages: int
-    checkpoint_idle_s: float
-    statement_cache: int
-    create_store: bool
-    store_check: str  # "none", "quick" or "full"
 
 
 class _Connection(aiosqlite.Connection):
@@ -119,7 +104,7 @@ class SqliteStore:
     sole_writer = True
     writes_at_once = 1
 
-    def __init__(self, path: Path, limits: SqliteLimits, lock: FileLock, observer: StoreObserver) -> None:
+    def __init__(self, path: Path, limits: Settings, lock: FileLock, observer: StoreObserver) -> None:
         self._path, self._limits, self._lock = path, limits, lock
         self._observer, self._ran = observer, report_statements_to(observer)
         self._writer: _Connection
@@ -136,7 +121,7 @@ class SqliteStore:
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, path: Path, limits: SqliteLimits, *, observer: StoreObserver | None = None) -> SqliteStore:
+    async def open(cls, path: Path, limits: Settings, *, observer: StoreObserver | None = None) -> SqliteStore:
         """Open or create the file and take its lock.
 
         Raises:

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from config.settings import Settings
 from storage.coalesce import Coalescer
 from storage.errors import (
     LostRaceError,
@@ -45,17 +46,6 @@ CROWD_TIMES = 8
 GATHER_TURNS = 2  # turns of the event loop before a transaction takes its requests, as in `Coalescer`
 FRESH_S = 0.25  # older findings are not used, because a new lease starts at the time of the findings
 RequestKey = tuple[str, str, str]  # client, pool and key
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseBatcherLimits:
-    """The bounds of `LeaseBatcher`; each is a setting of the same name."""
-
-    lease_group_max: int  # most requests in one transaction
-    lease_groups_in_flight_max: int
-    lease_requests_waiting_max: int
-    lease_wait_s_max: float
-    point_read_lanes: int
 
 
 class LeaseObserver(Protocol):
@@ -85,9 +75,7 @@ class _Waiting:
 class LeaseBatcher:
     """Answers the lease requests of one process."""
 
-    def __init__(
-        self, store: Store, groups: LeaseTransactions, limits: LeaseBatcherLimits, observer: LeaseObserver
-    ) -> None:
+    def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, observer: LeaseObserver) -> None:
         self._store, self._groups, self._limits, self._observer = store, groups, limits, observer
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)

@@ -26,9 +26,9 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from config.settings import PostingSettings
 from storage.entries.entries import Entries
 from storage.errors import (
     LostRaceError,
@@ -53,22 +53,6 @@ from .admission import DrainRate, WriteLimit
 from .post_ids import PostIds
 from .transaction import PostTransaction, TransactionResult
 from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingRequest
-
-
-@dataclass(frozen=True, slots=True)
-class WriterLimits:
-    """The writer's limits; each is a setting of the same name."""
-
-    queue_posts_max: int
-    group_posts_max: int
-    write_attempts_max: int
-    write_backoff_base_s: float
-    write_backoff_s_max: float
-    post_wait_s_max: float
-    writes_in_flight_max: int
-    grouping: bool  # False: one request per transaction
-    change_log: bool  # False: posts are not logged
-
 
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
@@ -113,7 +97,7 @@ class Writer(RequestIntake[WaitingRequest]):
         store: Store,
         boards: OpenBoards,
         post_ids: PostIds,
-        limits: WriterLimits,
+        limits: PostingSettings,
         observer: WriterObserver,
         *,
         now_us: Callable[[], int],

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from config.settings import QueueSettings, Settings
 from querybuilder import Dialect
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import read_live_epochs
@@ -38,16 +39,6 @@ from storage.store import Program, Store, read_single
 
 from .ingest_queue import NewBlock, ingest_queue
 from .post_blocks import encode_posts, shard_of
-
-
-@dataclass(frozen=True, slots=True)
-class EnqueueLimits:
-    """The bounds of `Enqueuer`; each is a setting of the same name."""
-
-    queue_posts_max: int  # most posts that may wait in memory for their transaction
-    ingest_group_posts_max: int
-    ingest_block_posts_max: int
-    post_wait_s_max: float
 
 
 class EnqueueObserver(Protocol):
@@ -77,7 +68,7 @@ class Enqueuer(RequestIntake[_Request]):
         store: Store,
         backlog: QueueBacklog,
         shards: int,
-        limits: EnqueueLimits,
+        limits: Settings,
         observer: EnqueueObserver,
         *,
         now_us: Callable[[], int],
@@ -253,20 +244,11 @@ def _fail(request: _Request, error: Exception) -> None:
 RETRY_S_MIN = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogLimits:
-    """The bounds of `QueueBacklog`; each is a setting of the same name."""
-
-    ingest_posts_max: int
-    ingest_age_s_max: float
-    ingest_look_s: float
-
-
 class QueueBacklog:
     """What a process knows about the queue: how many posts wait, and how long the oldest has waited."""
 
     def __init__(
-        self, store: Store, limits: BacklogLimits, *, now_us: Callable[[], int], monotonic: Callable[[], float]
+        self, store: Store, limits: QueueSettings, *, now_us: Callable[[], int], monotonic: Callable[[], float]
     ) -> None:
         self._store, self._limits, self._now_us, self._monotonic = store, limits, now_us, monotonic
         self._looked_s: float | None = None

@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from config.settings import Settings
 from querybuilder import Dialect
 from storage.boards.boards import find_boards_by_key
 from storage.boards.families import find_families_by_key
@@ -61,20 +62,6 @@ BLOCKS_MIN = 50  # a round of several posts may read at least this many blocks o
 
 
 @dataclass(frozen=True, slots=True)
-class DrainLimits:
-    """The bounds of `Drainer`; each is a setting of the same name."""
-
-    ingest_round_posts_max: int
-    ingest_round_parts_max: int
-    ingest_alone_attempts_max: int
-    ingest_lease_s: float
-    write_attempts_max: int
-    write_backoff_base_s: float
-    write_backoff_s_max: float
-    change_log: bool  # False: nothing is written to the change log
-
-
-@dataclass(frozen=True, slots=True)
 class DrainedRound:
     """The result of one round."""
 
@@ -95,7 +82,7 @@ class Drainer:
         boards: OpenBoards,
         post_ids: PostIds,
         leases: WorkLeases,
-        limits: DrainLimits,
+        limits: Settings,
         *,
         now_us: Callable[[], int],
         monotonic: Callable[[], float],

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from config.settings import JobSettings
 from jobs.controls import JobControls
-from jobs.runner import Runner, RunnerLimits
+from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
-LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+LIMITS = JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
 
 
 class RecordingObserver:

@@ -19,7 +19,7 @@ from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
 from tests.storage.deployment import part
 
 OVER_S = LEASE_S + MARGIN_S
-RENEWAL_S = LEASE_S * LIMITS.lease.lease_renewal_ratio
+RENEWAL_S = LEASE_S * LIMITS.lease_renewal_ratio
 
 
 async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board], World, RefreshJob, RefreshJob]:
@@ -101,7 +101,7 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
     job = other.refresh_job()
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    await count_due(world, job, LIMITS.refresh.schedule.curve_poll_s)
+    await count_due(world, job, LIMITS.curve_poll_s)
     assert other.catalog.find_known("b") == board
     assert await count_due(world, job) == 1
     await work_off(other, job)
@@ -261,7 +261,7 @@ async def test_one_of_several_processes_prunes_once_an_interval(world: World) ->
     deployment = world.deployment
     post = deployment.post("a", part(board, {"xp0": 1}), post_id="old")
     assert (await deployment.apply_one(post)).status is PostStatus.APPLIED
-    interval_s = LIMITS.prune.prune_interval_s
+    interval_s = LIMITS.prune_interval_s
     runs: list[str] = []
     tasks = []
     for each in (world, world.beside(), world.beside()):
@@ -269,7 +269,7 @@ async def test_one_of_several_processes_prunes_once_an_interval(world: World) ->
             each.store,
             deployment.post_ids,
             each.ownership(),
-            LIMITS.prune,
+            LIMITS,
             each.observed,
             now_us=deployment.clock,
             monotonic=each.time.monotonic,

@@ -7,10 +7,11 @@ import random
 
 import pytest
 
-from jobs.runner import Runner, RunnerLimits
+from config.settings import JobSettings
+from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
-LIMITS = RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+LIMITS = JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ async def time() -> ManualTime:
     return ManualTime()
 
 
-def make_runner(time: ManualTime, limits: RunnerLimits = LIMITS) -> Runner:
+def make_runner(time: ManualTime, limits: JobSettings = LIMITS) -> Runner:
     return Runner(limits, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1))
 
 
@@ -114,7 +115,7 @@ async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(t
             except asyncio.CancelledError:
                 continue
 
-    runner = make_runner(time, RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.01))
+    runner = make_runner(time, JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.1))
     runner.start("stubborn", stubborn)
     runner.start("willing", lambda: time.elapse(1))
     await within(started.wait())

@@ -11,22 +11,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from jobs.boards.close_periods import CloseLimits
-from jobs.boards.prune import PruneLimits
-from jobs.curves.fitting import FittingLimits
+from config.settings import Settings
 from jobs.curves.fold import FoldJob
-from jobs.curves.refit_rule import DriftLimits
-from jobs.curves.refresh import RefreshJob, RefreshLimits
-from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestLimits
-from jobs.curves.schedule import ScheduleLimits
-from jobs.ownership import LeaseLimits, Ownership
-from jobs.runner import RunnerLimits
-from jobs.wiring import JobLimits, JobParts, Jobs, start_jobs
-from storage.archive.archive_writer import ArchiveLimits
+from jobs.curves.refresh import RefreshJob
+from jobs.curves.refresh_requests import RefreshQueue
+from jobs.ownership import Ownership
+from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.boards import change_board, create_board
 from storage.boards.catalog import Catalog
-from storage.curves.folding import FoldLimits
-from storage.curves.scanning import ScanLimits
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
@@ -43,46 +35,50 @@ TICK_S = 1.0
 LEASE_S = 10.0
 MARGIN_S = 1.0
 PREDICTOR = PredictorSpec(samples=20, exact_top=10, refresh_seconds=REFRESH_S, method=RefreshMethod.AUTO)
-LIMITS = JobLimits(
-    runner=RunnerLimits(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5),
-    refresh=RefreshLimits(
-        schedule=ScheduleLimits(
-            curve_poll_s=2,
-            refresh_jitter_ratio=0.1,
-            refresh_tick_boards_max=1_000,
-            refresh_queue_max=100,
-            refresh_patience_intervals=10,
-        ),
-        drift=DriftLimits(drift_ratio=0.02),
-        fitting=FittingLimits(
-            scan=ScanLimits(scan_page_values=10, scan_memory_values_max=1_000),
-            gap_rows_max=100,
-            scan_bound_ratio=0.01,
-            scan_changes_ratio=0.01,
-            scan_rows_per_s=1_000,
-        ),
-        refresh_concurrency=1,
-        refresh_tick_s=TICK_S,
-        refresh_load_ratio=0.5,
-    ),
-    prune=PruneLimits(
-        post_id_retention_s=1_000,
-        change_log_retention_s=500,
-        erased_cells_s=100,
-        prune_interval_s=60,
-        prune_rows_max=10,
-        prune_steps_max=5,
-        rejected_post_retention_s=700,
-        rejected_posts_max=20,
-    ),
-    lease=LeaseLimits(lease_s=LEASE_S, lease_renewal_ratio=0.3),
-    refresh_requests=RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=2),
-    fold=FoldLimits(
-        fold_interval_s=0.5, fold_load_ratio=0.5, fold_rows_max=7, fold_lag_rows_max=20_000, fold_curves_max=50
-    ),
-    close=CloseLimits(close_interval_s=1, close_load_ratio=0.5, close_boards_max=3, close_retry_s=30),
-    archive=ArchiveLimits(archive_top_rows=10, archive_block_rows=4, archive_step_rows=16, archive_boards_max=3),
+LIMITS = Settings(
+    job_backoff_base_s=1,
+    job_backoff_s_max=8,
+    job_stop_s_max=5,
     curve_poll_s=2,
+    refresh_jitter_ratio=0.1,
+    refresh_tick_boards_max=1_000,
+    refresh_queue_max=100,
+    refresh_patience_intervals=10,
+    drift_ratio=0.02,
+    scan_page_values=10,
+    scan_memory_values_max=1_000,
+    gap_rows_max=100,
+    scan_bound_ratio=0.01,
+    scan_changes_ratio=0.01,
+    scan_rows_per_s=1_000,
+    refresh_concurrency=1,
+    refresh_tick_s=TICK_S,
+    refresh_load_ratio=0.5,
+    post_id_retention_s=1_000,
+    change_log_retention_s=500,
+    erased_cells_s=100,
+    prune_interval_s=60,
+    prune_rows_max=10,
+    prune_steps_max=5,
+    rejected_post_retention_s=700,
+    rejected_posts_max=20,
+    lease_s=LEASE_S,
+    lease_renewal_ratio=0.3,
+    refresh_demands_max=3,
+    refresh_wait_s_max=WAIT_S,
+    fold_interval_s=0.5,
+    fold_load_ratio=0.5,
+    fold_rows_max=7,
+    fold_lag_rows_max=20_000,
+    fold_curves_max=50,
+    close_interval_s=1,
+    close_load_ratio=0.5,
+    close_boards_max=3,
+    close_retry_s=30,
+    archive_top_rows=10,
+    archive_block_rows=4,
+    archive_step_rows=16,
+    archive_boards_max=3,
     live_poll_s=0.5,
 )
 
@@ -222,15 +218,11 @@ class World:
 
     def ownership(self) -> Ownership:
         """Return an `Ownership` that claims leases for this process."""
-        return Ownership(self.store, self.leases, LIMITS.lease, holder=self.holder, sleep=self.time.elapse)
+        return Ownership(self.store, self.leases, LIMITS, holder=self.holder, sleep=self.time.elapse)
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
-        limits = replace(
-            LIMITS.refresh,
-            schedule=replace(LIMITS.refresh.schedule, **schedule),  # type: ignore[arg-type]  # counts are given as ints
-            refresh_load_ratio=load_ratio,
-        )
+        limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
         return RefreshJob(
             self.store,
             self.catalog,
@@ -252,14 +244,14 @@ class World:
             self.store,
             self.book,
             self.ownership(),
-            replace(LIMITS.fold, **limits),
+            LIMITS.model_copy(update=limits),
             self.observed,
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
         )
 
-    def start(self, limits: JobLimits = LIMITS) -> Jobs:
+    def start(self, limits: Settings = LIMITS) -> Jobs:
         """Start every job."""
         return start_jobs(
             JobParts(

@@ -18,7 +18,6 @@ from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from service.context import Context
 from service.lease_wiring import make_leases
 from service.telemetry.metrics.process import Metrics
-from service.wiring import job_limits
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
@@ -52,15 +51,15 @@ def close_job(
         yield from ()
         return now_us()
 
-    limits = job_limits(context.settings)
+    limits = context.settings
     return CloseJob(
         store,
         book,
-        Fitting(store, store, boards, limits.refresh.fitting, metrics, now_us=now_us, monotonic=time.monotonic),
-        Archiver(store, catalog, boards, limits.archive, metrics.closings),
-        Ownership(store, leases, limits.lease, holder="test", sleep=sleep),
-        limits.close,
-        limits.archive,
+        Fitting(store, store, boards, limits, metrics, now_us=now_us, monotonic=time.monotonic),
+        Archiver(store, catalog, boards, limits, metrics.closings),
+        Ownership(store, leases, limits, holder="test", sleep=sleep),
+        limits,
+        limits,
         metrics.closings,
         clock=clock,
         monotonic=time.monotonic,

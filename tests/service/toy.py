@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.settings import Settings
 from service.contract.keys import KeyRing, Role
 from service.contract.post_bodies import PostLimits, PostTarget, parse_posts
 from service.contract.problems import ProblemError
@@ -13,7 +14,7 @@ from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
 from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Reply, Route
-from service.http.key_limits import KeyLimitBounds, KeyLimits
+from service.http.key_limits import KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Tracer
@@ -52,7 +53,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
 
     A rate of 0 means no limit.
     """
-    bounds = KeyLimitBounds(
+    bounds = Settings(
         key_reads_per_s=reads_per_s,
         key_reads_burst=3,
         key_posts_per_s=posts_per_s,

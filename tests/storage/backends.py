@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.engines.postgres import PostgresLimits, PostgresStore
-from storage.engines.sqlite import SqliteLimits, SqliteStore
+from config.settings import Settings
+from storage.engines.postgres import PostgresStore
+from storage.engines.sqlite import SqliteStore
 from storage.store import Store
 from tests.schemas import fresh_schema
 
@@ -22,7 +23,7 @@ OpenStore = Callable[[], Awaitable[Store]]
 # backend closes all stores that are still open.
 Backend = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
 
-SQLITE_LIMITS = SqliteLimits(
+SQLITE_LIMITS = Settings(
     reader_connections=2,
     heavy_reader_connections=1,
     reads_waiting_max=1_000,
@@ -34,7 +35,7 @@ SQLITE_LIMITS = SqliteLimits(
     store_check="none",
 )
 
-POSTGRES_LIMITS = PostgresLimits(
+POSTGRES_LIMITS = Settings(
     writer_connections=1,
     reader_connections=2,
     heavy_reader_connections=1,

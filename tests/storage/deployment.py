@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from config.settings import PostingSettings
 from storage.boards.boards import STATE, create_board, find_totals
 from storage.boards.catalog import Catalog
 from storage.entries.entries import Entries
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction
-from storage.posting.writer import Writer, WriterLimits, WriterObserver
+from storage.posting.writer import Writer, WriterObserver
 from storage.reads.open_boards import OpenBoards
 from storage.records import (
     INT64_MAX,
@@ -49,7 +50,7 @@ T = TypeVar("T")
 NOW_US = 1_700_000_000_000_000
 BOARDS_MAX = 1_000
 PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
-LIMITS = WriterLimits(
+LIMITS = PostingSettings(
     queue_posts_max=1_000,
     group_posts_max=100,
     write_attempts_max=4,
@@ -226,7 +227,7 @@ class Deployment:
         observer: WriterObserver,
         *,
         store: Store | None = None,
-        limits: WriterLimits = LIMITS,
+        limits: PostingSettings = LIMITS,
         rng: random.Random | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> Writer:

@@ -6,7 +6,6 @@ They share nothing but the store.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 from storage.engines.postgres import PostgresStore
@@ -22,6 +21,6 @@ class Processes:
 
     async def start_process(self, url: str | None = None, **limits: Any) -> Deployment:
         """Open one more process."""
-        store = await PostgresStore.open(url or self._place, replace(POSTGRES_LIMITS, **limits))
+        store = await PostgresStore.open(url or self._place, POSTGRES_LIMITS.model_copy(update=limits))
         self._stack.push_async_callback(store.close)
         return await Deployment.on(store)

@@ -9,11 +9,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from config.settings import Settings
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.queue.ingest_queue import NewBlock, ingest_queue
 from storage.queue.outcomes import PostFate, find_post_fate
 from storage.queue.post_blocks import encode_posts, shard_of
-from storage.queue.queue_application import DrainedRound, Drainer, DrainLimits
+from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import Semaphore, ShardLeases, Share
 from storage.records import Board, Post
 from storage.store import Program, Store
@@ -22,7 +23,7 @@ from tests.storage.deployment import Deployment
 SHARDS = 3
 LEASE_US = 1_000_000
 WORKERS_MAX = 2
-LIMITS = DrainLimits(
+LIMITS = Settings(
     ingest_round_posts_max=100,
     ingest_round_parts_max=1_000,
     ingest_alone_attempts_max=3,
@@ -86,7 +87,7 @@ class QueueDesk:
         block = NewBlock(shard, self.clock(), len(posts), encode_posts(posts, self.clock()))
         await self.store.write(lambda: self.queue.append_blocks([block]))
 
-    def worker(self, name: str, *, store: Store | None = None, limits: DrainLimits = LIMITS) -> Worker:
+    def worker(self, name: str, *, store: Store | None = None, limits: Settings = LIMITS) -> Worker:
         """Make another worker."""
         chance = random.Random(name)
         drainer = Drainer(

@@ -17,6 +17,8 @@ from itertools import pairwise
 import structlog
 from prometheus_client.core import Metric
 
+from config.settings import ManagedSettings
+
 log = structlog.get_logger(__name__)
 
 RATE_WINDOWS_S: Mapping[str, float] = {
@@ -30,13 +32,6 @@ _ELAPSED_S_MIN = 0.1  # a rate over a shorter time is too noisy to show
 
 Labels = tuple[tuple[str, str], ...]
 SampleKey = tuple[str, Labels]
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
-    """The bounds of the history; each is a setting of the same name."""
-
-    rates_tick_s: float
 
 
 @dataclass(slots=True)
@@ -72,7 +67,7 @@ class MetricHistory:
     def __init__(
         self,
         collect: Callable[[], Iterable[Metric]],
-        limits: HistoryLimits,
+        limits: ManagedSettings,
         *,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

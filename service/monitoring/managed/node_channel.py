@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 
+from config.settings import ManagedSettings
 from jobs.request_origin import RequestOrigin
 
 log = structlog.get_logger(__name__)
@@ -39,13 +39,6 @@ class _ActionResult(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelLimits:
-    """The bounds of the channel; each is a setting of the same name."""
-
-    managed_wait_s_max: float
-
-
 class ProcessFailedError(Exception):
     """A process of the node failed to run an action that all processes were to run."""
 
@@ -53,7 +46,9 @@ class ProcessFailedError(Exception):
 class NodeChannel:
     """Connects one process to the others of its node. Without a folder, the process has no others."""
 
-    def __init__(self, actions: Mapping[str, Action], limits: ChannelLimits, *, folder: Path | None, name: str) -> None:
+    def __init__(
+        self, actions: Mapping[str, Action], limits: ManagedSettings, *, folder: Path | None, name: str
+    ) -> None:
         self._actions, self._limits = actions, limits
         self._folder, self._name = folder, name or _ALONE
 

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from config.settings import ManagedSettings
 
 from .boards import BoardObjects
 from .history import MetricHistory, MetricsMoment
 from .metric_mapping import MetricMapping
 from .object_names import ObjectName
 from .objects import ForbiddenError, ManagedObject, UnknownAttributeError, UnknownObjectError, UnknownOperationError
-
-
-@dataclass(frozen=True, slots=True)
-class TreeLimits:
-    """The bounds of the tree; each is a setting of the same name."""
-
-    managed_operations: tuple[str, ...]  # the allowed operations, each as `Type.operation`
 
 
 class ObjectTree:
@@ -37,7 +32,7 @@ class ObjectTree:
         grouping: MetricMapping,
         boards: BoardObjects,
         fixed: Callable[[Mapping[ObjectName, ManagedObject]], Iterable[ManagedObject]],
-        limits: TreeLimits,
+        limits: ManagedSettings,
         *,
         now_s: Callable[[], float] = time.time,
     ) -> None:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from config import Settings, limits_of
+from config import Settings
 from config.masking import masked
 from jobs.controls import JobControls
 from jobs.curves.refresh_requests import Refresher
@@ -23,13 +23,13 @@ from storage.records import Board
 from storage.store import Store
 
 from .boards import BoardObjects
-from .history import HistoryLimits, MetricHistory
+from .history import MetricHistory
 from .metric_mapping import DOMAIN, MetricMapping
-from .node_channel import ChannelLimits, NodeChannel
+from .node_channel import NodeChannel
 from .object_names import ObjectName
 from .objects import BOOLEAN, DOUBLE, LONG, TEXT, Attribute, ManagedObject, Operation, UnknownObjectError
 from .runtime import make_java_objects
-from .tree import ObjectTree, TreeLimits
+from .tree import ObjectTree
 
 _JOB_OPERATIONS = {
     "run": "Run the job now in every process of the node, by ending its rest; returns how many processes have it",
@@ -55,12 +55,12 @@ async def manage_objects(
     settings: Settings, metrics: Metrics, parts: ManagedParts, version: str
 ) -> AsyncIterator[ObjectTree]:
     """Provide the tree within the block, while a task takes snapshots of metrics and the channel listens."""
-    history = MetricHistory(metrics.collect_counted, limits_of(HistoryLimits, settings), monotonic=time.monotonic)
+    history = MetricHistory(metrics.collect_counted, settings, monotonic=time.monotonic)
     actions = {**_job_actions(parts.controls), "cache.flush": lambda: _flush(parts, settings.catalog_boards_max)}
     node = metrics.node
     channel = NodeChannel(
         actions,
-        limits_of(ChannelLimits, settings),
+        settings,
         folder=None if node is None else node.folder,
         name="" if node is None else node.name,
     )
@@ -76,7 +76,7 @@ async def manage_objects(
             boards_max=settings.managed_boards_max,
         ),
         fixed.objects,
-        limits_of(TreeLimits, settings),
+        settings,
     )
     ticking = asyncio.create_task(history.run(), name="rates")
     try:

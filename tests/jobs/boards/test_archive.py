@@ -32,7 +32,7 @@ from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
 S = 1_000_000
-TOP = LIMITS.archive.archive_top_rows
+TOP = LIMITS.archive_top_rows
 
 
 @pytest.fixture(params=[f"{backend}-{table.value}" for backend in sorted(BACKENDS) for table in TableSharing])

@@ -97,7 +97,7 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
     assert await run_step(world, job)
     assert not await run_step(world, job), "the board is left alone for a moment"
     await world.store.write(lambda: world.leases.release(refreshing))
-    world.advance(LIMITS.close.close_interval_s)
+    world.advance(LIMITS.close_interval_s)
     assert await run_step(world, job)
     served = world.book.find_served(board, 0)
     assert served is not None
@@ -111,7 +111,7 @@ async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world:
     await world.time.wait_for_sleeper(0.5)
     told = [world.observed.lag_s]
     world.advance(0.5)
-    await world.time.wait_for_sleeper(LIMITS.close.close_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.close_interval_s)
     assert [*told, world.observed.lag_s] == [None, 0]
     running.cancel()
     await asyncio.wait([running])

@@ -21,7 +21,7 @@ from storage.store import Program
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
-RETENTION_US = round(LIMITS.prune.post_id_retention_s * 1e6)
+RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
 
 
 def make_prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
@@ -29,7 +29,7 @@ def make_prune_job(world: World, unread_from: Callable[[], Program[int | None]] 
         world.store,
         world.deployment.post_ids,
         world.ownership(),
-        LIMITS.prune,
+        LIMITS,
         world.observed,
         now_us=world.deployment.clock,
         monotonic=world.time.monotonic,
@@ -78,18 +78,18 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
         await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
     job = asyncio.create_task(make_prune_job(world).run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
-    world.time.advance(LIMITS.prune.prune_interval_s)
-    for _ in range(2 * LIMITS.prune.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
+    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
+    world.time.advance(LIMITS.prune_interval_s)
+    for _ in range(2 * LIMITS.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
         await world.time.wait_for_sleeper(0)
         world.time.advance(0)
-    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
     job.cancel()
     await asyncio.gather(job, return_exceptions=True)
     rest = asyncio.create_task(make_prune_job(world).prune_post_ids())
     await world.time.wait_for_sleeper(0)
     world.time.advance(0)
-    assert await rest == 70 - 11 * LIMITS.prune.prune_steps_max
+    assert await rest == 70 - 11 * LIMITS.prune_steps_max
 
 
 async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(world: World) -> None:
@@ -127,7 +127,7 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
         yield from change_log(world.store.dialect).find_horizon()
         return changes[0].position
 
-    kept_s = LIMITS.prune.change_log_retention_s
+    kept_s = LIMITS.change_log_retention_s
     job = make_prune_job(world, unread_from)
     world.deployment.clock.now_us += round(2 * kept_s * 1e6)
     assert await job.prune_changes() == 0
@@ -137,8 +137,8 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     world.time.advance(0)
     assert await pruning == 4, "the last change always stays"
     running = asyncio.create_task(job.run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
-    world.time.advance(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
+    world.time.advance(LIMITS.prune_interval_s)
     assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
     running.cancel()
 
@@ -148,7 +148,7 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
     for number in range(25):
         world.deployment.clock.now_us += 1
         await apply_post(world, board, f"p{number}")
-    world.deployment.clock.now_us += round(LIMITS.prune.change_log_retention_s * 1e6) - 3
+    world.deployment.clock.now_us += round(LIMITS.change_log_retention_s * 1e6) - 3
     positions = [change.position for change in await read_log(world)]
 
     def unread_from() -> Program[int | None]:
@@ -177,8 +177,8 @@ async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: Wo
     other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
     await claimed.wait()
     running = asyncio.create_task(make_prune_job(world).run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune.prune_interval_s)
-    world.time.advance(LIMITS.prune.prune_interval_s)
+    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
+    world.time.advance(LIMITS.prune_interval_s)
     await world.observed.pruned_elsewhere_times.get()
     assert world.observed.log_ages.empty()
     over.set()

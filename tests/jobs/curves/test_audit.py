@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 
+from config.settings import JobSettings
 from jobs.curves.audit import AuditJob, Auditor
 from predictor import Curve, Knot
-from storage.curves.auditing import Audit, AuditLimits
+from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import NoCurveError, StoreBusyError
 from storage.records import Board
 from tests.jobs.world import World, within
 
 INTERVAL_S = 30.0
-LIMITS = AuditLimits(audit_owners_max=20, audit_rows_max=1_000, audit_changes_max=100, audit_s_max=10)
+LIMITS = JobSettings(audit_owners_max=20, audit_rows_max=1_000, audit_changes_max=100, audit_s_max=10)
 
 
 class Observed:
@@ -131,7 +131,7 @@ async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_mo
         world.store,
         world.deployment.boards,
         world.book,
-        replace(LIMITS, audit_owners_max=4),
+        LIMITS.model_copy(update={"audit_owners_max": 4}),
         auditing.observed,
         monotonic=lambda: 0.0,
         rng=random.Random(1),

@@ -256,7 +256,7 @@ async def test_started_jobs_refresh_by_themselves(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 5, "b": 7})
     jobs = world.start()
-    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh_tick_s)
     world.time.advance(REFRESH_S)
     await world.wait_for_refreshes()
     assert count_curve_entries(world, board) == 2

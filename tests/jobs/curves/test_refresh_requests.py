@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.curves.refresh_requests import RefreshRequestJob, RefreshRequestLimits, RemoteRefresher
+from config.settings import JobSettings
+from jobs.curves.refresh_requests import RefreshRequestJob, RemoteRefresher
 from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
 from storage.boards.boards import reset_board
 from storage.boards.catalog import Catalog
@@ -25,13 +26,13 @@ from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import RefreshMethod
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 
-LIMITS = RefreshRequestLimits(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=0.01)
+LIMITS = JobSettings(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=0.05)
 
 
 class FrontEnd:
     """Another process on the world's store, without jobs."""
 
-    def __init__(self, world: World, limits: RefreshRequestLimits = LIMITS) -> None:
+    def __init__(self, world: World, limits: JobSettings = LIMITS) -> None:
         self.book = CurveBook(world.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RemoteRefresher(world.store, self.book, limits, sleep=asyncio.sleep)
 
@@ -132,21 +133,21 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
 
 async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world: World) -> None:
     board = await world.create("b")
-    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.3))
+    front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.3}))
     with pytest.raises(NoJobProcessError, match=r"no job process took the refresh request in 0\.3 s"):
         await within(front_end.desk.refresh_now(board, 0))
 
 
 async def test_the_front_end_reports_it_even_if_its_wait_ends_before_its_first_look(world: World) -> None:
     board = await world.create("b")
-    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=0.001))
+    front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.001}))
     with pytest.raises(NoJobProcessError):
         await within(front_end.desk.refresh_now(board, 0))
 
 
 async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: World) -> None:
     board = await world.create("b")
-    front_end = FrontEnd(world, replace(LIMITS, refresh_wait_s_max=1))
+    front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 1}))
     async with start_job_process(world) as job:
         world.store.hold()
         asked = asyncio.create_task(front_end.desk.refresh_now(board, 0))
@@ -159,7 +160,7 @@ async def test_a_refresh_that_takes_longer_than_the_wait_is_a_timeout(world: Wor
 
 async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> None:
     board = await world.create("b")
-    front_end = FrontEnd(world, replace(LIMITS, refresh_demands_max=1))
+    front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_demands_max": 1}))
     first = asyncio.create_task(front_end.desk.refresh_now(board, 0))
     await wait_for_requests(world, 1)
     with pytest.raises(TooManyRefreshRequestsError):

@@ -55,7 +55,7 @@ async def test_boards_without_a_curve_come_first_and_then_those_that_changed_mos
 
 
 async def test_a_board_that_changed_little_is_refreshed_in_the_end(world: World) -> None:
-    patience = LIMITS.refresh.schedule.refresh_patience_intervals
+    patience = LIMITS.refresh_patience_intervals
     job = world.refresh_job()
     boards = await create_fitted_boards(world, {"calm": 100, "busy": 10}, job)
     await world.post(boards["calm"], {"owner 0": 1})
@@ -120,7 +120,7 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
     board = await world.create("b")
     await world.post(board, {"a": 1})
     jobs = world.start()
-    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh_tick_s)
     read = world.store.read
     failing = asyncio.Event()
 
@@ -132,8 +132,8 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
     world.advance(REFRESH_S)
     await within(failing.wait())
     world.store.read = read  # type: ignore[method-assign]
-    await world.time.wait_for_sleeper(LIMITS.refresh.refresh_tick_s)
-    world.advance(LIMITS.refresh.refresh_tick_s)
+    await world.time.wait_for_sleeper(LIMITS.refresh_tick_s)
+    world.advance(LIMITS.refresh_tick_s)
     await world.wait_for_refreshes()
     assert await jobs.stop() == []
 

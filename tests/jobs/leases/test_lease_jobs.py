@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
+from config.settings import LeaseSettings
 from jobs.controls import Sleep
-from jobs.leases.liberate import LiberateJob, LiberateLimits
+from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
-from jobs.leases.rebalance_plan import BalanceLimits
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
@@ -21,8 +21,8 @@ from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 
 MINUTE_US = 60_000_000
-LIBERATE = LiberateLimits(liberate_interval_s=3_600, liberate_rows_max=5, lease_journal_retention_s=1_000)
-BALANCE = BalanceLimits(
+LIBERATE = LeaseSettings(liberate_interval_s=3_600, liberate_rows_max=5, lease_journal_retention_s=1_000)
+BALANCE = LeaseSettings(
     balance_interval_s=300,
     balance_horizon_s=600,
     balance_half_life_s=600,

@@ -9,14 +9,15 @@ from contextlib import suppress
 
 import pytest
 
-from jobs.leases.peers import ExchangeJob, ExchangeLimits, PeerUnavailableError
+from config.settings import LeaseSettings
+from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, Pools
 
-LIMITS = ExchangeLimits(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
+LIMITS = LeaseSettings(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
 
 
 class Peer:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.settings import LeaseSettings
 from jobs.leases.rebalance_plan import (
-    BalanceLimits,
     Load,
     RegionMeasurement,
     RegionState,
@@ -19,7 +19,7 @@ from jobs.leases.rebalance_plan import (
     update_load,
 )
 
-LIMITS = BalanceLimits(
+LIMITS = LeaseSettings(
     balance_interval_s=300,
     balance_horizon_s=600,
     balance_half_life_s=600,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
-from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainJobLimits, DrainWorker
+from config.settings import Settings
+from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker
 from storage.errors import StoreAwayError
 from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
@@ -22,7 +23,7 @@ from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 from tests.storage.queueing import LIMITS as DRAIN_LIMITS
 
 LEASE_S = LEASE_US / 1e6
-LIMITS = DrainJobLimits(
+LIMITS = Settings(
     ingest_lease_s=LEASE_S,
     lease_renewal_ratio=0.3,
     ingest_poll_s=0.1,
@@ -66,7 +67,7 @@ class Observed:
 class Place:
     """A process with a worker. The clocks of the process move only when the test advances them."""
 
-    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: DrainJobLimits = LIMITS) -> None:
+    def __init__(self, desk: QueueDesk, board: Board, name: str = "ada", limits: Settings = LIMITS) -> None:
         self.desk, self.board = desk, board
         self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
         self.wake = asyncio.Event()
@@ -151,7 +152,7 @@ async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_a
 
 
 async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Place) -> None:
-    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=0.04))
+    patient = Place(place.desk, place.board, limits=LIMITS.model_copy(update={"ingest_gather_s": 0.04}))
     await patient.enqueue(*(f"owner {number}" for number in range(DRAIN_LIMITS.ingest_round_posts_max + 1)))
     async with patient.run_worker():
         first, second = await patient.wait_for_round(), await patient.wait_for_round()
@@ -167,7 +168,7 @@ async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Plac
 
 
 async def test_a_worker_that_lets_posts_gather_still_renews_its_leases_in_time(place: Place) -> None:
-    patient = Place(place.desk, place.board, limits=replace(LIMITS, ingest_gather_s=60))
+    patient = Place(place.desk, place.board, limits=LIMITS.model_copy(update={"ingest_gather_s": 60}))
     await patient.enqueue("ada")
     async with patient.run_worker():
         await patient.wait_for_round()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from jobs.queue.size_workers import SizeWorkersJob, SizingLimits
+from config.settings import QueueSettings
+from jobs.queue.size_workers import SizeWorkersJob
 from storage.queue.workers import Sizing
 from tests.jobs.world import ManualTime, World
 from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
-LIMITS = SizingLimits(ingest_workers_max=8, ingest_sizing_s=5)
+LIMITS = QueueSettings(ingest_workers_max=8, ingest_sizing_s=5)
 
 
 class Meter:

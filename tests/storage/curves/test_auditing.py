@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
 from storage.boards.boards import CHANGES, delete_board, find_totals, reset_board
-from storage.curves.auditing import Audit, AuditedCurve, AuditLimits, audit_curve
+from storage.curves.auditing import Audit, AuditedCurve, audit_curve
 from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
@@ -19,7 +20,7 @@ from storage.records import Best, Board, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
 
-LIMITS = AuditLimits(audit_owners_max=40, audit_rows_max=10_000, audit_changes_max=1_000, audit_s_max=10)
+LIMITS = JobSettings(audit_owners_max=40, audit_rows_max=10_000, audit_changes_max=1_000, audit_s_max=10)
 INDEX = 1
 
 
@@ -67,7 +68,7 @@ class Audited:
         )
         return AuditedCurve(curve, mark, version)
 
-    async def audit(self, moment: AuditedCurve, limits: AuditLimits = LIMITS, *, ticks: float = 0) -> Audit:
+    async def audit(self, moment: AuditedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:
         """Return what an audit finds. Each time the audit reads its clock, the clock advances by `ticks` seconds."""
         dialect, now_s = self.deployment.dialect, 0.0
 
@@ -138,7 +139,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
     assert (await made.audit(moment)).outcome == "compared"
     assert moment.mark is not None
     assert (await made.audit(unmarked)).outcome == "changed"
-    assert (await made.audit(moment, replace(LIMITS, audit_changes_max=1))).outcome == "changed"
+    assert (await made.audit(moment, LIMITS.model_copy(update={"audit_changes_max": 1}))).outcome == "changed"
     restored = replace(moment, mark=LogMark(moment.mark.position + 1_000))
     assert (await made.audit(restored)).outcome == "changed"
     log = change_log(deployment.dialect)
@@ -150,11 +151,11 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
 async def test_an_audit_bounds_its_owners_its_rows_and_its_time(deployment: Deployment) -> None:
     made = await create_audited(deployment)
     moment = await made.fit()
-    assert len((await made.audit(moment, replace(LIMITS, audit_owners_max=3))).compared) == 3
-    near = await made.audit(moment, replace(LIMITS, audit_rows_max=20))
+    assert len((await made.audit(moment, LIMITS.model_copy(update={"audit_owners_max": 3}))).compared) == 3
+    near = await made.audit(moment, LIMITS.model_copy(update={"audit_rows_max": 20}))
     assert len(near.compared) == 10
     assert max(each.true_rank for each in near.compared) <= 10
-    assert len((await made.audit(moment, replace(LIMITS, audit_s_max=3), ticks=1)).compared) == 3
+    assert len((await made.audit(moment, LIMITS.model_copy(update={"audit_s_max": 3}), ticks=1)).compared) == 3
 
 
 async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deployment) -> None:

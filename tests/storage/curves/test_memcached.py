@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from storage.curves.memcached import Memcached, MemcachedLimits
+from config.settings import MemcachedSettings
+from storage.curves.memcached import Memcached
 from tests.memcached import LyingServer, OpenMemcached
 
 WAIT_S = 60
@@ -43,7 +44,7 @@ async def cache_on() -> AsyncIterator[Open]:
             monotonic: Callable[[], float] = time.monotonic,
         ) -> Memcached:
             cache = Memcached(
-                MemcachedLimits(
+                MemcachedSettings.model_construct(
                     memcached_servers=addresses,
                     memcached_timeout_s=timeout_s,
                     memcached_failures_max=failures_max,

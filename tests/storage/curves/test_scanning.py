@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from config.settings import JobSettings
 from predictor import LIMB_BITS, Tally, quality
 from predictor.fit import fit_curve
-from storage.curves.scanning import ScanLimits, TallyBuilder, scan_column
+from storage.curves.scanning import TallyBuilder, scan_column
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
 from storage.store import Program
@@ -39,7 +40,7 @@ def read_tally(tally: Tally) -> dict[int, int]:
 
 async def scanned(deployment: Deployment, board: Board, *, page: int = 3, memory: int = 4) -> Tally:
     entries = deployment.entries(board)
-    limits = ScanLimits(scan_page_values=page, scan_memory_values_max=memory)
+    limits = JobSettings.model_construct(scan_page_values=page, scan_memory_values_max=memory)
     return await deployment.store.read(lambda: scan_column(entries, 1, limits), heavy=True)
 
 
@@ -87,7 +88,12 @@ async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(de
             loop.call_soon_threadsafe(began.set)
 
     def slow() -> Program[Tally]:
-        scan = scan_column(deployment.entries(board), 1, ScanLimits(3, 100), progress=note_progress)
+        scan = scan_column(
+            deployment.entries(board),
+            1,
+            JobSettings.model_construct(scan_page_values=3, scan_memory_values_max=100),
+            progress=note_progress,
+        )
         answer = None
         pages = 0
         try:
@@ -132,6 +138,14 @@ async def test_progress_adds_up_to_the_entries(deployment: Deployment) -> None:
     values: Values = [(value // 3, 0) for value in range(40)]
     board = await create_filled_board(deployment, "b", values, Best.LOW, Ties.SHARED)
     entries, told = deployment.entries(board), list[int]()
-    await deployment.store.read(lambda: scan_column(entries, 1, ScanLimits(4, 100), progress=told.append), heavy=True)
+    await deployment.store.read(
+        lambda: scan_column(
+            entries,
+            1,
+            JobSettings.model_construct(scan_page_values=4, scan_memory_values_max=100),
+            progress=told.append,
+        ),
+        heavy=True,
+    )
     assert sum(told) == 40
     assert max(told) <= 12

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 import pytest
 
+from config.settings import MemcachedSettings
 from predictor import Curve, Knot
-from storage.curves.memcached import Memcached, MemcachedLimits
+from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, ReadOutcome, SharedCurves, WriteOutcome
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.records import Board
@@ -100,7 +101,7 @@ async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[
 
         def make(salt: str = SALT) -> Process:
             cache = Memcached(
-                MemcachedLimits(
+                MemcachedSettings.model_construct(
                     memcached_servers=(server.address,),
                     memcached_timeout_s=0.3,
                     memcached_failures_max=2,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -61,7 +60,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     deployments = [await processes.start_process() for _ in range(4)]
     boards = [await deployments[0].create(f"b{index}", XP) for index in range(3)]
     observed = [Observed() for _ in deployments]
-    limits = replace(LIMITS, write_attempts_max=50)
+    limits = LIMITS.model_copy(update={"write_attempts_max": 50})
     writers = [each.writer(seen, limits=limits) for each, seen in zip(deployments, observed, strict=True)]
     owners = [f"o{index}" for index in range(10)]
     sent: dict[str, int] = dict.fromkeys(owners, 0)
@@ -94,7 +93,7 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
 async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(processes: Processes) -> None:
     poster, operator = await processes.start_process(), await processes.start_process()
     board = await poster.create("b", XP)
-    writer = poster.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
+    writer = poster.writer(Observed(), limits=LIMITS.model_copy(update={"write_attempts_max": 50}))
     writer.start()
     ended = asyncio.Event()
 
@@ -250,7 +249,9 @@ async def test_a_blocked_connection_pool_holds_up_only_its_own_boards(
 
 async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_kind(place: str) -> None:
     told = Watcher()
-    store = await PostgresStore.open(place, replace(POSTGRES_LIMITS, pools="arena=arena-*:1"), observer=told)
+    store = await PostgresStore.open(
+        place, POSTGRES_LIMITS.model_copy(update={"pools": "arena=arena-*:1"}), observer=told
+    )
     deployment = await Deployment.on(store)
     await deployment.create("b", XP)
     await store.for_board("arena-x").read_query(select(count()).from_("boards").build(deployment.dialect))

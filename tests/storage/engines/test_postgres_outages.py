@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -91,7 +90,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
 ) -> None:
     deployment = await processes.start_process(store_attempts_max=20)
     board = await deployment.create("b", XP)
-    writer = deployment.writer(Observed(), limits=replace(LIMITS, write_attempts_max=50))
+    writer = deployment.writer(Observed(), limits=LIMITS.model_copy(update={"write_attempts_max": 50}))
     writer.start()
     sums: dict[str, int] = {}
     refusals: list[Post] = []
@@ -131,7 +130,7 @@ async def test_terminating_sessions_under_load_costs_nothing_but_time(
 
 async def test_the_store_finds_a_crashed_server_again() -> None:
     with postgres() as server:
-        store = await PostgresStore.open(server.url(), replace(POSTGRES_LIMITS, store_attempts_max=3))
+        store = await PostgresStore.open(server.url(), POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 3}))
         deployment = await Deployment.on(store)
         board = await deployment.create("b", XP)
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -156,7 +155,9 @@ async def test_the_store_finds_the_host_that_takes_writes_also_after_a_promotion
             # The first host accepts connections and never answers. The second one is a standby, the third the primary.
             hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
             url = f"postgresql://postgres@{hosts}/postgres"
-            limits = replace(POSTGRES_LIMITS, connect_timeout_s=0.3, store_attempts_max=40, store_backoff_s_max=0.2)
+            limits = POSTGRES_LIMITS.model_copy(
+                update={"connect_timeout_s": 0.3, "store_attempts_max": 40, "store_backoff_s_max": 0.2}
+            )
             store = await PostgresStore.open(url, limits)
             deployment = await Deployment.on(store)
             board = await deployment.create("b", XP)

@@ -10,7 +10,6 @@ import signal
 from asyncio import Task
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,9 +17,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from config.settings import Settings
 from querybuilder import insert, param
 from storage.boards.row_tables import entries_table
-from storage.engines.postgres import PostgresLimits, PostgresStore
+from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_errors import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
 from storage.schema.tables import META
@@ -30,13 +30,14 @@ from tests.storage.deployment import Deployment, part, ranked
 
 XP = ranked("xp")
 WAIT_S = 60
-HASTY = replace(
-    POSTGRES_LIMITS,
-    connect_timeout_s=0.2,
-    statement_timeout_s=0.2,
-    heavy_statement_timeout_s=0.2,
-    commit_timeout_s=0.2,
-    store_attempts_max=2,
+HASTY = POSTGRES_LIMITS.model_copy(
+    update={
+        "connect_timeout_s": 0.2,
+        "statement_timeout_s": 0.2,
+        "heavy_statement_timeout_s": 0.2,
+        "commit_timeout_s": 0.2,
+        "store_attempts_max": 2,
+    }
 )
 EXHAUSTED = {"max_connections": "5", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
 SUPERUSERS_LEFT = "too many clients already|remaining connection slots"
@@ -56,7 +57,7 @@ async def opened() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def deploy(opened: AsyncExitStack, url: str, limits: PostgresLimits) -> Deployment:
+async def deploy(opened: AsyncExitStack, url: str, limits: Settings) -> Deployment:
     """Open the store at `url`, as another process would. `opened` closes it."""
     store = await PostgresStore.open(url, limits)
     opened.push_async_callback(store.close)
@@ -84,7 +85,7 @@ async def test_a_stopped_server_times_out_and_serves_again_once_it_goes_on(
 
 async def test_a_server_that_has_no_connection_left_is_away_until_one_is_free(opened: AsyncExitStack) -> None:
     full = opened.enter_context(postgres(EXHAUSTED))
-    deployment = await deploy(opened, full.url(), replace(POSTGRES_LIMITS, writer_connections=1))
+    deployment = await deploy(opened, full.url(), POSTGRES_LIMITS.model_copy(update={"writer_connections": 1}))
     board = await deployment.create("b", XP)
     others = [await asyncpg.connect(full.url()) for _ in range(4)]
     with pytest.raises(StoreAwayError, match=SUPERUSERS_LEFT):
@@ -101,7 +102,9 @@ async def test_a_statement_that_takes_too_long_is_refused_and_its_connection_sta
     server: PostgresServer, opened: AsyncExitStack, statement_timeout_s: float, lock_timeout_s: float
 ) -> None:
     url = server.create_database(f"late_{lock_timeout_s:g}".replace(".", "_"))
-    bounds = replace(POSTGRES_LIMITS, statement_timeout_s=statement_timeout_s, lock_timeout_s=lock_timeout_s)
+    bounds = POSTGRES_LIMITS.model_copy(
+        update={"statement_timeout_s": statement_timeout_s, "lock_timeout_s": lock_timeout_s}
+    )
     deployment = await deploy(opened, url, bounds)
     board = await deployment.create("b", XP)
     other = await asyncpg.connect(url)
@@ -196,7 +199,8 @@ async def test_a_commit_whose_wait_for_the_standby_is_cancelled_is_not_acknowled
 async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_timeout(
     server: PostgresServer, opened: AsyncExitStack, standby: Standby
 ) -> None:
-    deployment = await deploy(opened, server.create_database("alone"), replace(HASTY, commit_timeout_s=WAIT_S))
+    patient = HASTY.model_copy(update={"commit_timeout_s": WAIT_S})
+    deployment = await deploy(opened, server.create_database("alone"), patient)
     note = insert(META).values(name=param("name"), content="x").compile(deployment.dialect)
 
     def noting() -> Coroutine[Any, Any, object]:

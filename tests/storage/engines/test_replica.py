@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -69,7 +68,9 @@ async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str,
 
     primary = await PostgresStore.open(primary_url, POSTGRES_LIMITS)
     stack.push_async_callback(primary.close)
-    replica = await PostgresStore.open(replica_url, replace(POSTGRES_LIMITS, store_attempts_max=2), observer=Replica())
+    replica = await PostgresStore.open(
+        replica_url, POSTGRES_LIMITS.model_copy(update={"store_attempts_max": 2}), observer=Replica()
+    )
     store = ReplicaFirst(primary, replica, lag_s_max=lag_s_max, on_fallback=passed_over)
     stack.push_async_callback(store.close)
     return Sampled(await Deployment.on(primary), store, heard)

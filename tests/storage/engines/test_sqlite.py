@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +146,9 @@ async def test_a_snapshot_stays_as_it_was_while_a_write_commits(opened: SqliteSt
 
 
 async def test_heavy_reads_do_not_delay_point_reads_and_their_queue_is_bounded(path: Path) -> None:
-    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, reader_connections=1, reads_waiting_max=2))
+    store = await SqliteStore.open(
+        path, SQLITE_LIMITS.model_copy(update={"reader_connections": 1, "reads_waiting_max": 2})
+    )
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
@@ -195,7 +196,7 @@ async def test_a_cancelled_read_returns_its_connection_once_the_connection_is_id
 async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: Path) -> None:
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
-    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0))
+    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_idle_s": 0}))
     writing = asyncio.create_task(store.write(lambda: create_schema(store.dialect)))
     await asyncio.sleep(0)
     await store.close()
@@ -212,7 +213,7 @@ def size_of(path: Path) -> int:
 
 
 async def test_the_store_checkpoints_its_log_once_writing_pauses(path: Path) -> None:
-    store = await SqliteStore.open(path, replace(SQLITE_LIMITS, checkpoint_idle_s=0.001))
+    store = await SqliteStore.open(path, SQLITE_LIMITS.model_copy(update={"checkpoint_idle_s": 0.001}))
     size_before = size_of(path)
     await Deployment.on(store)
     async with asyncio.timeout(60):

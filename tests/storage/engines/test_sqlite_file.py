@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ async def test_a_missing_store_is_not_created_if_settings_forbid_it(
     path.parent.mkdir()
     prepare(path)
     before = sorted(path.parent.parent.rglob("*"))
-    limits = replace(SQLITE_LIMITS, create_store=False)
+    limits = SQLITE_LIMITS.model_copy(update={"create_store": False})
     with pytest.raises(StoreUnsupportedError, match=f"no store at {path}: .*create_store"):
         await SqliteStore.open(path, limits)
     assert sorted(path.parent.parent.rglob("*")) == before
@@ -195,7 +194,7 @@ async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: P
 @pytest.mark.parametrize("check", ["quick", "full"])
 async def test_a_check_at_the_start_finds_damage_that_no_read_has_met(path: Path, check: str) -> None:
     await create_filled_store(path)
-    limits = replace(SQLITE_LIMITS, store_check=check)
+    limits = SQLITE_LIMITS.model_copy(update={"store_check": check})
     await (await SqliteStore.open(path, limits)).close()
     spoil_table(path, "entries_1")
     with pytest.raises(StoreDamagedError, match=r"boards\.db is damaged.*restore a backup"):

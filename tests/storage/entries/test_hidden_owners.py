@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -87,7 +86,7 @@ async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes:
 
     async def post(deployment: Deployment) -> int:
         posts = 0
-        observed = deployment.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        observed = deployment.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
         observed.start()
         for _ in range(GROUPS):
             [[outcome]] = await observed.submit([deployment.post("ada", part(board, {"xp": 1}))])

@@ -254,7 +254,7 @@ async def test_posts_count_once_while_their_familys_board_is_rebuilt(processes: 
 
     async def post(owner: str) -> int:
         posts = 0
-        writer = second.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        writer = second.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
         writer.start()
         while not done.is_set():
             [[outcome]] = await writer.submit([second.post(f"{owner}{posts}", part(board, {"xp": 1}))])

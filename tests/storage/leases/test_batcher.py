@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
+from config.settings import Settings
 from querybuilder import Built
 from storage.errors import (
     NoResourceError,
@@ -21,7 +21,7 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.leases import batcher as batcher_module
-from storage.leases.batcher import CROWD, LeaseBatcher, LeaseBatcherLimits
+from storage.leases.batcher import CROWD, LeaseBatcher
 from storage.leases.lease_records import LeaseRequest, RegionCounts, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.store import Program, Rows, Store
@@ -32,7 +32,7 @@ from tests.storage.passing import PassingStore
 from tests.storage.processes import Processes
 
 T = TypeVar("T")
-LIMITS = LeaseBatcherLimits(
+LIMITS = Settings(
     lease_group_max=10,
     lease_groups_in_flight_max=2,
     lease_requests_waiting_max=50,
@@ -123,7 +123,7 @@ class Reported:
 class GatedBatcher:
     """A batcher on a gated store."""
 
-    def __init__(self, pools: Pools, limits: LeaseBatcherLimits = LIMITS) -> None:
+    def __init__(self, pools: Pools, limits: Settings = LIMITS) -> None:
         self.pools = pools
         self.store = GatedStore(pools.store)
         self.reported = Reported()
@@ -219,7 +219,7 @@ async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monk
 async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_forgot(
     gated: GatedBatcher,
 ) -> None:
-    small = GatedBatcher(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small = GatedBatcher(gated.pools, LIMITS.model_copy(update={"lease_requests_waiting_max": 1}))
     small.store.answers.clear()
     waiting = small.ask("k")
     await small.store.answered.get()
@@ -378,7 +378,9 @@ async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: 
     gone = gated.ask("gone")
     await gated.reported.wait_for_requests(1)
     gone.cancel()
-    impatient = LeaseBatcher(gated.store, gated.pools.groups, replace(LIMITS, lease_wait_s_max=0.01), gated.reported)
+    impatient = LeaseBatcher(
+        gated.store, gated.pools.groups, LIMITS.model_copy(update={"lease_wait_s_max": 0.01}), gated.reported
+    )
     with pytest.raises(WaitTooLongError):
         await impatient.request_lease(LeaseRequest(CLIENT, "numbers", "late", "eu", None, LEASE_US))
     gated.store.gate.set()
@@ -389,7 +391,7 @@ async def test_a_cancelled_request_is_left_out_and_a_late_one_is_refused(gated: 
 
 
 async def test_requests_beyond_the_bound_or_after_the_end_are_refused(gated: GatedBatcher) -> None:
-    small = GatedBatcher(gated.pools, replace(LIMITS, lease_requests_waiting_max=1))
+    small = GatedBatcher(gated.pools, LIMITS.model_copy(update={"lease_requests_waiting_max": 1}))
     await small.hold_transaction()
     with pytest.raises((QueueFullError, StoreBusyError)):
         await asyncio.gather(*(small.ask(f"k{number}") for number in range(5)))

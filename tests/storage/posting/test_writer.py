@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from config.settings import PostingSettings
 from querybuilder import Built
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
-from storage.posting.writer import Writer, WriterLimits
+from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post, TableSharing
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.meddling import READS_OF_A_GROUP, MeddlingStore, version_moved
@@ -38,7 +39,7 @@ class HeldWriter:
     """A writer on a store whose writes a test can hold back, and one board to post to."""
 
     def __init__(
-        self, deployment: Deployment, board: Board, limits: WriterLimits, meddle: list[Built | Exception]
+        self, deployment: Deployment, board: Board, limits: PostingSettings, meddle: list[Built | Exception]
     ) -> None:
         self.deployment, self.board = deployment, board
         self.observed, self.chance = Observed(), Bounds()
@@ -72,7 +73,7 @@ class HeldWriter:
 
 @asynccontextmanager
 async def open_held_writer(
-    deployment: Deployment, *, limits: WriterLimits = LIMITS, meddle: Sequence[Built | Exception] = ()
+    deployment: Deployment, *, limits: PostingSettings = LIMITS, meddle: Sequence[Built | Exception] = ()
 ) -> AsyncIterator[HeldWriter]:
     """Start a writer, and close it at the end."""
     held = HeldWriter(deployment, await deployment.create("b", XP), limits, list(meddle))
@@ -98,7 +99,7 @@ async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(depl
 async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_one_alone(
     deployment: Deployment,
 ) -> None:
-    async with open_held_writer(deployment, limits=replace(LIMITS, group_posts_max=3)) as held:
+    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"group_posts_max": 3})) as held:
         tasks = await held.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
         held.store.release()
         await asyncio.gather(*tasks)
@@ -108,7 +109,7 @@ async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_o
 
 async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: Deployment) -> None:
     other = await deployment.create("other", XP)
-    limits = replace(LIMITS, group_posts_max=3, queue_posts_max=5)
+    limits = LIMITS.model_copy(update={"group_posts_max": 3, "queue_posts_max": 5})
     async with open_held_writer(deployment, limits=limits) as held:
         tasks = await held.submit_behind_write()
         wide = [deployment.post(owner, part(held.board, {"xp": 1}), part(other, {"xp": 1})) for owner in ("a", "b")]
@@ -122,7 +123,7 @@ async def test_the_bounds_count_a_post_once_for_each_of_its_boards(deployment: D
 
 
 async def test_without_grouping_every_request_is_a_transaction(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, limits=replace(LIMITS, grouping=False)) as held:
+    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"grouping": False})) as held:
         tasks = await held.submit_behind_write(["a", "b"], ["c"])
         held.store.release()
         await asyncio.gather(*tasks)
@@ -130,7 +131,7 @@ async def test_without_grouping_every_request_is_a_transaction(deployment: Deplo
 
 
 async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, limits=replace(LIMITS, queue_posts_max=3)) as held:
+    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"queue_posts_max": 3})) as held:
         tasks = await held.submit_behind_write(["a", "b"])
         with pytest.raises(QueueFullError, match="2 posts are waiting"):
             await held.submit("c", "d")
@@ -146,7 +147,7 @@ async def test_a_full_queue_refuses_a_whole_request(deployment: Deployment) -> N
 
 
 async def test_a_request_that_waited_too_long_is_withdrawn_unless_it_was_taken(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, limits=replace(LIMITS, post_wait_s_max=0.01)) as held:
+    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"post_wait_s_max": 0.01})) as held:
         tasks = await held.submit_behind_write(["ada"])
         for task in tasks:
             with pytest.raises(WaitTooLongError):
@@ -171,7 +172,7 @@ async def test_a_cancelled_request_is_withdrawn_unless_it_was_taken(deployment: 
 
 @pytest.mark.parametrize("races", [1, 3])
 async def test_a_lost_race_is_read_again_after_a_bounded_jittered_pause(deployment: Deployment, races: int) -> None:
-    limits = replace(LIMITS, write_backoff_base_s=0.001, write_backoff_s_max=0.003)
+    limits = LIMITS.model_copy(update={"write_backoff_base_s": 0.001, "write_backoff_s_max": 0.003})
     async with open_held_writer(deployment, limits=limits) as held:
         await held.submit("ada")
         held.store.meddle += [version_moved(deployment.store, held.board, "ada") for _ in range(races)]
@@ -226,7 +227,7 @@ async def test_a_failing_store_is_reported_and_later_posts_are_applied(deploymen
 
 
 async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, limits=replace(LIMITS, group_posts_max=1)) as held:
+    async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"group_posts_max": 1})) as held:
         tasks = await held.submit_behind_write(["ada"], ["bob"])
         closing = asyncio.create_task(held.writer.close())
         await asyncio.sleep(0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
+from config.settings import PostingSettings
 from storage.errors import OverloadedError, StoreBusyError
 from storage.posting import writer
-from storage.posting.writer import Writer, WriterLimits
+from storage.posting.writer import Writer
 from storage.records import PartOutcome
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
@@ -46,7 +46,7 @@ class TurnstileStore(PassingStore):
 class Flow:
     """A writer on a turnstile store, with a clock that the test moves."""
 
-    def __init__(self, deployment: Deployment, limits: WriterLimits, writes_at_once: int) -> None:
+    def __init__(self, deployment: Deployment, limits: PostingSettings, writes_at_once: int) -> None:
         self.deployment, self.observed = deployment, Observed()
         self.store = TurnstileStore(deployment.store, writes_at_once=writes_at_once)
         self.now_s = 0.0
@@ -66,7 +66,7 @@ class Flow:
 
 @asynccontextmanager
 async def open_flow(
-    deployment: Deployment, *, limits: WriterLimits = LIMITS, writes_at_once: int = 1
+    deployment: Deployment, *, limits: PostingSettings = LIMITS, writes_at_once: int = 1
 ) -> AsyncIterator[Flow]:
     """Start a writer, and close it at the end."""
     flow = Flow(deployment, limits, writes_at_once)
@@ -101,7 +101,7 @@ async def raise_limit(flow: Flow) -> None:
         requests = [request for request in requests if request not in done]
 
 
-SINGLES = replace(LIMITS, group_posts_max=1, writes_in_flight_max=2)
+SINGLES = LIMITS.model_copy(update={"group_posts_max": 1, "writes_in_flight_max": 2})
 
 
 async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployment: Deployment) -> None:
@@ -158,7 +158,7 @@ async def test_a_batch_is_answered_at_once_if_waiting_posts_have_owners_in_fligh
 
 
 async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deployment) -> None:
-    async with open_flow(deployment, limits=replace(SINGLES, writes_in_flight_max=8)) as flow:
+    async with open_flow(deployment, limits=SINGLES.model_copy(update={"writes_in_flight_max": 8})) as flow:
         requests = [flow.post(f"p{number}") for number in range(50)]
         for _ in requests:
             turn = await flow.store.waiting.get()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
+from config.settings import QueueSettings, Settings
 from storage.boards.boards import delete_board, reset_board
 from storage.boards.families import delete_family
 from storage.errors import (
@@ -19,7 +20,7 @@ from storage.errors import (
     StoreBusyError,
     WaitTooLongError,
 )
-from storage.queue.intake import BacklogLimits, EnqueueLimits, Enqueuer, QueueBacklog
+from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
 from storage.store import Store
@@ -28,10 +29,10 @@ from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import SHARDS, QueueDesk
 
-LIMITS = EnqueueLimits(
+LIMITS = Settings(
     queue_posts_max=10, ingest_group_posts_max=100, ingest_block_posts_max=4, post_wait_s_max=10
 )  # fmt: skip
-BACKLOG = BacklogLimits(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1)
+BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1)
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Observed:
 class Intake:
     """An enqueuer on a store whose writes a test can hold back, and one board to post to."""
 
-    def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: EnqueueLimits) -> None:
+    def __init__(self, desk: QueueDesk, board: Board, store: Store, limits: Settings) -> None:
         self.desk, self.board, self.observed = desk, board, Observed()
         self.store = MeddlingStore(store)
         self.time_s = 100.0
@@ -83,7 +84,7 @@ async def desk(deployment: Deployment) -> QueueDesk:
 
 
 @asynccontextmanager
-async def open_intake(desk: QueueDesk, limits: EnqueueLimits = LIMITS) -> AsyncIterator[Intake]:
+async def open_intake(desk: QueueDesk, limits: Settings = LIMITS) -> AsyncIterator[Intake]:
     """Start an enqueuer with a board, and close it at the end."""
     intake = Intake(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
     intake.enqueuer.start()
@@ -118,7 +119,7 @@ async def test_waiting_posts_are_stored_together_in_blocks_with_a_bound(desk: Qu
 
 
 async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(desk: QueueDesk) -> None:
-    async with open_intake(desk, replace(LIMITS, queue_posts_max=2)) as intake:
+    async with open_intake(desk, LIMITS.model_copy(update={"queue_posts_max": 2})) as intake:
         intake.store.hold()
         first = asyncio.create_task(intake.enqueuer.submit(intake.posts(*"abc")))
         await intake.store.wait_for_write()
@@ -134,7 +135,7 @@ async def test_posts_beyond_the_bound_are_refused_unless_their_request_is_alone(
 
 
 async def test_a_long_queue_refuses_posts_until_workers_have_caught_up(desk: QueueDesk) -> None:
-    async with open_intake(desk, replace(LIMITS, queue_posts_max=100)) as intake:
+    async with open_intake(desk, LIMITS.model_copy(update={"queue_posts_max": 100})) as intake:
         await intake.enqueuer.submit(intake.posts(*["ada"] * 15))
         with pytest.raises(QueueFullError, match="15 posts wait in the queue"):
             await intake.enqueuer.submit(intake.posts(*["bob"] * 6))
@@ -188,7 +189,7 @@ async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: Qu
 
 
 async def test_a_request_that_waits_too_long_is_told_whether_its_posts_may_be_stored(desk: QueueDesk) -> None:
-    async with open_intake(desk, replace(LIMITS, post_wait_s_max=0.05)) as intake:
+    async with open_intake(desk, LIMITS.model_copy(update={"post_wait_s_max": 0.05})) as intake:
         intake.store.hold()
         taken = asyncio.create_task(intake.enqueuer.submit(intake.posts("ada")))
         await intake.store.wait_for_write()

@@ -78,7 +78,7 @@ async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk:
     board = await make_board(desk)
     for number in range(5):
         await desk.enqueue_block([make_post(desk, board, "ada", 1, last=number)] * 40)
-    limits = replace(LIMITS, ingest_round_posts_max=100)
+    limits = LIMITS.model_copy(update={"ingest_round_posts_max": 100})
     worker = desk.worker("ada", limits=limits)
     desk.clock.now_us += 1
     await desk.update_share(worker)
@@ -94,7 +94,7 @@ async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: Qu
     for number in range(1, 31):
         everywhere = [part(board, {"xp": 1, "last": number}) for board in boards]
         await desk.enqueue_block([desk.deployment.post("ada", *everywhere)] * 3)
-    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=64))
+    worker = desk.worker("ada", limits=LIMITS.model_copy(update={"ingest_round_parts_max": 64}))
     desk.clock.now_us += 1
     await desk.update_share(worker)
     rounds = []
@@ -109,7 +109,7 @@ async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: Qu
 async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk: QueueDesk) -> None:
     boards = [await make_board(desk, name) for name in ("b", "c", "d")]
     await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
-    worker = desk.worker("ada", limits=replace(LIMITS, ingest_round_parts_max=2))
+    worker = desk.worker("ada", limits=LIMITS.model_copy(update={"ingest_round_parts_max": 2}))
     desk.clock.now_us += 1
     await desk.update_share(worker)
     sizes = []

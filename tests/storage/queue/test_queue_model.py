@@ -37,7 +37,7 @@ class Queueing(RuleBasedStateMachine):
         super().__init__()
         self.board = self.session.create(ranked("xp"), counter("last", merge=Merge.LAST))
         self.desk: QueueDesk = self.session.run(QueueDesk.on(self.session.deployment))
-        limits = replace(LIMITS, ingest_round_posts_max=ROUND_POSTS)
+        limits = LIMITS.model_copy(update={"ingest_round_posts_max": ROUND_POSTS})
         self.workers: dict[str, Worker] = {name: self.desk.worker(name, limits=limits) for name in WORKERS}
         self.places = itertools.count()
         # The waiting posts of each shard, the oldest post first.

@@ -8,7 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
-from service.monitoring.managed.history import HistoryLimits, MetricHistory, quantile
+from config.settings import ManagedSettings
+from service.monitoring.managed.history import MetricHistory, quantile
 from service.monitoring.managed.metric_mapping import MetricMapping
 
 
@@ -20,7 +21,7 @@ class World:
         self.now_s = 0.0
         self.posts = Counter("rankcurve_posts", "Posts", ["outcome"], registry=self.registry)
         self.seconds = Histogram("rankcurve_write_seconds", "Time", buckets=(1, 2, 4), registry=self.registry)
-        limits = HistoryLimits(rates_tick_s=5)
+        limits = ManagedSettings(rates_tick_s=5)
         self.history = MetricHistory(self.registry.collect, limits, monotonic=lambda: self.now_s)
         self.history.note_snapshot()
 
@@ -98,7 +99,7 @@ async def test_a_metric_that_raises_does_not_stop_the_snapshots() -> None:
             rested.set()
             await asyncio.Event().wait()
 
-    history = MetricHistory(collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0, sleep=rest)
+    history = MetricHistory(collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0, sleep=rest)
     running = asyncio.create_task(history.run())
     async with asyncio.timeout(60):
         await rested.wait()

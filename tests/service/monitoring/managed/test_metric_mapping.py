@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from service.monitoring.managed.history import HistoryLimits, MetricHistory
+from config.settings import ManagedSettings
+from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.metric_mapping import MetricMapping
 from service.monitoring.managed.objects import ManagedObject
 from service.telemetry.metrics.process import Metrics
@@ -12,7 +13,7 @@ from service.telemetry.metrics.process import Metrics
 
 def objects_of(registry: CollectorRegistry) -> dict[str, ManagedObject]:
     """Return the managed objects for the metrics of a registry, by canonical name."""
-    history = MetricHistory(registry.collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0)
+    history = MetricHistory(registry.collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0)
     history.note_snapshot()
     return {name.canonical: managed for name, managed in MetricMapping("sqlite").map_metrics(history.families).items()}
 
@@ -36,7 +37,7 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     assert {"rankcurve:shard=0,type=Queue", "rankcurve:shard=1,type=Queue", "rankcurve:name=default,type=Pool"} == set(
         objects
     )
-    history = MetricHistory(registry.collect, HistoryLimits(rates_tick_s=5), monotonic=lambda: 0.0)
+    history = MetricHistory(registry.collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0)
     moment = history.read_moment()
     assert objects["rankcurve:shard=1,type=Queue"].attributes["IngestPosts"].read(moment) == 4
     waited = objects["rankcurve:name=default,type=Pool"].attributes["StoreConnectionWaitSeconds"].read(moment)

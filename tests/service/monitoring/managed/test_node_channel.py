@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from service.monitoring.managed.node_channel import Action, ChannelLimits, NodeChannel, ProcessFailedError
+from config.settings import ManagedSettings
+from service.monitoring.managed.node_channel import Action, NodeChannel, ProcessFailedError
 
-PATIENT, HASTY = ChannelLimits(managed_wait_s_max=60), ChannelLimits(managed_wait_s_max=0.1)
+PATIENT, HASTY = ManagedSettings(managed_wait_s_max=60), ManagedSettings(managed_wait_s_max=0.1)
 
 
-def channel(folder: Path | None, name: str, *, limits: ChannelLimits = PATIENT, **actions: Action) -> NodeChannel:
+def channel(folder: Path | None, name: str, *, limits: ManagedSettings = PATIENT, **actions: Action) -> NodeChannel:
     return NodeChannel(actions, limits, folder=folder, name=name)
 
 
