@@ -8,7 +8,7 @@ output of `rankcurve config`.
 """
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
@@ -21,11 +21,6 @@ from config.kinds import text as _text
 _ORDERED_PAIRS = (
     ("body_bytes_max", "arriving_bytes_max"),
     ("page_entries_default", "page_entries_max"),
-    ("write_backoff_base_s", "write_backoff_s_max"),
-    ("retry_after_s", "retry_after_s_max"),
-    ("job_backoff_base_s", "job_backoff_s_max"),
-    ("store_backoff_base_s", "store_backoff_s_max"),
-    ("worker_backoff_base_s", "worker_backoff_s_max"),
 )
 
 
@@ -52,16 +47,18 @@ class ListeningSettings(_Group):
     """Processes that serve requests. More than 1 need a PostgreSQL store."""
     jobs_port: int = _number(0, 0, 65535, "")
     """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
-    worker_backoff_base_s: float = _number(0.1, 0.001, 60, "s")
+    worker_backoff_base_s: float = _number(0.1, 0.001, 10, "s")
     """First pause before a crashed process is replaced. The pause doubles with each crash in a row, with jitter."""
-    worker_backoff_s_max: float = _number(10, 0.001, 3_600, "s")
-    """Longest pause before a crashed process is replaced."""
-    worker_steady_s: float = _number(10, 0.1, 3_600, "s")
-    """A process that ran at least this long before its crash starts the count of crashes in a row anew."""
     worker_crashes_max: int = _number(10, 1, 1_000, "crashes")
-    """Crashes in a row, each before `worker_steady_s`, after which the node stops all its processes."""
+    """Crashes in a row, each within 10 s after the start, after which the node stops all its processes."""
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
+
+    # Constants, because no operator needs to turn them:
+    # Longest pause before a crashed process is replaced.
+    worker_backoff_s_max: ClassVar[float] = 10
+    # A process that ran at least this long before its crash starts the count of crashes in a row anew.
+    worker_steady_s: ClassVar[float] = 10
 
 
 class RequestSettings(_Group):
@@ -71,8 +68,6 @@ class RequestSettings(_Group):
     """Largest body of a request. A larger one is refused with 413."""
     body_idle_s_max: float = _number(10, 0.1, 600, "s")
     """Longest pause within a body that is arriving. After it, the request is refused with 408."""
-    body_wait_s_max: float = _number(300, 0.1, 3_600, "s")
-    """Longest time that a whole body may take to arrive. After it, the request is refused with 408."""
     arriving_bytes_max: int = _number(256 * 1024 * 1024, 1024, 1024**4, "bytes")
     """Maximum size of all bodies in one process, each counted from its arrival to its answer. Further bodies are
     refused with 503."""
@@ -85,9 +80,6 @@ class RequestSettings(_Group):
     """Maximum number of posts in one request; more are refused with 400."""
     boards_per_post_max: int = _number(100, 1, 10_000, "boards")
     """Maximum number of boards that one post may name; more are refused with 400."""
-    parts_per_request_max: int = _number(10_000, 1, 1_000_000, "parts")
-    """Maximum number of posts in one request, each counted once for every board that it goes to; more are refused with
-    400."""
     family_boards_max: int = _number(25, 1, 10_000, "boards")
     """Maximum number of boards that one post to a family may reach: its periods times its lists of facets. A larger
     family is refused with 422."""
@@ -101,17 +93,24 @@ class RequestSettings(_Group):
     """Maximum number of owners in one lookup; more are refused with 400."""
     query_values_max: int = _number(1_000, 1, 100_000, "values")
     """Maximum number of values, ranks, percentiles or boards in one query; more are refused with 400."""
-    owner_posts_blocks_max: int = _number(10_000, 1, 10_000_000, "blocks")
-    """Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts searches. The
-    next page goes on."""
-    history_periods_max: int = _number(100, 1, 10_000, "periods")
-    """Maximum number of closed periods in one answer of an owner's history; more are refused with 400."""
-    buckets_max: int = _number(1_000, 1, 100_000, "buckets")
-    """Maximum number of buckets in one distribution; more are refused with 400."""
     profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes")
     """Largest profile of an owner, as JSON. A larger one is refused with 413."""
-    at_ahead_s_max: float = _number(300, 0, 86_400, "s")
-    """How far the `at` of a post may lie ahead of the service's clock. Beyond it, the post is rejected with 422."""
+
+    # Constants, because no operator needs to turn them:
+    # Longest time that a whole body may take to arrive. After it, the request is refused with 408.
+    body_wait_s_max: ClassVar[float] = 300
+    # Maximum number of posts in one request, each counted once for every board that it goes to; more are
+    # refused with 400.
+    parts_per_request_max: ClassVar[int] = 10_000
+    # Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts
+    # searches. The next page goes on.
+    owner_posts_blocks_max: ClassVar[int] = 10_000
+    # Maximum number of closed periods in one answer of an owner's history; more are refused with 400.
+    history_periods_max: ClassVar[int] = 100
+    # Maximum number of buckets in one distribution; more are refused with 400.
+    buckets_max: ClassVar[int] = 1_000
+    # How far the `at` of a post may lie ahead of the service's clock. Beyond it, the post is rejected with 422.
+    at_ahead_s_max: ClassVar[float] = 300
 
 
 class PostingSettings(_Group):
@@ -124,22 +123,24 @@ class PostingSettings(_Group):
     """Log what posts change. Set false for measurements only: curves and ranks go wrong without the log."""
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
     """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
-    group_posts_max: int = _number(2_000, 1, 100_000, "posts")
-    """Maximum number of posts in one transaction, counted once for every board."""
     post_wait_s_max: float = _number(10, 0.01, 3_600, "s")
     """Longest wait of a post; then 503. A new post gets 503 at once if the posts before it would take more than half of
     this time."""
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
     """How long a post id is remembered. Within this time, a repeated post is not applied again."""
-    writes_in_flight_max: int = _number(8, 1, 256, "transactions")
-    """Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite runs
-    one."""
-    write_attempts_max: int = _number(8, 1, 1_000, "attempts")
-    """Maximum number of attempts to commit a group of posts that keeps losing races; then 503."""
-    write_backoff_base_s: float = _number(0.005, 0, 10, "s")
-    """First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter."""
-    write_backoff_s_max: float = _number(0.5, 0, 60, "s")
-    """Longest pause of a group of posts after a lost race."""
+
+    # Constants, because no operator needs to turn them:
+    # Maximum number of posts in one transaction, counted once for every board.
+    group_posts_max: ClassVar[int] = 2_000
+    # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite
+    # runs one.
+    writes_in_flight_max: ClassVar[int] = 8
+    # Maximum number of attempts to commit a group of posts that keeps losing races; then 503.
+    write_attempts_max: ClassVar[int] = 8
+    # First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter.
+    write_backoff_base_s: ClassVar[float] = 0.005
+    # Longest pause of a group of posts after a lost race.
+    write_backoff_s_max: ClassVar[float] = 0.5
 
 
 class QueueSettings(_Group):
@@ -152,41 +153,43 @@ class QueueSettings(_Group):
     """Maximum number of posts in the queue; more are refused with 429."""
     ingest_age_s_max: float = _number(60, 0.1, 86_400, "s")
     """If the oldest post in the queue has waited longer than this, new posts are refused with 503."""
-    ingest_look_s: float = _number(1, 0.01, 60, "s")
-    """How old a process's figures of the queue may be when it accepts or refuses posts."""
-    ingest_group_posts_max: int = _number(10_000, 1, 100_000, "posts")
-    """Maximum number of posts that one transaction appends to the queue."""
-    ingest_block_posts_max: int = _number(200, 1, 10_000, "posts")
-    """Maximum number of posts of one shard that are stored in the queue as one row."""
-    ingest_round_posts_max: int = _number(1_000, 1, 100_000, "posts")
-    """Maximum number of queued posts that one transaction applies."""
-    ingest_round_parts_max: int = _number(2_500, 1, 100_000, "posts")
-    """Maximum number of queued posts that one transaction applies, counted once for every board."""
-    ingest_alone_attempts_max: int = _number(10, 1, 1_000, "attempts")
-    """Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected."""
     ingest_workers: int = _number(1, 0, 64, "workers")
     """Workers of the queue in each job process; 0: none."""
     ingest_workers_max: int = _number(4, 1, 64, "workers")
     """Maximum number of workers of the queue at the same time, in all job processes together."""
-    ingest_sizing_s: float = _number(5, 0.1, 600, "s")
-    """How often a job process works out how many workers of the queue the store can use."""
     ingest_lease_s: float = _number(0.5, 0.1, 600, "s")
     """How long a killed worker keeps its shards from other workers."""
-    ingest_poll_s: float = _number(0.1, 0.001, 60, "s")
-    """How often an idle worker looks for posts; a fifth as often after a long pause."""
-    ingest_gather_s: float = _number(0.15, 0, 60, "s")
-    """Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts gather
-    for the next one."""
-    ingest_backoff_s_max: float = _number(2, 0.001, 600, "s")
-    """Longest pause of a worker whose round failed."""
     rejected_post_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
     """How long the service remembers why a queued post was rejected."""
-    rejected_posts_max: int = _number(1_000_000, 1, 1_000_000_000, "posts")
-    """Maximum number of rejected posts that are remembered; the oldest are forgotten first."""
-    retry_after_s: int = _number(1, 1, 3_600, "s")
+    retry_after_s: int = _number(1, 1, 60, "s")
     """Shortest Retry-After sent with 429 and 503."""
-    retry_after_s_max: int = _number(60, 1, 3_600, "s")
-    """Longest Retry-After, even if the wait will be longer."""
+
+    # Constants, because no operator needs to turn them:
+    # How old a process's figures of the queue may be when it accepts or refuses posts.
+    ingest_look_s: ClassVar[float] = 1
+    # Maximum number of posts that one transaction appends to the queue.
+    ingest_group_posts_max: ClassVar[int] = 10_000
+    # Maximum number of posts of one shard that are stored in the queue as one row.
+    ingest_block_posts_max: ClassVar[int] = 200
+    # Maximum number of queued posts that one transaction applies.
+    ingest_round_posts_max: ClassVar[int] = 1_000
+    # Maximum number of queued posts that one transaction applies, counted once for every board.
+    ingest_round_parts_max: ClassVar[int] = 2_500
+    # Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected.
+    ingest_alone_attempts_max: ClassVar[int] = 10
+    # How often a job process works out how many workers of the queue the store can use.
+    ingest_sizing_s: ClassVar[float] = 5
+    # How often an idle worker looks for posts; a fifth as often after a long pause.
+    ingest_poll_s: ClassVar[float] = 0.1
+    # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts
+    # gather for the next one.
+    ingest_gather_s: ClassVar[float] = 0.15
+    # Longest pause of a worker whose round failed.
+    ingest_backoff_s_max: ClassVar[float] = 2
+    # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
+    rejected_posts_max: ClassVar[int] = 1_000_000
+    # Longest Retry-After, even if the wait will be longer.
+    retry_after_s_max: ClassVar[int] = 60
 
 
 class KeySettings(_Group):
@@ -209,24 +212,26 @@ class ReadingSettings(_Group):
     """Connections for short reads, in each process."""
     heavy_reader_connections: int = _number(1, 1, 64, "connections")
     """Connections for counts, walks and refreshes, in each process."""
-    point_reads_per_batch_max: int = _number(512, 1, 10_000, "reads")
-    """Maximum number of point reads that one statement answers together."""
-    point_read_lanes: int = _number(2, 1, 64, "statements")
-    """Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as
-    are under way."""
     reads_waiting_max: int = _number(20_000, 1, 1_000_000, "reads")
     """Maximum number of reads waiting for a connection; more are refused with 503."""
-    light_read_rows_max: int = _number(100_000, 0, 100_000_000, "rows")
-    """A read that passes more rows than this uses the connections for counts, walks and refreshes."""
     exact_gap_rows_max: int = _number(50, 0, 10_000_000, "rows")
     """With `auto`, a rank is counted if the gap of the curve around it holds at most this many entries."""
-    exact_changes_max: int = _number(50_000, 0, 10_000_000, "rows")
-    """Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
-    are counted."""
-    open_boards_max: int = _number(1_000, 1, 1_000_000, "boards")
-    """Boards whose compiled statements a process keeps; the least recently used are dropped."""
     statement_cache: int = _number(512, 0, 100_000, "statements")
     """Prepared statements kept for each connection."""
+
+    # Constants, because no operator needs to turn them:
+    # Maximum number of point reads that one statement answers together.
+    point_reads_per_batch_max: ClassVar[int] = 512
+    # Maximum number of point-read statements at the same time. A further one starts only once as many reads
+    # wait as are under way.
+    point_read_lanes: ClassVar[int] = 2
+    # A read that passes more rows than this uses the connections for counts, walks and refreshes.
+    light_read_rows_max: ClassVar[int] = 100_000
+    # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better
+    # rows are counted.
+    exact_changes_max: ClassVar[int] = 50_000
+    # Boards whose compiled statements a process keeps; the least recently used are dropped.
+    open_boards_max: ClassVar[int] = 1_000
 
 
 class StreamSettings(_Group):
@@ -234,20 +239,22 @@ class StreamSettings(_Group):
 
     stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams")
     """Maximum number of streams open in one process; more are refused with 503."""
-    stream_top_default: int = _number(10, 1, 10_000, "rows")
-    """Rows of a streamed top if the request gives no number."""
-    stream_top_max: int = _number(100, 1, 10_000, "rows")
-    """Maximum number of rows of a streamed top; more are refused with 400."""
-    stream_poll_s: float = _number(0.02, 0.001, 10, "s")
-    """Pause between two reads of the journal on behalf of all streams."""
-    stream_rows_max: int = _number(10_000, 1, 1_000_000, "rows")
-    """Maximum number of journal rows that one read for all streams returns, and that a stream may resume over."""
     stream_heartbeat_s: float = _number(15, 0.01, 600, "s")
     """How often each stream sends a heartbeat."""
-    stream_retry_s: float = _number(1, 0, 600, "s")
-    """How long a client waits before it reopens a stream that ended."""
     stream_unread_bytes_max: int = _number(262_144, 1_024, 1024**3, "bytes")
     """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
+
+    # Constants, because no operator needs to turn them:
+    # Rows of a streamed top if the request gives no number.
+    stream_top_default: ClassVar[int] = 10
+    # Maximum number of rows of a streamed top; more are refused with 400.
+    stream_top_max: ClassVar[int] = 100
+    # Pause between two reads of the journal on behalf of all streams.
+    stream_poll_s: ClassVar[float] = 0.02
+    # Maximum number of journal rows that one read for all streams returns, and that a stream may resume over.
+    stream_rows_max: ClassVar[int] = 10_000
+    # How long a client waits before it reopens a stream that ended.
+    stream_retry_s: ClassVar[float] = 1
 
 
 class SqliteSettings(_Group):
@@ -259,10 +266,12 @@ class SqliteSettings(_Group):
     """Check of the SQLite file at the start: quick reads its pages, full compares the indexes too."""
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB")
     """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
-    checkpoint_pages: int = _number(40_000, 100, 10_000_000, "pages")
-    """Pages in SQLite's write-ahead log at which it is checkpointed, even under load."""
-    checkpoint_idle_s: float = _number(0.2, 0.001, 3_600, "s")
-    """Pause in writing after which SQLite's write-ahead log is checkpointed."""
+
+    # Constants, because no operator needs to turn them:
+    # Pages in SQLite's write-ahead log at which it is checkpointed, even under load.
+    checkpoint_pages: ClassVar[int] = 40_000
+    # Pause in writing after which SQLite's write-ahead log is checkpointed.
+    checkpoint_idle_s: ClassVar[float] = 0.2
 
 
 class PostgresSettings(_Group):
@@ -291,10 +300,12 @@ class PostgresSettings(_Group):
     """Longest wait for a commit. After it, the outcome is unknown and the connection is closed."""
     store_attempts_max: int = _number(8, 1, 1_000, "attempts")
     """Maximum number of attempts of a transaction that lost its connection or was in a deadlock; then 503."""
-    store_backoff_base_s: float = _number(0.02, 0, 10, "s")
-    """First pause before a further attempt of a transaction. The pause doubles each time, with jitter."""
-    store_backoff_s_max: float = _number(0.5, 0, 60, "s")
-    """Longest pause before a further attempt of a transaction."""
+
+    # Constants, because no operator needs to turn them:
+    # First pause before a further attempt of a transaction. The pause doubles each time, with jitter.
+    store_backoff_base_s: ClassVar[float] = 0.02
+    # Longest pause before a further attempt of a transaction.
+    store_backoff_s_max: ClassVar[float] = 0.5
 
 
 class MemcachedSettings(_Group):
@@ -304,17 +315,19 @@ class MemcachedSettings(_Group):
     """Servers through which processes share curves, HOST:PORT with commas between; none: curves come from the table."""
     memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s")
     """Longest wait for one call of memcached."""
-    memcached_failures_max: int = _number(3, 1, 1_000, "failures")
-    """Failures in a row after which a server gets no calls for `memcached_pause_s`."""
-    memcached_pause_s: float = _number(5, 0.01, 3_600, "s")
-    """How long a failing server gets no calls, before one call tries it again."""
-    memcached_batch_max: int = _number(20, 1, 1_000, "curves")
-    """Maximum number of curves requested in one call of memcached."""
     memcached_value_bytes_max: int = _number(1_000_000, 1_024, 128 * 1024 * 1024, "bytes")
     """Maximum size of a curve that is shared. Larger curves are read from the table. memcached's own limit is 1 MiB by
     default."""
-    memcached_expiry_s: int = _number(86_400, 60, 30 * 86_400, "s")
-    """Longest time that memcached keeps a curve."""
+
+    # Constants, because no operator needs to turn them:
+    # Failures in a row after which a server gets no calls for `memcached_pause_s`.
+    memcached_failures_max: ClassVar[int] = 3
+    # How long a failing server gets no calls, before one call tries it again.
+    memcached_pause_s: ClassVar[float] = 5
+    # Maximum number of curves requested in one call of memcached.
+    memcached_batch_max: ClassVar[int] = 20
+    # Longest time that memcached keeps a curve.
+    memcached_expiry_s: ClassVar[int] = 86_400
 
 
 class JobSettings(_Group):
@@ -322,144 +335,128 @@ class JobSettings(_Group):
 
     curve_poll_s: float = _number(2, 0.05, 2, "s")
     """How often a process looks for new curves, and a job process for refresh requests."""
-    curve_poll_rows_max: int = _number(100, 1, 100_000, "curves")
-    """Maximum number of curves that one step of a look for new curves reads."""
-    live_poll_s: float = _number(0.5, 0.05, 1, "s")
-    """How often a process looks for live counts that were folded."""
     fold_interval_s: float = _number(0.5, 0.01, 1, "s")
     """How often the folding job counts new changes into the live counts of curves."""
-    fold_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
-    """Largest part of its time that the folding job may be at work."""
-    fold_rows_max: int = _number(5_000, 1, 1_000_000, "changes")
-    """Maximum number of changes that one statement of the folding job reads."""
     fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
     """Maximum number of changes folded at once. Curves that are further behind wait for their next refresh."""
-    fold_curves_max: int = _number(10_000, 1, 10_000_000, "curves")
-    """Curves that the folding job keeps decoded in memory."""
     drift_ratio: float = _number(0.01, 0.0001, 1, "ratio")
     """A live curve is fitted anew once the bound of its relative error exceeds this."""
-    refresh_jitter_ratio: float = _number(0.1, 0, 1, "ratio")
-    """Part of the refresh interval that is random. It only shortens the interval."""
     refresh_concurrency: int = _number(1, 1, 64, "refreshes")
     """Curves that one job process refreshes at the same time."""
     refresh_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
     """Largest part of a worker's time that scheduled refreshes may take. Refresh requests are not delayed by it."""
-    refresh_patience_intervals: float = _number(10, 0.1, 10_000, "intervals")
-    """A due curve that has waited this many refresh intervals goes before curves that changed more."""
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s")
     """Longest wait of a refresh request for its new curve; then 503. The refresh goes on."""
-    refresh_tick_s: float = _number(0.25, 0.01, 60, "s")
-    """How often the schedule looks for due refreshes."""
-    refresh_tick_boards_max: int = _number(2_000, 1, 1_000_000, "boards")
-    """Maximum number of boards that one look for due refreshes passes. The next look goes on from there."""
-    refresh_queue_max: int = _number(1_000, 1, 1_000_000, "refreshes")
-    """Maximum number of due refreshes that wait for a worker. Those that changed least are found due again later."""
-    refresh_demands_max: int = _number(1_000, 1, 1_000_000, "refreshes")
-    """Maximum number of refresh requests that wait; more are refused with 503."""
     gap_rows_max: int = _number(10_000, 100, 100_000_000, "rows")
     """Maximum number of entries between two knots of a sampled curve, and so of the rows that an exact count reads.
     Larger boards get more knots."""
-    scan_page_values: int = _number(5_000, 10, 1_000_000, "values")
-    """Maximum number of distinct values that one statement of a scan reads."""
     scan_memory_values_max: int = _number(4_000_000, 1_000, 1_000_000_000, "values")
     """Maximum number of distinct values that a scan keeps in memory. Beyond that, it writes them to a temporary
     file."""
-    scan_bound_ratio: float = _number(0.005, 0, 1, "ratio")
-    """Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet enough."""
-    scan_changes_ratio: float = _number(0.001, 0, 1, "ratio")
-    """Method auto: a board is quiet enough if at most this part of its entries changes during a scan."""
-    scan_rows_per_s: int = _number(2_000_000, 1_000, 1_000_000_000, "rows/s")
-    """Assumed speed of a scan until a process has timed its first one."""
     lease_s: float = _number(10, 0.1, 3_600, "s")
     """How long a killed job process keeps other processes from its work."""
-    lease_renewal_ratio: float = _number(0.3, 0.01, 0.9, "ratio")
-    """Part of its length after which a lease is renewed."""
     lease_margin_s: float = _number(0.5, 0, 60, "s")
     """Time added before an expired lease is given to another holder. It allows for jumps of the store's clock."""
-    job_backoff_base_s: float = _number(0.5, 0.001, 60, "s")
-    """First pause of a job that failed. The pause doubles with each failure in a row, with jitter."""
-    job_backoff_s_max: float = _number(30, 0.001, 3_600, "s")
-    """Longest pause of a job that failed."""
     job_stop_s_max: float = _number(5, 0.1, 600, "s")
     """At the stop, the longest wait for the jobs to end."""
-    close_interval_s: float = _number(1, 0.05, 3_600, "s")
-    """How often the closing job looks for boards to close or to archive."""
-    close_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
-    """Largest part of its time that the closing job may be at work."""
-    close_boards_max: int = _number(200, 1, 100_000, "boards")
-    """Maximum number of boards closed in one transaction."""
     archive_top_rows: int = _number(1_000, 1, 100_000, "rows")
     """Best rows by each ranked column that an archive keeps in order. Requests beyond them get 410."""
-    archive_block_rows: int = _number(256, 1, 100_000, "rows")
-    """Rows in one block of an archive. Reading one row decodes its whole block."""
-    archive_step_rows: int = _number(5_000, 1, 1_000_000, "rows")
-    """Maximum number of rows archived in one transaction, approximately."""
-    archive_boards_max: int = _number(50, 1, 10_000, "boards")
-    """Maximum number of small boards archived together in one transaction."""
-    close_retry_s: float = _number(30, 1, 3_600, "s")
-    """Pause before a board whose closing failed is tried again."""
     audit_interval_s: float = _number(60, 0, 86_400, "s")
     """How often the audit compares the curve of a random column with counted rows; 0: never."""
     audit_owners_max: int = _number(100, 1, 100_000, "owners")
     """Maximum number of random owners counted in one audit."""
-    audit_rows_max: int = _number(50_000_000, 2, 10_000_000_000, "rows")
-    """Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of
-    this."""
-    audit_changes_max: int = _number(100_000, 0, 100_000_000, "changes")
-    """Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the column
-    is not audited."""
-    audit_s_max: float = _number(5, 0.01, 3_600, "s")
-    """Time after which an audit counts no further owner."""
     change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
     """How long the journal is kept. Changes that were not folded yet are kept twice as long."""
-    erased_cells_s: float = _number(3_600, 60, 31 * 86_400, "s")
-    """How long the journal keeps the values of an erased owner, without the name, so that counts stay right."""
-    prune_interval_s: float = _number(60, 1, 86_400, "s")
-    """How often the pruning job deletes old post ids, changes and leftover rows."""
-    prune_rows_max: int = _number(10_000, 1, 10_000_000, "rows")
-    """Maximum number of rows that one transaction of the pruning job deletes."""
-    prune_steps_max: int = _number(100, 1, 100_000, "steps")
-    """Maximum number of transactions in one run of the pruning job, for each kind of row."""
+
+    # Constants, because no operator needs to turn them:
+    # Maximum number of curves that one step of a look for new curves reads.
+    curve_poll_rows_max: ClassVar[int] = 100
+    # How often a process looks for live counts that were folded.
+    live_poll_s: ClassVar[float] = 0.5
+    # Maximum number of changes that one statement of the folding job reads.
+    fold_rows_max: ClassVar[int] = 5_000
+    # Largest part of its time that the folding job may be at work.
+    fold_load_ratio: ClassVar[float] = 0.5
+    # Curves that the folding job keeps decoded in memory.
+    fold_curves_max: ClassVar[int] = 10_000
+    # Part of the refresh interval that is random. It only shortens the interval.
+    refresh_jitter_ratio: ClassVar[float] = 0.1
+    # A due curve that has waited this many refresh intervals goes before curves that changed more.
+    refresh_patience_intervals: ClassVar[float] = 10
+    # How often the schedule looks for due refreshes.
+    refresh_tick_s: ClassVar[float] = 0.25
+    # Maximum number of boards that one look for due refreshes passes. The next look goes on from there.
+    refresh_tick_boards_max: ClassVar[int] = 2_000
+    # Maximum number of due refreshes that wait for a worker. Those that changed least are found due again
+    # later.
+    refresh_queue_max: ClassVar[int] = 1_000
+    # Maximum number of refresh requests that wait; more are refused with 503.
+    refresh_demands_max: ClassVar[int] = 1_000
+    # Maximum number of distinct values that one statement of a scan reads.
+    scan_page_values: ClassVar[int] = 5_000
+    # Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet
+    # enough.
+    scan_bound_ratio: ClassVar[float] = 0.005
+    # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
+    scan_changes_ratio: ClassVar[float] = 0.001
+    # Assumed speed of a scan until a process has timed its first one.
+    scan_rows_per_s: ClassVar[int] = 2_000_000
+    # Part of its length after which a lease is renewed.
+    lease_renewal_ratio: ClassVar[float] = 0.3
+    # First pause of a job that failed. The pause doubles with each failure in a row, with jitter.
+    job_backoff_base_s: ClassVar[float] = 0.5
+    # Longest pause of a job that failed.
+    job_backoff_s_max: ClassVar[float] = 30
+    # How often the closing job looks for boards to close or to archive.
+    close_interval_s: ClassVar[float] = 1
+    # Largest part of its time that the closing job may be at work.
+    close_load_ratio: ClassVar[float] = 0.5
+    # Maximum number of boards closed in one transaction.
+    close_boards_max: ClassVar[int] = 200
+    # Rows in one block of an archive. Reading one row decodes its whole block.
+    archive_block_rows: ClassVar[int] = 256
+    # Maximum number of rows archived in one transaction, approximately.
+    archive_step_rows: ClassVar[int] = 5_000
+    # Maximum number of small boards archived together in one transaction.
+    archive_boards_max: ClassVar[int] = 50
+    # Pause before a board whose closing failed is tried again.
+    close_retry_s: ClassVar[float] = 30
+    # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of
+    # this.
+    audit_rows_max: ClassVar[int] = 50_000_000
+    # Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the
+    # column is not audited.
+    audit_changes_max: ClassVar[int] = 100_000
+    # Time after which an audit counts no further owner.
+    audit_s_max: ClassVar[float] = 5
+    # How long the journal keeps the values of an erased owner, without the name, so that counts stay right.
+    erased_cells_s: ClassVar[float] = 3_600
+    # How often the pruning job deletes old post ids, changes and leftover rows.
+    prune_interval_s: ClassVar[float] = 60
+    # Maximum number of rows that one transaction of the pruning job deletes.
+    prune_rows_max: ClassVar[int] = 10_000
+    # Maximum number of transactions in one run of the pruning job, for each kind of row.
+    prune_steps_max: ClassVar[int] = 100
 
 
 class LeaseSettings(_Group):
     """Pools of resources and their leases."""
 
-    lease_partitions: int = _number(10, 1, 1_000, "partitions")
-    """Partitions of each region of a pool whose spec gives no number."""
     lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools")
     """Maximum number of pools in the store; more are refused with 409."""
-    lease_resources_per_request_max: int = _number(10_000, 1, 1_000_000, "resources")
-    """Maximum number of resources added or removed in one request; more are refused with 400."""
     lease_s_max: float = _number(31 * 86_400, 1, 10 * 366 * 86_400, "s")
     """Longest lease of a resource. A longer one is refused with 422."""
-    lease_group_max: int = _number(200, 1, 10_000, "requests")
-    """Maximum number of requests for leases in one transaction."""
-    lease_groups_in_flight_max: int = _number(2, 1, 64, "transactions")
-    """Maximum number of transactions for leases at the same time. SQLite runs one."""
     lease_requests_waiting_max: int = _number(10_000, 1, 1_000_000, "requests")
     """Maximum number of requests for leases that wait; more are refused with 429."""
     lease_wait_s_max: float = _number(10, 0.01, 3_600, "s")
     """Longest wait of a request for a lease; then 503."""
-    lease_expired_counted_max: int = _number(10_000, 0, 10_000_000, "leases")
-    """Maximum number of expired leases of each region that the figures of a pool count as available."""
 
     liberate_interval_s: float = _number(3_600, 1, 31 * 86_400, "s")
     """How often expired leases are liberated. A region without a free resource does so at once."""
-    liberate_rows_max: int = _number(1_000, 1, 1_000_000, "rows")
-    """Maximum number of leases liberated in one transaction."""
     lease_journal_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
     """How long the journal of leases is kept."""
     balance_interval_s: float = _number(300, 1, 86_400, "s")
     """How often the balancer moves free resources to the regions that will need them."""
-    balance_horizon_s: float = _number(600, 1, 86_400, "s")
-    """How far ahead the balancer projects the need of a region."""
-    balance_half_life_s: float = _number(600, 1, 31 * 86_400, "s")
-    """Age at which past requests for leases count half in a region's average."""
-    balance_moves_max: int = _number(100_000, 1, 100_000_000, "resources")
-    """Maximum number of resources moved in one run, for each pool."""
-    balance_step_rows_max: int = _number(1_000, 1, 1_000_000, "rows")
-    """Maximum number of resources moved in one transaction."""
 
     lease_store_name: str = _text("here")
     """What the peers call this store, if keys lease in several stores."""
@@ -470,8 +467,30 @@ class LeaseSettings(_Group):
     """If two stores gave the same key a resource: release the second one, or keep both and only count it."""
     lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
     """How often the journals of the peers' leases are read."""
-    lease_exchange_rows_max: int = _number(1_000, 1, 100_000, "rows")
-    """Maximum number of rows of a peer's journal read at once."""
+
+    # Constants, because no operator needs to turn them:
+    # Partitions of each region of a pool whose spec gives no number.
+    lease_partitions: ClassVar[int] = 10
+    # Maximum number of resources added or removed in one request; more are refused with 400.
+    lease_resources_per_request_max: ClassVar[int] = 10_000
+    # Maximum number of requests for leases in one transaction.
+    lease_group_max: ClassVar[int] = 200
+    # Maximum number of transactions for leases at the same time. SQLite runs one.
+    lease_groups_in_flight_max: ClassVar[int] = 2
+    # Maximum number of expired leases of each region that the figures of a pool count as available.
+    lease_expired_counted_max: ClassVar[int] = 10_000
+    # Maximum number of leases liberated in one transaction.
+    liberate_rows_max: ClassVar[int] = 1_000
+    # How far ahead the balancer projects the need of a region.
+    balance_horizon_s: ClassVar[float] = 600
+    # Age at which past requests for leases count half in a region's average.
+    balance_half_life_s: ClassVar[float] = 600
+    # Maximum number of resources moved in one run, for each pool.
+    balance_moves_max: ClassVar[int] = 100_000
+    # Maximum number of resources moved in one transaction.
+    balance_step_rows_max: ClassVar[int] = 1_000
+    # Maximum number of rows of a peer's journal read at once.
+    lease_exchange_rows_max: ClassVar[int] = 1_000
 
 
 class BoardSettings(_Group):
@@ -507,12 +526,14 @@ class ManagedSettings(_Group):
     """Operations of managed objects that are allowed: Type.operation, several with commas between."""
     managed_boards_max: int = _number(1_000, 0, 1_000_000, "boards")
     """Maximum number of boards that are shown as managed objects. With more boards, none is shown."""
-    managed_wait_s_max: float = _number(5, 0.01, 600, "s")
-    """Longest wait for each process of the node in which an operation of a managed object runs."""
     rates_tick_s: float = _number(5, 0.1, 60, "s")
     """How often figures are recorded for rates and percentiles."""
-    jolokia_requests_max: int = _number(1_000, 1, 100_000, "requests")
-    """Maximum number of Jolokia requests in one body; more are refused."""
+
+    # Constants, because no operator needs to turn them:
+    # Longest wait for each process of the node in which an operation of a managed object runs.
+    managed_wait_s_max: ClassVar[float] = 5
+    # Maximum number of Jolokia requests in one body; more are refused.
+    jolokia_requests_max: ClassVar[int] = 1_000
 
 
 class LogSettings(_Group):

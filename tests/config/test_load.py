@@ -121,9 +121,9 @@ def test_a_missing_file_is_a_problem_and_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_limits_that_contradict_each_other_are_refused() -> None:
-    (problem,) = _problems({"page_entries_max": 10, "write_backoff_base_s": 9.0}, {})
+    (problem,) = _problems({"page_entries_max": 10, "body_bytes_max": 10_000, "arriving_bytes_max": 5_000}, {})
     assert "page_entries_default should not be greater than page_entries_max" in problem
-    assert "write_backoff_base_s should not be greater than write_backoff_s_max" in problem
+    assert "body_bytes_max should not be greater than arriving_bytes_max" in problem
 
 
 def test_a_password_in_a_refused_address_is_not_repeated() -> None:

@@ -13,7 +13,7 @@ from jobs.controls import JobControls
 from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
-LIMITS = JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
 
 
 class RecordingObserver:

@@ -11,7 +11,7 @@ from config.settings import JobSettings
 from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
-LIMITS = JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=5)
+LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
 
 
 @pytest.fixture
@@ -115,7 +115,9 @@ async def test_stopping_leaves_behind_a_job_that_does_not_end_within_the_bound(t
             except asyncio.CancelledError:
                 continue
 
-    runner = make_runner(time, JobSettings(job_backoff_base_s=1, job_backoff_s_max=8, job_stop_s_max=0.1))
+    runner = make_runner(
+        time, JobSettings(job_stop_s_max=0.1).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
+    )
     runner.start("stubborn", stubborn)
     runner.start("willing", lambda: time.elapse(1))
     await within(started.wait())

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from aiohttp import ClientSession, ClientTimeout, web
 from yarl import URL
 
-from config import load
+from config import Settings, load
 from service.api import ROUTES
 from service.app import make_app
 from service.context import Context
@@ -147,7 +147,9 @@ class Service(Caller):
 
     async def start(self) -> None:
         """Serve on a free port."""
-        settings = load(self.settings, {}, None)
+        constants = {name: value for name, value in self.settings.items() if name not in Settings.model_fields}
+        named = {name: value for name, value in self.settings.items() if name not in constants}
+        settings = load(named, {}, None).model_copy(update=constants)
         self.context = await self._stack.enter_async_context(open_context(settings, Metrics(), clock=self.clock))
         # aiohttp's own test server is not used, because it cancels handlers and `serve` does not.
         runner = ProblemRunner(make_app(ROUTES, self.context), access_log=None)

@@ -60,8 +60,7 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
         key_posts_burst=3,
         keys_max=2,
         retry_after_s=2,
-        retry_after_s_max=30,
-    )
+    ).model_copy(update={"retry_after_s_max": 30})
     return KeyLimits(bounds, metrics, monotonic=lambda: now_s)
 
 

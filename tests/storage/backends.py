@@ -28,12 +28,10 @@ SQLITE_LIMITS = Settings(
     heavy_reader_connections=1,
     reads_waiting_max=1_000,
     sqlite_cache_mib=4,
-    checkpoint_pages=1_000,
-    checkpoint_idle_s=60,
     statement_cache=64,
     create_store=True,
     store_check="none",
-)
+).model_copy(update={"checkpoint_pages": 1_000, "checkpoint_idle_s": 60})
 
 POSTGRES_LIMITS = Settings(
     writer_connections=1,
@@ -48,10 +46,8 @@ POSTGRES_LIMITS = Settings(
     lock_timeout_s=5,
     commit_timeout_s=10,
     store_attempts_max=4,
-    store_backoff_base_s=0.001,
-    store_backoff_s_max=0.01,
     statement_cache=64,
-)
+).model_copy(update={"store_backoff_base_s": 0.001, "store_backoff_s_max": 0.01})
 
 
 @asynccontextmanager

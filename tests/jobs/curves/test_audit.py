@@ -17,7 +17,9 @@ from storage.records import Board
 from tests.jobs.world import World, within
 
 INTERVAL_S = 30.0
-LIMITS = JobSettings(audit_owners_max=20, audit_rows_max=1_000, audit_changes_max=100, audit_s_max=10)
+LIMITS = JobSettings(audit_owners_max=20).model_copy(
+    update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
+)
 
 
 class Observed:

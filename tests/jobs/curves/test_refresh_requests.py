@@ -26,7 +26,7 @@ from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import RefreshMethod
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 
-LIMITS = JobSettings(refresh_demands_max=3, refresh_wait_s_max=WAIT_S, curve_poll_s=0.05)
+LIMITS = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05).model_copy(update={"refresh_demands_max": 3})
 
 
 class FrontEnd:

@@ -21,13 +21,16 @@ from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 
 MINUTE_US = 60_000_000
-LIBERATE = LeaseSettings(liberate_interval_s=3_600, liberate_rows_max=5, lease_journal_retention_s=1_000)
-BALANCE = LeaseSettings(
-    balance_interval_s=300,
-    balance_horizon_s=600,
-    balance_half_life_s=600,
-    balance_moves_max=1_000,
-    balance_step_rows_max=7,
+LIBERATE = LeaseSettings(liberate_interval_s=3_600, lease_journal_retention_s=1_000).model_copy(
+    update={"liberate_rows_max": 5}
+)
+BALANCE = LeaseSettings(balance_interval_s=300).model_copy(
+    update={
+        "balance_horizon_s": 600,
+        "balance_half_life_s": 600,
+        "balance_moves_max": 1_000,
+        "balance_step_rows_max": 7,
+    }
 )
 
 

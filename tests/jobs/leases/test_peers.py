@@ -17,7 +17,7 @@ from storage.leases.peers.exchange import AppliedPage, LeaseExchange
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, Pools
 
-LIMITS = LeaseSettings(lease_exchange_interval_s=1, lease_exchange_rows_max=2)
+LIMITS = LeaseSettings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
 
 
 class Peer:

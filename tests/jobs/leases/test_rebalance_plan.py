@@ -19,12 +19,13 @@ from jobs.leases.rebalance_plan import (
     update_load,
 )
 
-LIMITS = LeaseSettings(
-    balance_interval_s=300,
-    balance_horizon_s=600,
-    balance_half_life_s=600,
-    balance_moves_max=100_000,
-    balance_step_rows_max=1_000,
+LIMITS = LeaseSettings(balance_interval_s=300).model_copy(
+    update={
+        "balance_horizon_s": 600,
+        "balance_half_life_s": 600,
+        "balance_moves_max": 100_000,
+        "balance_step_rows_max": 1_000,
+    }
 )
 HORIZON_S = LIMITS.balance_horizon_s
 

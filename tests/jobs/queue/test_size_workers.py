@@ -9,7 +9,7 @@ from tests.jobs.world import ManualTime, World
 from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
-LIMITS = QueueSettings(ingest_workers_max=8, ingest_sizing_s=5)
+LIMITS = QueueSettings(ingest_workers_max=8).model_copy(update={"ingest_sizing_s": 5})
 
 
 class Meter:

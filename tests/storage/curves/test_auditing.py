@@ -20,7 +20,9 @@ from storage.records import Best, Board, Ties
 from storage.store import Program
 from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
 
-LIMITS = JobSettings(audit_owners_max=40, audit_rows_max=10_000, audit_changes_max=1_000, audit_s_max=10)
+LIMITS = JobSettings(audit_owners_max=40).model_copy(
+    update={"audit_rows_max": 10_000, "audit_changes_max": 1_000, "audit_s_max": 10}
+)
 INDEX = 1
 
 

@@ -47,11 +47,14 @@ async def cache_on() -> AsyncIterator[Open]:
                 MemcachedSettings.model_construct(
                     memcached_servers=addresses,
                     memcached_timeout_s=timeout_s,
-                    memcached_failures_max=failures_max,
-                    memcached_pause_s=PAUSE_S,
-                    memcached_batch_max=10,
                     memcached_value_bytes_max=value_bytes_max,
-                    memcached_expiry_s=60,
+                ).model_copy(
+                    update={
+                        "memcached_failures_max": failures_max,
+                        "memcached_pause_s": PAUSE_S,
+                        "memcached_batch_max": 10,
+                        "memcached_expiry_s": 60,
+                    }
                 ),
                 monotonic=monotonic,
             )

@@ -40,7 +40,7 @@ def read_tally(tally: Tally) -> dict[int, int]:
 
 async def scanned(deployment: Deployment, board: Board, *, page: int = 3, memory: int = 4) -> Tally:
     entries = deployment.entries(board)
-    limits = JobSettings.model_construct(scan_page_values=page, scan_memory_values_max=memory)
+    limits = JobSettings.model_construct(scan_memory_values_max=memory).model_copy(update={"scan_page_values": page})
     return await deployment.store.read(lambda: scan_column(entries, 1, limits), heavy=True)
 
 
@@ -91,7 +91,7 @@ async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(de
         scan = scan_column(
             deployment.entries(board),
             1,
-            JobSettings.model_construct(scan_page_values=3, scan_memory_values_max=100),
+            JobSettings.model_construct(scan_memory_values_max=100).model_copy(update={"scan_page_values": 3}),
             progress=note_progress,
         )
         answer = None
@@ -142,7 +142,7 @@ async def test_progress_adds_up_to_the_entries(deployment: Deployment) -> None:
         lambda: scan_column(
             entries,
             1,
-            JobSettings.model_construct(scan_page_values=4, scan_memory_values_max=100),
+            JobSettings.model_construct(scan_memory_values_max=100).model_copy(update={"scan_page_values": 4}),
             progress=told.append,
         ),
         heavy=True,

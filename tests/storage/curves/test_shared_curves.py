@@ -104,11 +104,14 @@ async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[
                 MemcachedSettings.model_construct(
                     memcached_servers=(server.address,),
                     memcached_timeout_s=0.3,
-                    memcached_failures_max=2,
-                    memcached_pause_s=60,
-                    memcached_batch_max=2,
                     memcached_value_bytes_max=VALUE_BYTES_MAX,
-                    memcached_expiry_s=60,
+                ).model_copy(
+                    update={
+                        "memcached_failures_max": 2,
+                        "memcached_pause_s": 60,
+                        "memcached_batch_max": 2,
+                        "memcached_expiry_s": 60,
+                    }
                 ),
                 monotonic=time.monotonic,
             )

@@ -29,10 +29,10 @@ from tests.storage.deployment import Deployment, part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import SHARDS, QueueDesk
 
-LIMITS = Settings(
-    queue_posts_max=10, ingest_group_posts_max=100, ingest_block_posts_max=4, post_wait_s_max=10
-)  # fmt: skip
-BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5, ingest_look_s=1)
+LIMITS = Settings(queue_posts_max=10, post_wait_s_max=10).model_copy(
+    update={"ingest_group_posts_max": 100, "ingest_block_posts_max": 4}
+)
+BACKLOG = QueueSettings(ingest_posts_max=20, ingest_age_s_max=5).model_copy(update={"ingest_look_s": 1})
 
 
 @dataclass

@@ -12,7 +12,10 @@ import pytest
 from config.settings import ManagedSettings
 from service.monitoring.managed.node_channel import Action, NodeChannel, ProcessFailedError
 
-PATIENT, HASTY = ManagedSettings(managed_wait_s_max=60), ManagedSettings(managed_wait_s_max=0.1)
+PATIENT, HASTY = (
+    ManagedSettings().model_copy(update={"managed_wait_s_max": 60}),
+    ManagedSettings().model_copy(update={"managed_wait_s_max": 0.1}),
+)
 
 
 def channel(folder: Path | None, name: str, *, limits: ManagedSettings = PATIENT, **actions: Action) -> NodeChannel:
