@@ -111,8 +111,8 @@ def test_every_module_has_a_docstring() -> None:
 
 def _started(path: Path) -> bool:
     """Return whether a file is started by its name: as a test, as a script, or by `python -m`."""
-    if path.parts[0] == "tests":
-        return path.name.startswith("test_") or path.name == "conftest.py"
+    if path.parts[0] == "tests" and (path.name.startswith("test_") or path.name == "conftest.py"):
+        return True
     return path.name == "__main__.py" or '__name__ == "__main__"' in _sources()[path]
 
 
