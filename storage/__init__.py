@@ -1,7 +1,7 @@
 """Durable boards, posts, curves and leases behind one interface (`store.Store`), on SQLite or PostgreSQL.
 
-Only the room `engines` talks to a database. All logic is written as programs: generators that yield built queries
-and are sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
+Only the room `engines` talks to a database. All logic is written as programs: generators that yield built queries and
+are sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
 
     def count_profiles(dialect: Dialect) -> Program[int]:
         rows = yield select(count()).from_(PROFILES).build(dialect)  # a query: the store runs it and sends its rows
@@ -13,25 +13,21 @@ and are sent their rows. A store runs a program against one snapshot (`read`) or
 
     profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
 
-Use `yield` for a query and `yield from` for a program. A module offers other modules only programs and plain functions,
-no queries. If several modules contribute to one statement, they pass its parts (`Select`, `Insert`, `Condition`) to the
-module that joins and compiles them, such as `leases.lease_resources` and `entries.exact_ranks`.
+Use `yield` for a query and `yield from` for a program. If a program is called with neither, it never runs, and no error
+is raised. A test finds such calls in the source. `read_single` and `write_single` run a program of one query without a
+transaction, which is cheaper.
 
-A plain `yield` of a program fails immediately, because a store runs only queries. If a program calls another program
-with neither `yield` nor `yield from`, the called program never runs. Its queries are never sent, and no error is raised
-at run time. A test finds both mistakes in the source.
-
-A program of one query needs no transaction around it. `read_single` and `write_single` in `store` run such a program
-without a transaction.
+A module offers other modules only programs and plain functions, no queries. If several modules contribute to one
+statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and compiles them.
 
 A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
 once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two
 ways:
 
 - The database reports a serialization failure, a deadlock or a duplicate key. The PostgreSQL store rolls back, pauses
-  for a random time, calls the function again and runs the new generator, at most `store_attempts_max` times in all. It
-  does the same after a lost connection. It never repeats a COMMIT whose answer was lost: the caller gets
-  `OutcomeUnknownError`. On SQLite writes run one at a time, so the database never reports a lost race.
+  for a random time and runs the program again, at most `store_attempts_max` times in all. It does the same after a lost
+  connection. It never repeats a COMMIT whose answer was lost: the caller gets `OutcomeUnknownError`. On SQLite, writes
+  run one at a time, so the database never reports a lost race.
 - A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
   store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 

@@ -25,8 +25,7 @@ class Coalescer(Generic[Q, A]):
 
     `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. At most
     `lanes` tasks answer at the same time. A further task starts only if at least as many questions wait as are
-    currently being answered. So if callers ask again after each answer, their questions spread evenly over the tasks,
-    and the groups are large. A few large groups cost less than many small ones.
+    currently being answered. This keeps the groups large, and a few large groups cost less than many small ones.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
-                # In each turn, the event loop reads every socket that has a request. So requests that have already
+                # In each turn, the event loop reads every socket that has a request, so requests that have already
                 # arrived join this batch. The wait is worth it: a hop to a store's thread costs as much as ten point
                 # reads.
                 for _ in range(GATHER_TURNS):
@@ -99,17 +98,13 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """One `Coalescer` for each store. So if one connection pool is exhausted, reads that use another pool do not wait.
-
-    Each `Coalescer` gets the same `limits`.
-    """
+    """One `Coalescer` for each store. If one connection pool is exhausted, only the reads that use that pool wait."""
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **limits: int) -> None:
         self._answer, self._limits = answer, limits
         self._by_store: dict[Store, Coalescer[Q, A]] = {}
 
     def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
-        """Return a future for the answer: see `Coalescer.ask`."""
         coalescer = self._by_store.get(store)
         if coalescer is None:
             coalescer = self._by_store[store] = Coalescer(self._answer, **self._limits)

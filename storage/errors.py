@@ -1,23 +1,16 @@
-"""What storage can refuse, as one tree of errors. The docstring of a class is its default message.
+"""The errors that storage raises. The docstring of a class is its default message.
 
 StorageError
-├── PostError (one post, nothing of it applied)
-│   ├── UnknownBoardError · UnknownColumnError · NotASortedColumnError · ValueOutOfRangeError
-│   ├── PostIdConflictError · AtInFutureError · PostRejectedError · FamilyBoardError · UnknownFacetError
-│   └── PeriodClosedError (NotOpenYetError)               (one board refused; other boards may have taken the post)
-├── SpecConflictError · SpecInvalidError · TooManyBoardsError (TooManyOwnTablesError)
-├── TooManyKeysError · UnknownKeyError · OpsKeyNeededError
-├── UnknownFamilyError · TooManyFamiliesError
-├── UnknownOwnerError · UnknownPostError · NotRankedError · NoCurveError · BadCursorError · ArchivedError
-├── JournalIncompleteError · NothingReplayedError   (nothing was rebuilt)
-├── QueueFullError                                  (try again later)
-├── StoreBusyError (OverloadedError · RacesLostError · StoreAwayError · BoardChangedError
-│                   LeaseTakenError · LeaseLostError)   (try again later)
-├── WaitTooLongError (OutcomeUnknownError)          (send the same post_id again)
-├── LostRaceError                                   (internal: the writer reads the rows again)
-├── StoreDamagedError · StoreFullError              (trying again does not help until an operator acts)
+├── PostError                                 (the post was not applied)
+│   └── PeriodClosedError (NotOpenYetError)   (one board refused the post; other boards may have taken it)
+├── StoreBusyError with its subclasses · QueueFullError            (trying again later may help)
+├── WaitTooLongError (OutcomeUnknownError)    (send the same post_id again)
+├── LostRaceError                             (internal: the writer reads the rows again)
+├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaTooNewError   (at start)
-└── BackupFailedError                               (nothing was replaced)
+├── JournalIncompleteError · NothingReplayedError                  (nothing was rebuilt)
+├── BackupFailedError                         (nothing was replaced)
+└── the other errors, each for one reason to refuse a request
 """
 
 from __future__ import annotations
@@ -41,7 +34,7 @@ class StorageError(Exception):
 
     @property
     def detail(self) -> str:
-        """Return the sentence for a person, which starts with a small letter and ends without a period."""
+        """Return the message for a person. It starts with a small letter and ends without a period."""
         return str(self.args[0])
 
 

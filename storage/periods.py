@@ -30,8 +30,6 @@ _DATE = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 class PeriodKind(StrEnum):
-    """The kinds of periods, by their length."""
-
     ALL = "all"
     YEAR = "year"
     MONTH = "month"
@@ -50,17 +48,14 @@ class Period:
 
     @property
     def previous(self) -> Period | None:
-        """Return the period before this one. Return None if this one is all-time or the first supported period."""
+        """Return the period before this one, or None if this one is all-time or the first supported period."""
         if self.first_day is None or self.first_day.year <= 1000:
             return None
         return period_of(self.kind, self.first_day - _DAY)
 
 
 def advance_period(period: Period, count: int) -> Period | None:
-    """Return the period of the same kind that is `count` periods later.
-
-    Return None if the period is all-time, or if the result would be outside the supported years.
-    """
+    """Return the period `count` periods later, or None if the period is all-time or the result is out of range."""
     first = period.first_day
     if first is None:
         return None
@@ -81,7 +76,6 @@ ALL_TIME = Period(PeriodKind.ALL, "all", None, None)
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def period_of(kind: PeriodKind, day: date) -> Period:
-    """Return the period of a kind that contains a day."""
     if kind is PeriodKind.ALL:
         return ALL_TIME
     if kind is PeriodKind.DAY:
@@ -99,7 +93,7 @@ def period_of(kind: PeriodKind, day: date) -> Period:
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """Return the period with this id. Return None if no period has it."""
+    """Return the period with this id, or None."""
     day = _a_day_of(text)
     if text == ALL_TIME.id:
         return ALL_TIME
@@ -128,7 +122,7 @@ def _a_day_of(text: str) -> date | None:
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone with this IANA name. Return None if no zone has it."""
+    """Return the time zone with this IANA name, or None."""
     try:
         return ZoneInfo(name)
     # The errors mean, in this order: unknown name, path outside the zone database, path of a folder.
@@ -137,7 +131,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 class Calendar:
-    """Days and periods of one time zone."""
+    """The days and periods of one time zone."""
 
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
@@ -145,17 +139,15 @@ class Calendar:
         self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`
 
     def period_at(self, kind: PeriodKind, at_us: int) -> Period:
-        """Return the period of a kind that an instant lies in."""
         return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """Return when a period starts and when the next one starts. Return None if the period is all-time."""
+        """Return when a period starts and when the next one starts, or None if the period is all-time."""
         if period.first_day is None or period.end_day is None:
             return None
         return self._start_us(period.first_day), self._start_us(period.end_day)
 
     def day_at(self, at_us: int) -> date:
-        """Return the day that an instant lies in."""
         start_us, end_us, day = self._latest
         if start_us <= at_us < end_us:
             return day

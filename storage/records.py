@@ -1,7 +1,4 @@
-"""The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes.
-
-These types do no I/O. Every room of storage may import them.
-"""
+"""The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Merge(StrEnum):
-    """How a post changes a stored value."""
+    """The rules by which a post changes a stored value."""
 
     SUM = "sum"
     MAX = "max"
@@ -28,21 +25,21 @@ class Merge(StrEnum):
 
 
 class Best(StrEnum):
-    """Which values of a column have the best ranks: the high or the low ones."""
+    """The better end of a ranked column: its high values or its low values."""
 
     HIGH = "high"
     LOW = "low"
 
 
 class Ties(StrEnum):
-    """How equal values are ranked: they share a rank, or the value that was reached first has the better rank."""
+    """The rules for equal values: they share a rank, or the value that was reached first has the better rank."""
 
     SHARED = "shared"
     EARLIEST = "earliest"
 
 
 class RefreshMethod(StrEnum):
-    """How a refresh reads a column to make its curve."""
+    """The methods by which a refresh reads a column to make its curve."""
 
     SKIP = "skip"
     SCAN = "scan"
@@ -50,14 +47,12 @@ class RefreshMethod(StrEnum):
 
 
 class TableSharing(StrEnum):
-    """Where a board's rows are stored."""
-
-    OWN = "own"  # in a table of the board's own: for few large boards
-    SHARED = "shared"  # in a table with the rows of other boards: for many small boards
+    OWN = "own"  # the rows are in a table of the board's own: for few large boards
+    SHARED = "shared"  # the rows are in a table with the rows of other boards: for many small boards
 
 
 class ColumnKind(StrEnum):
-    """What kind of values an unranked column holds."""
+    """The kinds of values that an unranked column can hold."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -65,7 +60,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One column of a board, a named stat, as the client described it."""
+    """A column of a board (a named stat), as the client described it."""
 
     name: str
     sorted: bool
@@ -79,7 +74,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
-    """How the ranks of a board are estimated."""
+    """The client's choices for the curves of a board and for exact ranks."""
 
     samples: int  # the number of knots of a curve
     exact_top: int  # ranks from 1 to this one are always counted exactly
@@ -89,7 +84,7 @@ class PredictorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """When a board outside a family takes posts, and when its rows are archived afterwards."""
+    """The times of a board outside a family: when it takes posts, and when its rows are archived afterwards."""
 
     opens_us: int | None  # posts with an earlier time do not count; None: there is no earliest time
     ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end
@@ -98,7 +93,7 @@ class Season:
 
     @property
     def closes_us(self) -> int | None:
-        """Return the time at which the board stops taking posts. Return None if the season has no end."""
+        """Return the time at which the board stops taking posts, or None if the season has no end."""
         return None if self.ends_us is None else self.ends_us + self.grace_seconds * 1_000_000
 
 
@@ -128,7 +123,7 @@ class Board:
     table_key: int | None = None  # the shared table with the board's rows; None: the board has a table of its own
     rows_key: int = 0  # identifies the board's rows in a shared table; a reset of a board outside a family changes it
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    # The board takes no posts from this time on. If the board is outside a family, the stored time may be newer.
+    # The board takes no posts from this time on. For a board outside a family, the store may already hold another time.
     closes_us: int | None = None
     closed_us: int | None = None  # when the board was closed; None: it is not closed
     archived_us: int | None = None  # when an archive replaced the board's rows; None: it still has rows
@@ -140,25 +135,20 @@ class Board:
 
     @property
     def may_close(self) -> bool:
-        """Return whether the board has a closing time or a season, so that it may stop taking posts."""
         return self.closes_us is not None or self.spec.season is not None
 
     @property
     def is_unreached(self) -> bool:
-        """Return whether the board belongs to a family and no post has reached it. The store then has no row of it."""
+        """Return whether this is a board of a family that no post has reached. The store has no row of such a board."""
         return self.key == self.family_key
 
     @cached_property
     def column_index(self) -> dict[str, int]:
-        """Return, by column name, the 0-based position of each column in the spec.
-
-        If the board has a table of its own, the column is called `c{index + 1}` there.
-        """
+        """Return the 0-based position of each column in the spec, by column name."""
         return {column.name: index for index, column in enumerate(self.spec.columns)}
 
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:
-        """Return the 0-based positions of the ranked columns."""
         return tuple(index for index, column in enumerate(self.spec.columns) if column.sorted)
 
 
@@ -175,13 +165,13 @@ class FamilySpec:
     first_grace_seconds: int | None = None  # the grace when the family was created; None: the grace was never shortened
 
     def closes_us(self, period: Period) -> int | None:
-        """Return when the boards of a period close. Return None if the period is all-time."""
+        """Return when the boards of a period close, or None if the period is all-time."""
         bounds = calendar_of(self.time_zone).bounds_us(period)
         return None if bounds is None else bounds[1] + self.grace_seconds * 1_000_000
 
     @property
     def longest_grace_us(self) -> int:
-        """Return the longest grace, in microseconds, that any period of the family can have had."""
+        """Return the longest grace that any period of the family can have had."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
@@ -208,7 +198,6 @@ class Family:
 
     @cached_property
     def facet_names(self) -> frozenset[str]:
-        """Return the names of all facets in the lists of `facets`."""
         return frozenset(name for names in self.spec.facets for name in names)
 
     def unreached_board(self, board_id: str) -> Board:
@@ -252,7 +241,7 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """What a post does to one column. If `value` is a number, it is scaled like the column's values."""
+    """A change of one column by a post. If `value` is a number, it is scaled like the column's values."""
 
     index: int
     value: StatValue
@@ -269,13 +258,13 @@ class BoardPost:
 
 @dataclass(slots=True)
 class Post:
-    """One contribution of stats by a caller. It is parsed, and its boards and columns were found in the catalog."""
+    """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
 
     owner: str
     parts: Sequence[BoardPost]
     post_hash: str | None  # a keyed hash of the post id; None: the post has no id
     at_us: int | None  # the time of the post; None: the time of its arrival
-    fingerprint: str  # a hash of what was posted, which tells a retry from a conflict; empty if the post has no id
+    fingerprint: str  # a hash of what was posted, to distinguish a retry from a conflict; empty if the post has no id
     family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
     post_id: str | None = None  # the post id as received, for the journal
 

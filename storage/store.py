@@ -1,12 +1,7 @@
 """The interface that every store implements.
 
-All logic above the stores is written once, as programs: generators that yield built queries and are sent rows. The
-docstring of the package `storage` explains them with an example. A program runs against one snapshot (`read`) or in one
-transaction (`write`). On SQLite a whole program costs one hop to another thread. On PostgreSQL it runs on one
-connection. The store may run a program again after a lost race, so a caller passes a function that makes the program.
-
-A program of one query needs no transaction around it. `read_single` and `write_single` run it without one, which saves
-two round trips on PostgreSQL.
+The docstring of the package `storage` explains programs with an example. On SQLite, a whole program costs one hop to
+another thread. On PostgreSQL, it runs on one connection.
 """
 
 from __future__ import annotations
@@ -27,14 +22,17 @@ Program = Generator[Built, Rows, T]
 
 
 class StoreSize(NamedTuple):
-    """How large a store is. `disk_free_bytes` is None if the store's disk belongs to another machine."""
+    """The size of a store. `disk_free_bytes` is None if the store's disk belongs to another machine."""
 
     store_bytes: int
     disk_free_bytes: int | None
 
 
 class Store(Protocol):
-    """Runs programs. Code outside the engines has no other way to read or write stored data."""
+    """Runs programs. Code outside the engines has no other way to read or write stored data.
+
+    Every method that reads or writes raises `StoreBusyError` if the store did not answer within its bounds.
+    """
 
     dialect: Dialect
     sole_writer: bool  # only this process writes, one program at a time, so no board is deleted while a program writes
@@ -49,18 +47,11 @@ class Store(Protocol):
         """Run a program against one snapshot, which holds every write that was acknowledged before the call.
 
         `heavy` programs (long scans) use connections of their own, so that point reads never wait for them.
-
-        Raises:
-            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query. Other modules call `read_single`, which takes a program.
-
-        Raises:
-            StoreBusyError: the store did not answer within its bounds.
-        """
+        """Return the rows of one query. Other modules call `read_single`, which takes a program."""
         ...
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
@@ -71,7 +62,6 @@ class Store(Protocol):
         Raises:
             StoreDamagedError, StoreFullError: nothing was written. Trying again does not help until an operator acts.
             OutcomeUnknownError: the connection was lost before the commit was confirmed.
-            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
@@ -82,17 +72,10 @@ class Store(Protocol):
             LostRaceError: another transaction interfered, or the check of `Chained.require_changes` failed; nothing
                 changed.
             OutcomeUnknownError: the connection was lost before the answer.
-            StoreBusyError: the store did not answer within its bounds.
         """
         ...
 
-    async def size(self) -> StoreSize:
-        """Return how large the store is now.
-
-        Raises:
-            StoreBusyError: the store did not answer within its bounds.
-        """
-        ...
+    async def size(self) -> StoreSize: ...
 
     async def close(self) -> None:
         """Wait until running programs have finished, then release the store."""
@@ -100,11 +83,7 @@ class Store(Protocol):
 
 
 async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
-    """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it.
-
-    Raises:
-        StoreBusyError: the store did not answer within its bounds.
-    """
+    """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it."""
     running = program()
     try:
         running.send(await store.read_query(next(running)))
@@ -119,10 +98,7 @@ async def write_single(store: Store, program: Callable[[], Program[T]]) -> T:
     The store never runs the statement again after a lost race: the caller first has to read what changed.
 
     Raises:
-        LostRaceError: another transaction interfered, or the check of `Chained.require_changes` failed; nothing
-            changed.
-        OutcomeUnknownError: the connection was lost before the answer.
-        StoreBusyError: the store did not answer within its bounds.
+        LostRaceError, OutcomeUnknownError: see `Store.write_query`.
     """
     running = program()
     try:
