@@ -1,19 +1,17 @@
-"""What the store knows about boards: the catalog of boards and families, their tables, seasons, API keys and profiles.
+"""The catalog of boards and families, the tables of their rows, seasons, API keys and profiles.
 
     outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
     in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
 
-This room creates, changes, finds and deletes boards, and says in which table the rows of a board are. It does not read
+This room creates, changes, finds and deletes boards, and says which table holds the rows of a board. It does not read
 or write single entries: `storage.entries` does.
 
 The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
 The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is
-outdated, it raises `BoardChangedError`, and the caller reads the board again. Posts lock the row that says whether
-their boards are open (`closed_boards`).
+outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
 This room may import `schema` and the modules at the root of `storage`, but not its neighbours `engines` and `leases`.
-
 Begin with `boards` (one board), then `row_tables` (where its rows are), `families` and `family_ids`, then `catalog`.
 `shared_tables` and `board_limits` deal with stores that have many boards, `total_shares` with concurrent posts to one
-board. `api_keys` and `profiles` do not depend on the other modules.
+board, and `closed_boards` with the end of posting to a board.
 """

@@ -12,8 +12,6 @@ from storage.store import Program
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """One API key's row."""
-
     id: str
     name: str
     role: str
@@ -35,10 +33,9 @@ def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
 
 
 def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
-    """Return the keys that follow `after`, including revoked ones, at most `limit`.
+    """Return at most `limit` keys, including revoked ones, in the order of `list_keys`.
 
-    Keys are ordered by their time of creation in microseconds and then by id. `after` holds the time and the id of the
-    key after which the page begins.
+    `after` holds the time of creation, in microseconds, and the id of the key after which the page begins.
     """
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
     rows = yield _listed().where(past).limit(limit).build(dialect, created_at=after[0], id=after[1])
@@ -46,7 +43,6 @@ def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Progra
 
 
 def count_keys(dialect: Dialect) -> Program[KeyCounts]:
-    """Return how many keys were created and how many of them were revoked."""
     rows = yield select(count(), count_if(col("revoked_at").not_null())).from_(API_KEYS).build(dialect)
     created, revoked = rows[0]
     return created, revoked or 0
@@ -104,10 +100,7 @@ def _listed() -> Select:
 
 
 def _hold_ops_keys(dialect: Dialect) -> Program[list[str]]:
-    """Lock the valid keys with the role ops and return their ids.
-
-    No other transaction can revoke one of these keys before this transaction ends.
-    """
+    """Return the ids of the valid keys with the role ops, locked so that no other transaction can revoke them now."""
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
     rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).build(dialect)
     return [row[0] for row in rows]

@@ -40,6 +40,5 @@ def check_board_limits(
 
 @lru_cache
 def _counted(dialect: Dialect) -> Statement:
-    """Return the statement that counts all boards with rows, and how many of them have a table of their own."""
     boards = select(count(), count_if(col("table_key").is_null())).from_(BOARDS)
     return boards.where(col("archived_at").is_null()).compile(dialect)

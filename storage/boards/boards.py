@@ -1,6 +1,6 @@
 """The programs of the catalog of boards: create, change, empty, delete, find and list boards, and read their totals.
 
-Each change is one short transaction. `row_tables` says which table holds a board's rows.
+Each change is one short transaction.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ from .seasons import check_times, store_times, times_of
 from .shared_tables import find_or_create_table, note_dropped_post_ids, note_dropped_rows, widen_table
 from .total_shares import add_up_shares
 
-# The following three are values of `column_index` in the table of totals. They stand for numbers that belong to no
-# column.
+# In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
 # The result of `state_of`, stored when a board is emptied or archived, or gets new columns. A process compares it with
 # its copy of the board to see whether the copy is outdated.
@@ -76,7 +75,6 @@ def refresh_resource(board_key: int, column_index: int) -> str:
 
 
 def spec_text(spec: BoardSpec) -> str:
-    """Encode a spec as the catalog stores it."""
     return msgspec.json.encode(spec).decode()
 
 
@@ -171,8 +169,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     Everything else in `wanted` must be the same as in the stored spec.
 
     Raises:
-        UnknownBoardError: the board was deleted meanwhile.
-        FamilyBoardError: the board belongs to a family, and changes only with the family.
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         SpecConflictError: the change would reinterpret or drop stored values; or `check_times` refuses the season; or
             the board is closed, and `wanted` has new columns.
     """
@@ -231,8 +228,7 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     The post ids of the board become void, because no later board gets the same key.
 
     Raises:
-        UnknownBoardError: no board has that id.
-        FamilyBoardError: the board belongs to a family, and is deleted only with the family.
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
     if board.archived_us is None:
@@ -263,13 +259,10 @@ def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
-    """Empty a board and keep its spec. Rows, totals and curves are removed.
-
-    A new epoch of the board begins. Earlier post ids become void. Curves that are being fitted now become void too.
+    """Empty a board and keep its spec. Earlier post ids, and curves that are being fitted now, become void.
 
     Raises:
-        UnknownBoardError: no board has that id.
-        FamilyBoardError: the board belongs to a family, and changes only with the family.
+        UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         PeriodClosedError: the board is closed, so its content is final.
     """
     board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
@@ -333,11 +326,7 @@ def store_state(dialect: Dialect, board: Board) -> Program[Board]:
 
 
 def check_copy(board: Board, totals: dict[int, int]) -> None:
-    """Compare a copy of a board with totals that were read later, and check that the copy is not outdated.
-
-    Raises:
-        BoardChangedError: the copy is outdated.
-    """
+    """Raise `BoardChangedError` if totals that were read later show that a copy of a board is outdated."""
     if STATE in totals and totals[STATE] != state_of(board):
         raise BoardChangedError
 

@@ -21,15 +21,13 @@ ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its cop
 
 
 class Catalog:
-    """A process's copy of the boards. `find_board` reads the store before it reports that a board is unknown."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
-        # The ids of boards that were written while a read was running. The read may return an earlier state of these
+        # The ids of boards that were written while a read was running, which may return an earlier state of these
         # boards.
         self._written_meanwhile: set[str] = set()
         self._on_removal: list[Callable[[int], None]] = []
@@ -63,7 +61,7 @@ class Catalog:
                 self._tell_removal(key)
 
     def find_known(self, board_id: str) -> Board | None:
-        """Return the board as this process last saw it, without a read. Return None if the process does not know it."""
+        """Return the board as this process last saw it, or None, without a read."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_known(self) -> list[Board]:
@@ -71,7 +69,7 @@ class Catalog:
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
-        """Return the board with that id: from the copy, or from the store if the copy does not have the board.
+        """Return the board with that id from the copy, or from the store if the copy does not have the board.
 
         Raises:
             UnknownBoardError: the store does not have the board either.
@@ -104,10 +102,7 @@ class Catalog:
             return board if board_id in self._written_meanwhile else self._keep(board)
 
     async def find_stored_boards(self, board_ids: Iterable[str]) -> dict[str, Board]:
-        """Return the boards with these ids, by id. Leave out unknown ids, and boards that no post has reached.
-
-        One read fetches all boards that this process does not know.
-        """
+        """Return the boards with these ids, by id. Leave out unknown ids, and boards that no post has reached."""
         asked = list(dict.fromkeys(board_ids))
         found = {each: board for each in asked if (board := self.find_known(each)) is not None}
         unknown = [each for each in asked if each not in found]
@@ -124,7 +119,6 @@ class Catalog:
         return self._keep(board)
 
     def keep_boards(self, boards: Iterable[Board]) -> None:
-        """Keep in the copy the boards that this process has just written, or has just found in the store."""
         for board in boards:
             self.keep_board(board)
 

@@ -3,9 +3,9 @@
     post        locks the row that says whether its board is open (FOR SHARE) ──> writes rows ──> commits
     closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
 
-A board is closed by the update of a row, and every post to the board reads and locks that row. A clock alone never
-closes a board. So the transaction that closes a board sees every post that the board took before. Boards of a family
-are closed together, by the column `closed_through` of the family's row. A board outside a family is closed by the
+A board is closed by the update of a row that every post to the board reads and locks, never by a clock alone. So the
+transaction that closes a board sees every post that the board took before. For boards of a family, the row is the
+family's row, and its column `closed_through` closes several boards together. A board outside a family is closed by the
 column `closed_at` of its own row.
 """
 
@@ -57,10 +57,7 @@ def derive_closure(board: Board, now_us: int) -> Closure:
 
 
 def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
-    """Return whether a board is closed.
-
-    A board outside a family is closed when a job closes it. A board of a family is closed together with its period.
-    """
+    """Return whether a board is closed. A board of a family is closed together with its period."""
     named = parse_board_id(board.id)
     if family is None or named is None:
         return board.closed_us is not None

@@ -5,8 +5,7 @@
 A board of a family is created when the first post reaches it, and is deleted only with its family. If the boards share
 a table, no board outside the family uses that table. The table is dropped with the family.
 
-`FamilyCatalog` reads a family from the store before it reports that the family, or one of its boards, is unknown. A
-board that the family lists, but that no post has reached, is empty, and the catalog has no row of it. `FamilyCatalog`
+A board that the family lists, but that no post has reached, is empty, and the catalog has no row of it. `FamilyCatalog`
 makes an object for such a board at each read and does not keep it.
 """
 
@@ -88,7 +87,6 @@ class NewBoard(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def family_spec(text: str) -> FamilySpec:
-    """Decode a family's spec from the text that the catalog stores."""
     return msgspec.json.decode(text, type=FamilySpec)
 
 
@@ -206,10 +204,7 @@ def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[No
 
 
 def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
-    """Give every board of a family this spec, and store the new states of the boards.
-
-    From the states, other processes see that their copies of the boards are outdated.
-    """
+    """Give every board of a family this spec, and store the new states, so that other processes notice the change."""
     changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
     width = len(family.spec.board.columns)
     layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
@@ -286,7 +281,7 @@ def _families_by_key(dialect: Dialect) -> Statement:
 
 
 def lock_family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:
-    """Lock the row of the family with that key and return the family; None if it was deleted."""
+    """Lock the row of the family with that key and return the family, or None if it was deleted."""
     found = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").eq(param("key"))).locked(lock)
     rows = yield found.build(dialect, key=family_key)
     return _family(rows[0]) if rows else None
@@ -385,8 +380,8 @@ def list_boards_on_shelf(
 ) -> Program[list[Board]]:
     """Return those boards of one period and one list of facets that have received a post, ordered by id.
 
-    Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds, by facet
-    name, the values that a board must have. A facet that is not in `values` may have any value.
+    Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds the
+    wanted values of some or all of these facets.
     """
     found = select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     rows = yield (
@@ -436,12 +431,11 @@ class FamilyCatalog:
         self._by_id: dict[str, Family] = {}
 
     async def load(self, *, families_max: int) -> None:
-        """Read every family."""
         found = await self._store.read(lambda: list_families(self._store.dialect, after="", limit=families_max))
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Return the family with that id: from the copy, or from the store if the copy does not have the family.
+        """Return the family with that id from the copy, or from the store if the copy does not have the family.
 
         Raises:
             UnknownFamilyError: the store does not have the family either.
@@ -459,17 +453,15 @@ class FamilyCatalog:
         return self._by_id.setdefault(family_id, family)
 
     def keep_family(self, family: Family) -> None:
-        """Keep in the copy a family that this process has just written."""
         self._by_id[family.id] = family
 
     def forget_family(self, family_id: str) -> None:
-        """Remove from the copy a family that this process has just deleted."""
         self._by_id.pop(family_id, None)
 
     async def find_unreached_board(self, board_id: str) -> Board | None:
-        """Read the family of a board from the store, and return an empty board with the id `board_id`.
+        """Return an empty board with this id, or None if the stored family lists no such board.
 
-        Return None if no family lists such a board. Call this only for a board that no post has reached.
+        Call this only for a board that no post has reached.
         """
         named = parse_board_id(board_id)
         if named is None:

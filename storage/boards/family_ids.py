@@ -36,17 +36,14 @@ class FamilyBoardId(NamedTuple):
 
 
 def is_family_id(text: str) -> bool:
-    """Return whether a text may be the id of a family."""
     return _FAMILY.fullmatch(text) is not None
 
 
 def is_facet(text: str) -> bool:
-    """Return whether a text may be the name of a facet."""
     return _FACET.fullmatch(text) is not None and text not in FACETS_RESERVED
 
 
 def is_facet_value(text: str) -> bool:
-    """Return whether a text may be the value of a facet."""
     return _FACET_VALUE.fullmatch(text) is not None
 
 
@@ -58,7 +55,7 @@ def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()
 
 
 def parse_board_id(text: str) -> FamilyBoardId | None:
-    """Parse the id of a board. Return None if no family could have such a board."""
+    """Return the parts of a board's id, or None if no family could have such a board."""
     family, colon, rest = text.partition(":")
     period_id, faceted, listed = rest.partition(":")
     period = parse_period(period_id) if colon else None

@@ -14,7 +14,7 @@ from storage.store import Program
 
 
 class Profiles:
-    """Programs that find, store and remove profiles. The function `profiles` returns the instance for a dialect."""
+    """Programs that find, store and remove profiles. `profiles` compiles their statements only once for a dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
@@ -29,15 +29,11 @@ class Profiles:
         self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).compile(dialect)
 
     def find_profiles(self, owners: Sequence[str]) -> Program[dict[str, str]]:
-        """Return, by owner, the profiles of these owners as JSON texts. Leave out owners without a profile.
-
-        This takes one statement.
-        """
+        """Return the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
         rows = yield self._find.bind(owners=owners)
         return {row[0]: row[1] for row in rows}
 
     def store_profile(self, owner: str, profile: str, *, now_us: int) -> Program[None]:
-        """Store a profile. It replaces an earlier one."""
         yield self._put.bind(owner=owner, profile=profile, now_us=now_us)
 
     def remove_profile(self, owner: str) -> Program[bool]:
@@ -48,5 +44,4 @@ class Profiles:
 
 @lru_cache
 def profiles(dialect: Dialect) -> Profiles:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return Profiles(dialect)

@@ -1,13 +1,11 @@
 """The tables that hold the rows of boards.
 
 A board has a table of its own, or its rows are in a table that it shares with other boards. In a shared table, the rows
-of a board are those with the board's `rows_key`.
+of a board are those with the board's `rows_key`. This key comes first in the primary key and in every index, so a board
+never reads the rows of another board.
 
 Only this module makes the names of these tables and of their columns and indexes. The names are made from keys, and
 never from text of a request.
-
-In a shared table, `rows_key` comes first in the primary key and in every index, so a board never reads the rows of
-another board. Statements are compiled once per table, no matter how many boards the table holds.
 """
 
 from __future__ import annotations
@@ -58,12 +56,10 @@ class Layout:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Return the names of the columns of the primary key."""
         return (ROWS_KEY, "owner") if self.shared else ("owner",)
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """Return, by name, the SQL kind of each database column that holds values."""
         return {column.name: column.kind for column in self.columns}
 
     def row_columns(self, alias: str | None = None) -> tuple[Column, ...]:
@@ -76,24 +72,20 @@ class Layout:
 
 
 def layout_of(board: Board) -> Layout:
-    """Return the table that holds a board's rows."""
     shared = board.table_key is not None
     table = entries_table(board.key) if board.table_key is None else shared_table(board.table_key)
     return Layout(table, shared, columns_of(board.spec.columns, shared=shared))
 
 
 def scope_of(board: Board) -> dict[str, int]:
-    """Return the parameters of `Layout.scope`, which limit a statement to a board's rows."""
     return {} if board.table_key is None else {ROWS_KEY: board.rows_key}
 
 
 def entries_table(board_key: int) -> str:
-    """Return the name of a board's own table."""
     return f"entries_{board_key}"
 
 
 def shared_table(table_key: int) -> str:
-    """Return the name of a table that boards share."""
     return f"entries_shared_{table_key}"
 
 
@@ -116,7 +108,6 @@ def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
 
 
 def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
-    """Create a table of rows and its indexes."""
     table = create_table(layout.table)
     if layout.shared:
         table = table.column(ROWS_KEY, INTEGER)
@@ -130,7 +121,6 @@ def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
 
 
 def add_columns(dialect: Dialect, layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
-    """Add columns and their indexes to a table of rows."""
     for column in added:
         sortable = column.best is not None
         yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).build(dialect)
@@ -139,15 +129,13 @@ def add_columns(dialect: Dialect, layout: Layout, added: Iterable[RowColumn]) ->
 
 
 def index_name(layout: Layout, column: RowColumn) -> str:
-    """Return the name of a column's ranking index."""
     return f"{layout.table}_{column.name}"
 
 
 def create_ranking_index(dialect: Dialect, layout: Layout, column: RowColumn) -> Program[None]:
-    """Create a column's ranking index.
+    """Create a column's ranking index, with the best value first. The index leaves out rows without a value.
 
-    The best value comes first. Equal values are ordered by owner, ascending, whichever end is best. Rows without a
-    value are not in the index.
+    Equal values are ordered by owner, ascending, whichever end is best.
     """
     cell = col(column.name)
     order = desc(cell) if column.best is Best.HIGH else asc(cell)

@@ -21,11 +21,7 @@ def times_of(season: Season | None) -> dict[str, int | None]:
 
 
 def check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
-    """Check that a board outside a family may have these times from now on.
-
-    Raises:
-        SpecConflictError: the board may not have these times.
-    """
+    """Raise `SpecConflictError` if the times of a board outside a family may not become those of `wanted`."""
     stored = board.spec.season
     if wanted == stored:
         return

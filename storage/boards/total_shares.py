@@ -20,15 +20,11 @@ def stored_index(column_index: int, share: int) -> int:
 
 
 def count_shares(dialect: Dialect) -> int:
-    """Return how many shares a total has.
-
-    On SQLite, which has no row locks, one share is enough, because only one writer runs at a time.
-    """
+    """Return how many shares a total has. On SQLite one share is enough, because only one writer runs at a time."""
     return _SHARES if dialect.row_locks else 1
 
 
 def stored_indexes(dialect: Dialect, column_index: int) -> list[int]:
-    """Return the values of `column_index` under which the shares of a total are stored."""
     return [stored_index(column_index, share) for share in range(count_shares(dialect))]
 
 

@@ -1,7 +1,7 @@
-"""A connection pool. It opens a bounded number of connections when they are needed, and lends them to callers.
+"""A connection pool opens a bounded number of connections when they are needed, and lends them to callers.
 
-A connection pool lends the most recently used connection first. The most important rules: every wait for a connection
-is bounded, and a pool never keeps a connection that has an open transaction.
+The most important rules: every wait for a connection is bounded, and a pool never keeps a connection that has an open
+transaction.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ C = TypeVar("C", bound=PooledConnection)
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPoolLimits:
-    """The bounds of one connection pool."""
-
     connections: int  # the largest number of connections that are lent at the same time
     waiting_max: int  # the largest number of callers that wait for a connection at the same time
     wait_s_max: float  # the longest time that one caller waits
@@ -57,8 +55,8 @@ class ConnectionPool(Generic[C]):
     ) -> None:
         """Prepare a pool without opening a connection.
 
-        After each wait for a connection, the pool calls `waited` with the seconds of the wait. It calls `lent` with two
-        numbers, after each change of one of them: how many connections are lent, and how many callers wait.
+        The pool calls `waited` with the seconds of each wait for a connection. It calls `lent` with the number of lent
+        connections and the number of waiting callers whenever one of them changes.
         """
         self.name, self.limits = name, limits
         self._connect, self._waited, self._tell = connect, waited, lent
@@ -70,7 +68,6 @@ class ConnectionPool(Generic[C]):
 
     @property
     def waiting(self) -> int:
-        """Return how many callers wait for a connection."""
         return self._waiting
 
     async def lend_connection(self) -> C:

@@ -1,8 +1,4 @@
-"""The lock that lets only one process own a SQLite file.
-
-A process that opens the store takes an advisory lock on a second file in the same folder. Another process that tries to
-open the store is refused.
-"""
+"""The lock that lets only one process own a SQLite file: an advisory lock on a second file in the same folder."""
 
 from __future__ import annotations
 

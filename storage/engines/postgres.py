@@ -1,7 +1,7 @@
 """The store on one PostgreSQL database, which any number of processes may share. The driver is asyncpg.
 
-A program runs on one connection, as one transaction. The setting `pools` names sets of boards that get connections of
-their own. Each set has a `PostgresStore`, and all other boards share one more `PostgresStore`.
+The setting `pools` names sets of boards that get connections of their own. Each set has a `PostgresStore`, and all
+other boards share one more `PostgresStore`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Connections:
 
 
 class PostgresStore:
-    """A `Store` on one database. Open it with `PostgresStore.open`. `for_board` returns the store for a given board."""
+    """A `Store` on one database. Open it with `PostgresStore.open`."""
 
     sole_writer = False
 
@@ -95,7 +95,6 @@ class PostgresStore:
         return store
 
     def for_board(self, board_id: str) -> PostgresStore:
-        """Return the store that uses a board's connections: see `Store.for_board`."""
         chosen = self._chosen.get(board_id)
         if chosen is None:
             if len(self._chosen) >= POOL_CHOICES_MAX:
@@ -110,8 +109,6 @@ class PostgresStore:
             store.dialect = dialect
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run a program against one snapshot: see `Store.read`."""
-
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             result = await self._drive(connection, program())
@@ -121,21 +118,10 @@ class PostgresStore:
         return await self._attempts.run(self._connections.heavy if heavy else self._connections.light, attempt)
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query: see `Store.read_query`.
-
-        A single statement has a snapshot of its own, which saves two round trips (BEGIN and COMMIT).
-        """
+        """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Run a program in one transaction: see `Store.write`.
-
-        Several write programs may run at the same time, in this process and in others.
-
-        Raises:
-            OutcomeUnknownError: the connection was lost before the server answered COMMIT.
-        """
-
         async def attempt(connection: PostgresConnection) -> T:
             await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             result = await self._drive(connection, program())
@@ -145,11 +131,7 @@ class PostgresStore:
         return await self._attempts.run(self._connections.writers, attempt)
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction: see `Store.write_query`.
-
-        A single statement saves two round trips (BEGIN and COMMIT). The store does not run the statement again after a
-        lost race, because the caller first has to read what changed.
-        """
+        """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
         rows = await self._attempts.run(
             self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, query)
         )
@@ -190,7 +172,6 @@ class PostgresStore:
         return replayed
 
     async def size(self) -> StoreSize:
-        """Return how large the database is: see `Store.size`."""
         store_bytes: int = await self._attempts.run(
             self._connections.light,
             lambda connection: connection.fetchval("SELECT pg_database_size(current_database())"),
@@ -198,7 +179,6 @@ class PostgresStore:
         return StoreSize(store_bytes, None)
 
     async def close(self) -> None:
-        """Wait until all running attempts have ended, then close every connection: see `Store.close`."""
         await self._attempts.close()
         for connections in (self._connections, *(store._connections for _, store in self._others)):
             for pool in connections:

@@ -27,8 +27,6 @@ KEEPALIVE_PROBES = 3
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The bounds of one kind of session."""
-
     connect_timeout_s: float
     statement_timeout_s: float
     lock_timeout_s: float
@@ -39,7 +37,7 @@ class SessionLimits:
 
 @lru_cache(maxsize=4096)
 def _answers_rows(sql: str) -> bool:
-    # These tests suffice, because the query builder writes every SQL text, with its keywords in upper case.
+    # The query builder writes every SQL text, with its keywords in upper case. So these tests suffice.
     return sql.startswith(("SELECT", "WITH")) or " RETURNING " in sql
 
 
@@ -51,11 +49,9 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
     async def run_query(self, query: Built, *, timeout_s: float | None = None) -> Rows:
         """Run a query and return its rows.
 
-        For a write without RETURNING, return one row that holds the number of rows written. For a DDL statement, that
-        number is -1.
-
-        After `timeout_s` the driver asks the server to cancel the query. If `timeout_s` is None, the session's own
-        timeout applies.
+        A write without RETURNING returns one row that holds the number of rows written; a DDL statement returns one row
+        that holds -1. After `timeout_s` the driver asks the server to cancel the query. If `timeout_s` is None, the
+        session's own timeout applies.
         """
         if _answers_rows(query.sql):
             rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
@@ -92,11 +88,7 @@ class Connector:
             self._attributes = {}
 
     async def __call__(self) -> PostgresConnection:
-        """Open a session.
-
-        Raises:
-            The error of the last host, if every host fails.
-        """
+        """Open a session. If every host fails, raise the error of the last host."""
         failure: BaseException | None = None
         for step in range(len(self._urls)):
             index = (self._first + step) % len(self._urls)
@@ -145,9 +137,8 @@ def _session_settings(limits: SessionLimits) -> str:
         "client_min_messages": "warning",  # a warning is the only sign of an unsafe COMMIT
         "cursor_tuple_fraction": 0,  # a cursor follows an index and never sorts, however many rows it skips
         "jit": "off",  # compiling a statement takes longer than the compiled code saves
-        # Every join of this service should look up keys in an index. If statistics are missing, or lack the newest
-        # rows, the planner assumes that a table is small. It would then read the whole table to join a few thousand
-        # rows.
+        # Every join of this service should look up keys in an index. If statistics are missing or old, the planner
+        # assumes that a table is small. It would then read the whole table to join a few thousand rows.
         "enable_hashjoin": "off",
         "enable_mergejoin": "off",
     }
@@ -155,7 +146,7 @@ def _session_settings(limits: SessionLimits) -> str:
         settings["default_transaction_read_only"] = "on"
     if not limits.whole_tables:
         # While a table is small, the server plans to read the whole table, and keeps this plan until it has updated the
-        # table's statistics. If a board grows meanwhile, each read would still read the whole table, which takes
+        # table's statistics. If the table grows meanwhile, each query would still read all of it, which takes
         # milliseconds.
         settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())

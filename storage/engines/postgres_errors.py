@@ -50,7 +50,6 @@ _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.Insu
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether the connection is useless after this error."""
     # If the driver refused an argument, the error is a ValueError too. The connection can then still be used.
     if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
@@ -58,17 +57,15 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_raced(error: BaseException) -> bool:
-    """Return whether another transaction interfered, so that the same transaction may succeed now."""
     return isinstance(error, _RACED)
 
 
 def is_failed_check(error: BaseException) -> bool:
-    """Return whether the check in a single statement failed: `Chained.require_changes` then divides by zero."""
+    """Return whether the check of `Chained.require_changes` in a single statement failed, which divides by zero."""
     return isinstance(error, asyncpg.DivisionByZeroError)
 
 
 def is_board_deleted(error: BaseException) -> bool:
-    """Return whether the table of a board does not exist."""
     return isinstance(error, asyncpg.UndefinedTableError) and "entries_" in str(error)
 
 
@@ -78,7 +75,6 @@ def describe_error(error: BaseException) -> str:
 
 
 def translate_error(error: BaseException) -> Exception:
-    """Return the store's error for an error of the driver."""
     if is_board_deleted(error):
         return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)

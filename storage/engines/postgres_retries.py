@@ -10,8 +10,6 @@ transaction.
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> the error of the store that describes it
-
-The functions of `postgres_errors`, such as `is_lost` and `is_raced`, sort the driver's errors into these classes.
 """
 
 from __future__ import annotations
@@ -53,11 +51,7 @@ NO_TIMEOUT_S = 10 * 365 * 86_400.0
 
 
 class Retrier:
-    """Runs attempts on the connections of one database. All connection pools of the database share one `Retrier`.
-
-    A `Retrier` holds the bounds of retrying and the random numbers for the pauses. It also counts the running attempts,
-    so that `close` can wait for them.
-    """
+    """Runs attempts on the connections of one database. All connection pools of the database share one `Retrier`."""
 
     def __init__(self, limits: PostgresSettings, *, rng: random.Random, observer: StoreObserver) -> None:
         self._limits, self._rng, self.observer = limits, rng, observer
@@ -110,8 +104,7 @@ class Retrier:
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
-            # The driver has asked the server to cancel the statement. Until the statement ends, the connection is
-            # useless.
+            # The driver has asked the server to cancel the statement. Until that is done, the connection is useless.
             self._in_background(_close(connection, self._limits.connect_timeout_s))
             raise
         except BaseException as error:
@@ -157,8 +150,7 @@ class Retrier:
             OutcomeUnknownError: the connection was lost before the answer came, or no answer came in time, or the
                 server warned that the commit may be lost.
         """
-        # If an operator cancels the server's wait for a standby server, the server confirms the COMMIT and also sends a
-        # warning.
+        # If an operator cancels the server's wait for a standby, the server confirms the COMMIT, but sends a warning.
         warnings: list[object] = []
 
         def warned(_connection: object, message: object) -> None:

@@ -45,7 +45,6 @@ class ReplicaFirst:
         self._views: dict[PostgresStore, ReplicaFirst] = {primary: self}
 
     def for_board(self, board_id: str) -> ReplicaFirst:
-        """Return the view of this store that uses a board's connections: see `Store.for_board`."""
         primary = self._primary.for_board(board_id)
         view = self._views.get(primary)
         if view is None:
@@ -55,7 +54,6 @@ class ReplicaFirst:
         return view
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run a heavy program on the replica if possible, and every other program on the primary: see `Store.read`."""
         if not heavy:
             return await self._primary.read(program)
         position = await self._primary.read_log_position()
@@ -81,19 +79,15 @@ class ReplicaFirst:
             waited_s += POLL_S
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query on the primary: see `Store.read_query`."""
         return await self._primary.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Run a program on the primary: see `Store.write`."""
         return await self._primary.write(program)
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement on the primary: see `Store.write_query`."""
         return await self._primary.write_query(query)
 
     async def size(self) -> StoreSize:
-        """Return how large the primary is: see `Store.size`."""
         return await self._primary.size()
 
     async def close(self) -> None:

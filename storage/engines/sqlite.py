@@ -1,9 +1,8 @@
 """The embedded store: one SQLite file with one connection that writes and several that read.
 
-Each connection has a thread of its own (aiosqlite). A whole program costs one hop to the connection's thread.
-
-If a query may return many rows, SQLite packs the rows into one JSON text. While the event loop is busy, each step of a
-statement may wait for the interpreter lock. So a statement with fewer steps is faster.
+Each connection has a thread of its own (aiosqlite). A whole program costs one hop to the connection's thread. If a
+query may return many rows, SQLite packs the rows into one JSON text. While the event loop is busy, each step of a
+statement may wait for the interpreter lock, so a statement with fewer steps is faster.
 """
 
 from __future__ import annotations
@@ -51,11 +50,9 @@ class _Connection(aiosqlite.Connection):
     """A connection that can send a whole function to its thread in one hop, not only single statements."""
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function on the connection's thread and return its result."""
         return await self._execute(function, self._conn)  # type: ignore[no-any-return, no-untyped-call]
 
     def join(self) -> None:
-        """Wait until the connection's thread has ended."""
         self._thread.join()
 
 
@@ -204,20 +201,14 @@ class SqliteStore:
             connection.execute(pragma)
 
     def for_board(self, board_id: str) -> SqliteStore:
-        """Return this store, because all boards use the same connections: see `Store.for_board`."""
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run a program against one snapshot: see `Store.read`."""
         return await self._reading(
             lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), self._heavy if heavy else self._light
         )
 
     async def read_query(self, query: Built) -> Rows:
-        """Return the rows of one query: see `Store.read_query`.
-
-        A single statement has a snapshot of its own, which saves BEGIN and COMMIT.
-        """
         return await self._reading(lambda raw: _execute(raw, query, self._ran), self._light)
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
@@ -274,10 +265,6 @@ class SqliteStore:
         task.add_done_callback(self._background.discard)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Run a program in one transaction: see `Store.write`.
-
-        Transactions run one after the other on the writer's thread, so the database never reports a lost race.
-        """
         self._check_open()
         if self.damaged.is_set():
             raise StoreDamagedError
@@ -324,8 +311,6 @@ class SqliteStore:
             log.warning("store_has_room", path=str(self._path.resolve()))
 
     async def write_query(self, query: Built) -> Rows:
-        """Run one statement as a transaction: see `Store.write_query`. With only one writer, no race is ever lost."""
-
         def program() -> Program[Rows]:
             return (yield query)
 
@@ -336,8 +321,7 @@ class SqliteStore:
             raise StoreBusyError("the store is closed")
 
     def _checkpoint_when_idle(self) -> None:
-        # An automatic checkpoint makes a post wait. This checkpoint, after each burst of posts, makes automatic ones
-        # rare.
+        # An automatic checkpoint makes a post wait. A checkpoint after each burst of posts makes automatic ones rare.
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
         if self._closed:
@@ -356,17 +340,13 @@ class SqliteStore:
             log.warning("checkpoint_failed", detail=str(error))  # no data is lost, but the write-ahead log stays long
 
     async def size(self) -> StoreSize:
-        """Return the size of the file and its write-ahead log, and the free space on the disk: see `Store.size`."""
         try:
             return await asyncio.to_thread(size_of, self._path)
         except OSError as error:
             raise StoreBusyError(f"the store failed: {error}") from error
 
     async def close(self) -> None:
-        """Close every connection and release the lock: see `Store.close`.
-
-        Running programs and accepted writes finish. Reads that wait for a connection are refused.
-        """
+        """Let running programs and accepted writes finish, refuse waiting reads, and release the lock."""
         self._closed = True
         if self._idle_checkpoint is not None:
             self._idle_checkpoint.cancel()
@@ -379,7 +359,7 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """Return the error that `open` raises if the store can't be opened because of `error`."""
+    """Return the error that `open` raises if `error` prevents it from opening the store."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error) if isinstance(error, sqlite3.Error) else None

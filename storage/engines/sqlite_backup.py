@@ -6,9 +6,9 @@
 The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
 and then renamed. An interrupted copy stays as `.partial`, and the next attempt replaces it.
 
-A backup takes no lock, because it only reads: the service keeps using the file, and only the service's writer makes
-checkpoints. A restore takes the store's lock. The write-ahead log beside a store's file (`-wal`) is part of the store.
-If only the file were replaced, the old log would damage the new file. So restore with this module, not with `cp`.
+A backup only reads and takes no lock, so the service keeps using the file. A restore takes the store's lock. The
+write-ahead log beside a store's file (`-wal`) is part of the store. If only the file were replaced, the old log would
+damage the new file. So restore with this module, not with `cp`.
 """
 
 from __future__ import annotations
@@ -97,11 +97,7 @@ def _sound_copy(source: Path, beside: Path) -> Path:
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    """Check that a copy is undamaged, and is a store that this version can open.
-
-    Raises:
-        BackupFailedError: the copy is damaged, or is not a store that this version can open.
-    """
+    """Raise `BackupFailedError` if a copy is damaged, or is not a store that this version can open."""
     copy.execute(f"PRAGMA cache_size={-_CACHE_KIB}")
     [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":

@@ -76,7 +76,6 @@ def create_file(path: Path) -> None:
 
 
 def size_of(path: Path) -> StoreSize:
-    """Return the size of the file and its write-ahead log, and the free space on the disk."""
     real = path.resolve()
     store_bytes = 0
     for each in (real, real.with_name(real.name + "-wal")):
@@ -100,7 +99,7 @@ def check_content(connection: sqlite3.Connection, check: str, path: Path) -> Non
 
 
 def describe_damage(error: sqlite3.Error) -> str | None:
-    """Return a description of the damage that an error reports. Return None if the error reports no damage."""
+    """Return a description of the damage that an error reports, or None if it reports no damage."""
     code = _code_of(error)
     if code is None:  # the driver's own errors have no code, and their messages quote stored data
         return "a text is not UTF-8" if str(error).startswith("Could not decode to UTF-8") else None
@@ -108,10 +107,7 @@ def describe_damage(error: sqlite3.Error) -> str | None:
 
 
 def is_full_error(error: sqlite3.Error, path: Path) -> bool:
-    """Return whether a write failed because there is no room.
-
-    If the error does not say this clearly, find out by writing another file in the same folder.
-    """
+    """Return whether a write failed for lack of room. If the error is unclear, write a trial file to find out."""
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
         return True

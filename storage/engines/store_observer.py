@@ -1,7 +1,7 @@
 """The events that a store reports to an observer, such as metrics.
 
 The store calls the observer in the middle of its work, so a call may take at most a microsecond. `kind` and `pool` have
-few different values. The code defines the values of `kind`, and the settings define the values of `pool`.
+few different values.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class SilentObserver:
     """A `StoreObserver` that ignores every event."""
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """Do nothing."""
+        pass
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """Do nothing."""
+        pass
 
     def statement_ran(self, kind: str, rows: int) -> None:
-        """Do nothing."""
+        pass
 
     def tried_again(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @lru_cache(maxsize=4096)
@@ -65,7 +65,7 @@ def report_statements_to(observer: StoreObserver) -> Callable[[Built, Rows], Non
 
 
 def count_rows(query: Built, rows: Rows) -> int:
-    """Return how many rows a statement returned. If it is a write without RETURNING, return how many it changed."""
+    """Return how many rows a statement returned, or, for a write without RETURNING, how many rows it changed."""
     if len(rows) == 1 and len(rows[0]) == 1 and not query.sql.startswith(("SELECT", "WITH")):
         count = rows[0][0]
         if isinstance(count, int) and " RETURNING " not in query.sql:

@@ -1,16 +1,15 @@
 """Prepares a store when a process starts: it creates the schema of a new store and detects a store that was restored.
 
 PostgreSQL numbers transactions separately in each cluster (server). If pg_restore has copied a store to another
-cluster, the numbers of the store's changes and marks, and the numbers that the journal has published, may be higher
-than the numbers of the new cluster. Such changes would seem to come from future transactions. For years the journal
-would show none of them, and no curve could tell which changes it counts.
+cluster, the stored numbers of changes and marks may be higher than the new cluster's numbers. So may the numbers that
+the journal has published. Such changes would seem to come from future transactions. For years the journal would show
+none of them, and no curve could tell which changes it counts.
 
 So the store adds a constant to the numbers of the new cluster, which then continue from the highest stored number. The
 stored numbers stay as they are.
 
 A snapshot ends at a transaction number, and sees only writes of transactions with lower numbers. So if a stored number
-is higher than the snapshot's end, it comes from another cluster, and the store was restored. A store that was never
-moved holds no such number.
+is higher than the snapshot's end, it comes from another cluster, and the store was restored.
 """
 
 from __future__ import annotations

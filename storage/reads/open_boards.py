@@ -16,8 +16,6 @@ from storage.records import Board
 
 
 class OpenBoards:
-    """The most recently used boards with their statements, at most `open_boards_max`."""
-
     def __init__(self, dialect: Dialect, *, open_boards_max: int) -> None:
         self._dialect = dialect
         self._open_boards_max = open_boards_max

@@ -1,11 +1,6 @@
-"""The point reads that nearly every request makes: entries with totals, and the rows around an owner.
+"""The programs and coalesced calls that read single entries with their totals, and the rows around an owner.
 
-`PointReads` coalesces the reads of many requests, so that one statement answers all requests for the same board.
-`read_owner_on_boards` reads one owner on many boards with few statements: one for all totals, one for each table that
-boards share, and one for each other board.
-
-The most important rule: entries and totals come from one snapshot of the current boards. If a board is no longer the
-version that the caller passed, the call raises an error instead of returning an entry.
+The most important rule: entries and totals come from one snapshot of the current boards.
 """
 
 from __future__ import annotations
@@ -33,8 +28,6 @@ class EntryRead(NamedTuple):
 
 
 class PointReads:
-    """Answers many concurrent point reads with few statements."""
-
     def __init__(
         self, store: Store, boards: OpenBoards, *, point_reads_per_batch_max: int, reads_waiting_max: int, lanes: int
     ) -> None:
@@ -46,7 +39,7 @@ class PointReads:
         )
 
     def read_entry(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry and the board's totals; `entry` is None if the owner has none.
+        """Return a future for an owner's entry, which may be None, and the board's totals.
 
         Raises:
             StoreBusyError: too many reads are waiting.
@@ -112,9 +105,10 @@ class PointReads:
 def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
     """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
 
+    This takes one statement for all totals, one for each table that boards share, and one for each other board.
+
     Raises:
-        UnknownBoardError: a board was deleted.
-        BoardChangedError: a board is no longer the version that the caller passed.
+        UnknownBoardError, BoardChangedError: see `read_totals`.
     """
     totals = yield from read_totals(dialect, [entries.board for entries in boards])
     found: dict[int, Entry] = {}

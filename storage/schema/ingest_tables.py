@@ -11,7 +11,6 @@ SEMAPHORES = "semaphores"
 
 
 def create_ingest_tables(dialect: Dialect) -> list[Query]:
-    """Return the queries that create the tables and their indexes."""
     ordered = not dialect.transaction  # without transaction numbers (SQLite), `number` has to be the primary key
     blocks = (
         create_table(INGEST_BLOCKS)

@@ -37,7 +37,6 @@ VERSIONS_IN_FLIGHT = 1_000
 
 
 def create_lease_tables(dialect: Dialect) -> list[Query]:
-    """Return the queries that create clients, pools, resources, counts, the journal and the tables about peers."""
     return [*_pools(), *create_resource_tables(), *_counts(), *_journal(dialect), *_elsewhere()]
 
 
@@ -71,7 +70,6 @@ def _pools() -> list[Query]:
 
 
 def create_resource_tables() -> list[Query]:
-    """Return the queries that create the table of resources and its indexes."""
     free, leased = col("free_since").not_null(), col("free_since").is_null()
     longest_free = map(col, ("pool_key", "region", "partition", "free_since", "resource"))
     soonest_over = map(col, ("pool_key", "region", "expires_at", "resource"))
