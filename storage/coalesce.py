@@ -44,11 +44,7 @@ class Coalescer(Generic[Q, A]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, kind: Hashable, question: Q) -> asyncio.Future[A]:
-        """Return a future for the answer.
-
-        Raises:
-            StoreBusyError: too many questions are waiting.
-        """
+        """Return a future for the answer. Raise `StoreBusyError` if too many questions are waiting."""
         if len(self._asked) >= self._waiting_max:
             raise StoreBusyError(f"{len(self._asked)} reads are waiting")
         future: asyncio.Future[A] = self._loop.create_future()
@@ -64,9 +60,8 @@ class Coalescer(Generic[Q, A]):
     async def _drain(self) -> None:
         try:
             while self._asked:
-                # In each turn, the event loop reads every socket that has a request, so requests that have already
-                # arrived join this batch. The wait is worth it: a hop to a store's thread costs as much as ten point
-                # reads.
+                # In each turn, the event loop reads all sockets, so requests that have already arrived join this batch.
+                # This wait pays off, because a hop to a store's thread costs as much as ten point reads.
                 for _ in range(GATHER_TURNS):
                     await asyncio.sleep(0)
                 batch: dict[Hashable, list[tuple[Q, asyncio.Future[A]]]] = {}

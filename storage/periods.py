@@ -21,7 +21,7 @@ _DAY = timedelta(days=1)
 # This does no harm: the periods before the first instant closed long ago.
 _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
-_DAYS_KEPT = 4_096  # the most entries in each cache of days or periods
+_DAYS_KEPT = 4_096  # the largest number of entries in each cache of days or periods
 
 _YEAR = re.compile(r"[1-9][0-9]{3}", re.ASCII)
 _MONTH = re.compile(r"([1-9][0-9]{3})-([0-9]{2})", re.ASCII)

@@ -110,10 +110,7 @@ class BoardSpec:
 
 @dataclass(frozen=True)
 class Board:
-    """A board in the catalog.
-
-    `key` is a small number that is never reused. Every row of another table that belongs to the board contains the key.
-    """
+    """A board in the catalog. Its `key`, which is never reused, identifies the board in other tables."""
 
     key: int
     id: str

@@ -95,10 +95,8 @@ async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
 async def write_single(store: Store, program: Callable[[], Program[T]]) -> T:
     """Run a program of one statement as a transaction of its own. This is cheaper than `Store.write`.
 
-    The store never runs the statement again after a lost race: the caller first has to read what changed.
-
-    Raises:
-        LostRaceError, OutcomeUnknownError: see `Store.write_query`.
+    After a lost race, the store does not run the statement again, but raises `LostRaceError`: the caller first has to
+    read what changed.
     """
     running = program()
     try:

@@ -20,8 +20,7 @@ class StoredKey:
     revoked_at_us: int | None
 
 
-# The number of keys ever created, and the number of them that were revoked. Rows are never deleted, so every creation
-# and every revocation makes one of the two numbers greater.
+# The numbers of keys that were ever created and ever revoked. Rows are never deleted, so both numbers only grow.
 KeyCounts = tuple[int, int]
 OPS = "ops"
 

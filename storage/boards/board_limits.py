@@ -18,10 +18,9 @@ from storage.store import Program
 def check_board_limits(
     dialect: Dialect, *, new: int, own: bool, boards_max: int, own_tables_max: int | None
 ) -> Program[None]:
-    """Check that the store may hold `new` more boards.
+    """Check that the store may hold `new` more boards. Archived boards have no rows and are not counted.
 
-    `own` says whether each new board gets a table of its own. `own_tables_max` is None if the number of such boards has
-    no limit. Archived boards have no rows and are not counted.
+    `own` says whether each new board gets a table of its own.
 
     Raises:
         TooManyBoardsError: the store would hold more than `boards_max` boards.

@@ -84,11 +84,7 @@ def _spec(text: str) -> BoardSpec:
 
 
 def decode_board(row: Row) -> Board:
-    """Make a board from a row with the columns `COLUMNS`.
-
-    Raises:
-        StoreDamagedError: the spec in the row can't be decoded.
-    """
+    """Make a board from a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
     key, board_id, spec, created_at, epoch, table_key, rows_key, *times = row
     try:
         described = _spec(spec)
@@ -197,11 +193,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
 
 
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
-    """Return the columns of `wanted` that are new.
-
-    Raises:
-        SpecConflictError: the change would reinterpret or drop stored values.
-    """
+    """Return the new columns of `wanted`. Raise `SpecConflictError` if it would reinterpret or drop stored values."""
     if wanted.table is not stored.table:
         raise SpecConflictError(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
     if wanted.ties is not stored.ties:
@@ -273,10 +265,7 @@ def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
 
 
 def begin_epoch(dialect: Dialect, board: Board) -> Program[Board]:
-    """Begin a new epoch of a board, which makes its earlier post ids and fits void.
-
-    The caller then has to call `store_state` with the returned board.
-    """
+    """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_state`."""
     yield (
         update(BOARDS)
         .set(epoch=plus(col("epoch"), 1))
@@ -313,7 +302,8 @@ def state_of(board: Board) -> int:
 def store_state(dialect: Dialect, board: Board) -> Program[Board]:
     """Store the result of `state_of` among a board's totals, and return the board.
 
-    Other processes read the totals anyway. If the stored state differs from that of their copy, their copy is outdated.
+    Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
+    outdated.
     """
     yield (
         insert(TOTALS)
@@ -332,12 +322,7 @@ def check_copy(board: Board, totals: dict[int, int]) -> None:
 
 
 def check_exists(dialect: Dialect, board: Board) -> Program[None]:
-    """Check that a board without totals still exists, and that it was not emptied after `board` was read.
-
-    Raises:
-        UnknownBoardError: the board was deleted.
-        BoardChangedError: the board was emptied.
-    """
+    """Raise `UnknownBoardError` if a board without totals was deleted, or `BoardChangedError` if it was emptied."""
     now = (yield from find_boards_by_key(dialect, [board.key])).get(board.key)
     if now is None:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
@@ -359,11 +344,7 @@ def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Pro
 
 
 def find_board(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
-    """Return the board with that id. With `lock`, lock its row in the catalog.
-
-    Raises:
-        UnknownBoardError: no board has that id.
-    """
+    """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board."""
     found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
     rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
     if not rows:
@@ -388,7 +369,7 @@ def list_boards(
 
 
 def find_boards_by_id(dialect: Dialect, board_ids: list[str]) -> Program[list[Board]]:
-    """Return the boards with these ids, as they are stored now. The result leaves out ids that no board has."""
+    """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
     rows = yield _boards_by_id(dialect).bind(ids=board_ids)
     return [decode_board(row) for row in rows]
 
@@ -399,7 +380,7 @@ def _boards_by_id(dialect: Dialect) -> Statement:
 
 
 def find_boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
-    """Return, by key, the boards with these keys, as they are stored now. Keys that no board has are left out."""
+    """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has."""
     rows = yield _boards_by_key(dialect).bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
 
@@ -410,7 +391,7 @@ def _boards_by_key(dialect: Dialect) -> Statement:
 
 
 def list_boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
-    """Return boards that were created after the one with this key, oldest first."""
+    """Return boards that were created after the board with this key, oldest first."""
     rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
     return [decode_board(row) for row in rows]
 
@@ -425,7 +406,7 @@ def find_totals(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, di
     """Return the totals of boards, by board key and then by column index.
 
     The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
-    the indexes of other numbers.
+    indexes of other numbers.
     """
     rows = yield _count_entries(dialect).bind(keys=board_keys)
     stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}

@@ -27,13 +27,12 @@ class Catalog:
         self._by_id: dict[str, Board] = {}
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
-        # The ids of boards that were written while a read was running, which may return an earlier state of these
-        # boards.
+        # The ids of boards that were written during a running read. The read may return an earlier state of them.
         self._written_meanwhile: set[str] = set()
         self._on_removal: list[Callable[[int], None]] = []
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
-        """From now on, call `forget` with the key of each known board that was deleted or archived."""
+        """Call `forget`, from now on, with the key of each known board that was deleted or archived."""
         self._on_removal.append(forget)
 
     def _tell_removal(self, board_key: int) -> None:
@@ -69,21 +68,14 @@ class Catalog:
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
-        """Return the board with that id from the copy, or from the store if the copy does not have the board.
-
-        Raises:
-            UnknownBoardError: the store does not have the board either.
-        """
+        """Return the board with that id from the copy. If the copy lacks it, call `reread_board`."""
         board = self.find_known(board_id)
         return board if board is not None else await self.reread_board(board_id)
 
     async def reread_board(self, board_id: str) -> Board:
-        """Read the board from the store, keep it in the copy and return it.
+        """Read the board from the store, keep it in the copy and return it, or raise `UnknownBoardError`.
 
         If a family lists the board but no post has reached it, the board is returned but not kept.
-
-        Raises:
-            UnknownBoardError: no board has that id.
         """
         known_before = self._by_id.get(board_id)
         with self._reading():

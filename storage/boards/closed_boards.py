@@ -50,7 +50,7 @@ class Closure(NamedTuple):
 
 
 def derive_closure(board: Board, now_us: int) -> Closure:
-    """Return which posts a board takes, according to a copy of the board. The copy may be outdated."""
+    """Return which posts a board takes, according to this copy of the board, which may be outdated."""
     shut = board.closed_us is not None or (board.closes_us is not None and board.closes_us <= now_us)
     season = board.spec.season
     return Closure(shut) if season is None else Closure(shut, season.opens_us, season.ends_us)
@@ -117,7 +117,7 @@ def _seasons(dialect: Dialect) -> Statement:
 def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
     """Lock the catalog's row of a board, and return its `rows_key`.
 
-    Until the transaction ends, the board's rows are neither archived nor removed.
+    Until the transaction ends, no other transaction archives or removes the board's rows.
 
     Raises:
         UnknownBoardError: the board was deleted.

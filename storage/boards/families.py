@@ -109,7 +109,7 @@ def family_table(family: Family) -> Layout:
     """Return the table that a family's boards share.
 
     If each board has a table of its own, return a table that is always empty. Reads of a board that no post has reached
-    yet use this empty table.
+    use this empty table.
     """
     shared = family.shares_table
     table = shared_table(family.key) if shared else entries_table(family.key)
@@ -189,10 +189,7 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
 
 
 def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
-    """Make a family's open boards close `seconds` earlier.
-
-    If the new closing time of a board has already passed, the closing job closes the board in its next round.
-    """
+    """Make a family's open boards close `seconds` earlier. The closing job closes those whose new time has passed."""
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
     sooner = -seconds * 1_000_000
     yield (
@@ -229,12 +226,9 @@ def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program
 
 
 def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
-    """Delete a family with all its boards, and return the boards.
+    """Delete a family with all its boards, and return the boards, or raise `UnknownFamilyError`.
 
     The post ids of the family become void, because no later family gets the same key.
-
-    Raises:
-        UnknownFamilyError: no family has that id.
     """
     family = yield from find_family(dialect, family_id, lock=Lock.UPDATE)
     boards = yield from _boards(dialect, family)
@@ -258,11 +252,7 @@ def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
 
 
 def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -> Program[Family]:
-    """Return the family with that id. With `lock`, lock its row.
-
-    Raises:
-        UnknownFamilyError: no family has that id.
-    """
+    """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
     rows = yield _by_id(lock).build(dialect, id=family_id)
     if not rows:
         raise UnknownFamilyError(f"no family {family_id!r}")
@@ -270,7 +260,7 @@ def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -
 
 
 def find_families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
-    """Return, by key, the families with these keys, as they are stored now. Keys that no family has are left out."""
+    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has."""
     rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
     return {row[0]: _family(row) for row in rows}
 
@@ -435,19 +425,11 @@ class FamilyCatalog:
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Return the family with that id from the copy, or from the store if the copy does not have the family.
-
-        Raises:
-            UnknownFamilyError: the store does not have the family either.
-        """
+        """Return the family with that id from the copy. If the copy lacks it, call `reread_family`."""
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
     async def reread_family(self, family_id: str) -> Family:
-        """Read the family from the store, keep it in the copy and return it.
-
-        Raises:
-            UnknownFamilyError: no family has that id.
-        """
+        """Read the family from the store, keep it in the copy and return it, or raise `UnknownFamilyError`."""
         self._by_id.pop(family_id, None)
         family = await self._store.read(lambda: find_family(self._store.dialect, family_id))
         return self._by_id.setdefault(family_id, family)

@@ -19,7 +19,7 @@ FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
 FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
 FACETS_TOGETHER_MAX = 3
-FACETS_RESERVED = ("period", "at")  # no facet may have these names: requests take them and the facets as parameters
+FACETS_RESERVED = ("period", "at")  # no facet may have these names, because requests already have parameters with them
 ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
 _FAMILY = re.compile(FAMILY_PATTERN[1:-1])

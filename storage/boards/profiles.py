@@ -14,7 +14,7 @@ from storage.store import Program
 
 
 class Profiles:
-    """Programs that find, store and remove profiles. `profiles` compiles their statements only once for a dialect."""
+    """Programs that find, store and remove profiles. The function `profiles` keeps one object for each dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))

@@ -39,7 +39,7 @@ _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
 class RowColumn(NamedTuple):
-    """A database column of a table of rows, with its name and type."""
+    """A database column of a table of rows."""
 
     name: str
     kind: SqlKind
@@ -92,8 +92,8 @@ def shared_table(table_key: int) -> str:
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
     """Return the database columns that a table of rows needs for the columns of a spec.
 
-    In a shared table, the name of a database column also says what kind of value it holds, because boards with
-    different specs may use the same table.
+    Boards with different specs may use one shared table. So in a shared table, the name of a database column also says
+    what kind of value the column holds.
     """
     return tuple(_physical(index, column, shared=shared) for index, column in enumerate(columns))
 

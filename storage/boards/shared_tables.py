@@ -57,12 +57,12 @@ def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) ->
 
 
 def note_dropped_rows(dialect: Dialect, table_key: int, rows_key: int) -> Program[None]:
-    """Note that nobody reads these rows any more, so that `sweep_rows` deletes them."""
+    """Note that these rows are no longer used, so that `sweep_rows` deletes them."""
     yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).build(dialect)
 
 
 def note_dropped_post_ids(dialect: Dialect, key: int) -> Program[None]:
-    """Note that nobody needs the post ids of this board or family any more, so that `sweep_rows` deletes them."""
+    """Note that the post ids of a board or family are no longer used, so that `sweep_rows` deletes them."""
     yield from note_dropped_rows(dialect, _IDS, key)
 
 

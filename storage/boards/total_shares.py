@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from querybuilder import Dialect
 
 _SHARES = 4
-_STEP = 1_000_000  # greater than the index of every column; totals of no column have small negative indexes
+_STEP = 1_000_000  # greater than the index of every column; totals that belong to no column have small negative indexes
 
 
 def stored_index(column_index: int, share: int) -> int:

@@ -15,6 +15,5 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
 The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost,
 because the server may have committed that transaction.
 
-No other room imports a database driver. This room may import `schema`, `store`, `records`, `errors` and the settings in
-`config.pools`. Begin with `sqlite.SqliteStore`, which is the simpler engine.
+No other room imports a database driver. Begin with `sqlite.SqliteStore`, which is the simpler engine.
 """

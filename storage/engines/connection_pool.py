@@ -42,8 +42,6 @@ class ConnectionPoolLimits:
 
 
 class ConnectionPool(Generic[C]):
-    """Lends connections to callers. The function `connect` opens each connection."""
-
     def __init__(
         self,
         name: str,
@@ -75,7 +73,6 @@ class ConnectionPool(Generic[C]):
 
         Raises:
             StoreBusyError: too many callers wait, or no connection came free within `wait_s_max` seconds.
-            Any error that `connect` raises.
         """
         if self._slots.locked():
             await self._wait()

@@ -18,12 +18,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock.
-
-        Raises:
-            StoreLockedError: another process holds the lock.
-            OSError: the lock file can't be opened or locked.
-        """
+        """Take the lock. Raise `StoreLockedError` if another process holds the lock."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -49,9 +49,8 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
     async def run_query(self, query: Built, *, timeout_s: float | None = None) -> Rows:
         """Run a query and return its rows.
 
-        A write without RETURNING returns one row that holds the number of rows written; a DDL statement returns one row
-        that holds -1. After `timeout_s` the driver asks the server to cancel the query. If `timeout_s` is None, the
-        session's own timeout applies.
+        A write without RETURNING returns one row, which holds the number of rows written. For a DDL statement, the row
+        holds -1. After `timeout_s`, or after the session's own timeout, the driver asks the server to cancel the query.
         """
         if _answers_rows(query.sql):
             rows: Rows = await self.fetch(query.sql, *query.arguments, timeout=timeout_s)
@@ -82,7 +81,7 @@ class Connector:
         self._limits = limits
         self._first = 0
         # Only one of several hosts accepts writes. This attribute makes the driver refuse the other hosts. If the URL
-        # contains the attribute too, the driver uses the URL's value.
+        # contains the attribute, the driver uses the URL's value.
         self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
         if "target_session_attrs=" in url:
             self._attributes = {}
@@ -145,9 +144,8 @@ def _session_settings(limits: SessionLimits) -> str:
     if limits.read_only:
         settings["default_transaction_read_only"] = "on"
     if not limits.whole_tables:
-        # While a table is small, the server plans to read the whole table, and keeps this plan until it has updated the
-        # table's statistics. If the table grows meanwhile, each query would still read all of it, which takes
-        # milliseconds.
+        # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
+        # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
         settings["enable_seqscan"] = "off"
     return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 

@@ -1,8 +1,5 @@
 """Runs an attempt on a lent connection. After a lost race or a lost connection, runs it again, within bounds.
 
-The most important rule: nothing here repeats a COMMIT whose answer was lost, because the server may have committed the
-transaction.
-
     attempt ── success ──> its result
        │
        ├── lost (the connection is useless, or none could be opened) ── pause ──> again, on another connection
@@ -10,6 +7,8 @@ transaction.
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> the error of the store that describes it
+
+A COMMIT whose answer was lost is never repeated, because the server may have committed the transaction.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ class Retrier:
                 return await self._once(pool, attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt finds that in the catalog. So two attempts are
-                # enough.
+                # If a board was deleted meanwhile, the second attempt finds that in the catalog, so two are enough.
                 tries_max = 2 if is_board_deleted(error) else self._limits.store_attempts_max
                 if tries >= tries_max or not (is_lost(error) or is_raced(error) or is_board_deleted(error)):
                     raise translate_error(error) from error
@@ -117,23 +115,13 @@ class Retrier:
             pool.take_back(connection)
 
     async def commit(self, connection: PostgresConnection) -> None:
-        """Commit the transaction of a connection.
-
-        Raises:
-            StoreBusyError: the server rolled the transaction back instead.
-            OutcomeUnknownError: see `_confirm_commit`.
-        """
+        """Commit the transaction of a connection. Raise `StoreBusyError` if the server rolled it back instead."""
         status = await self._confirm_commit(connection, lambda: connection.execute(COMMIT, timeout=NO_TIMEOUT_S))
         if status != "COMMIT":
             raise StoreBusyError("the store rolled the transaction back")
 
     async def run_single_statement(self, connection: PostgresConnection, query: Built) -> Rows:
-        """Run a statement that is a transaction of its own.
-
-        Raises:
-            LostRaceError: another transaction changed the same rows, or the statement's own check failed.
-            OutcomeUnknownError: see `_confirm_commit`.
-        """
+        """Run a statement as a transaction of its own. Raise `LostRaceError` after a lost race or a failed check."""
         try:
             # The server's statement timeout bounds the statement up to its commit, and `_confirm_commit` bounds the
             # commit. So the driver needs no timeout of its own, and must not end the statement or the commit.
@@ -175,8 +163,7 @@ class Retrier:
         return answer
 
     def _pause_s(self, pauses_before: int) -> float:
-        # The pause is random from 0 to its maximum (full jitter), so that transactions that lost the same race do not
-        # all run again at the same moment.
+        # The pause is random (full jitter), so that transactions of one race do not all run again at the same moment.
         longest = min(self._limits.store_backoff_s_max, self._limits.store_backoff_base_s * 2**pauses_before)
         return self._rng.uniform(0, longest)
 

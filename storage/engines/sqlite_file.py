@@ -68,8 +68,7 @@ def create_file(path: Path) -> None:
     """Create the file if it does not exist, readable by its owner only. Log a warning if the store is empty."""
     real = path.resolve()
     with suppress(FileExistsError):
-        # Closing a descriptor drops SQLite's locks on the file. This is harmless here, because no connection of this
-        # process has opened the file yet.
+        # Closing a descriptor drops SQLite's locks on the file. No connection of this process holds such a lock yet.
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     if real.stat().st_size == 0:
         log.warning("store_created", path=str(real))
@@ -85,11 +84,7 @@ def size_of(path: Path) -> StoreSize:
 
 
 def check_content(connection: sqlite3.Connection, check: str, path: Path) -> None:
-    """Have SQLite check the whole file: "quick" checks the pages, "full" also the indexes, "none" checks nothing.
-
-    Raises:
-        StoreDamagedError: the check found damage.
-    """
+    """Raise `StoreDamagedError` if SQLite finds damage. The check "quick" covers the pages, "full" also the indexes."""
     if check == "none":
         return
     [found] = connection.execute(_CHECKS[check]).fetchone()

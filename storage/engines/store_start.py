@@ -79,10 +79,7 @@ def _stored(dialect: Dialect) -> Program[int]:
 
 
 def _raise_offset(plain: Dialect) -> Program[int]:
-    """Return the constant that has to be added to this cluster's transaction numbers.
-
-    If the store comes from a cluster with higher numbers, first store a higher constant.
-    """
+    """Return the constant that this cluster's numbers need. If the stored one is too small, store a larger one."""
     # Only one process stores the constant. Other processes that start at the same time wait for this lock, and then
     # find the constant. The lock comes before the first read, because renumbering a table waits for all its readers.
     yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)

@@ -28,6 +28,11 @@ class EntryRead(NamedTuple):
 
 
 class PointReads:
+    """Answers many concurrent point reads with few statements.
+
+    Each method raises `StoreBusyError` if too many reads are waiting.
+    """
+
     def __init__(
         self, store: Store, boards: OpenBoards, *, point_reads_per_batch_max: int, reads_waiting_max: int, lanes: int
     ) -> None:
@@ -39,11 +44,7 @@ class PointReads:
         )
 
     def read_entry(self, board: Board, owner: str) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the board's totals.
-
-        Raises:
-            StoreBusyError: too many reads are waiting.
-        """
+        """Return a future for an owner's entry, which may be None, and the board's totals."""
         return self._entries.ask(self._store.for_board(board.id), _shape(board), (board, owner))
 
     def read_around_owner(
@@ -52,9 +53,6 @@ class PointReads:
         """Return a future for the rows on both sides of an owner's row.
 
         Its result is None if the owner has no value in the column, or if the board is archived.
-
-        Raises:
-            StoreBusyError: too many reads are waiting.
         """
         asked = _Around(board, column_index, better_rows, worse_rows, owner)
         kind = (*_shape(board), column_index, better_rows, worse_rows)
@@ -86,15 +84,11 @@ class PointReads:
         return [found.get(number) for number in range(len(asked))]
 
     async def _check(self, board: Board, totals: dict[int, int]) -> None:
-        """Check that the board still exists and is the version that the caller passed.
+        """Raise `UnknownBoardError` or `BoardChangedError` if the board is not the version that the caller passed.
 
-        If a board outside a family has its rows in a shared table and has no totals, it may have been deleted or
-        emptied. Only the stored catalog shows this, so the catalog is read too. If a board with a table of its own was
-        deleted, the earlier read has already failed.
-
-        Raises:
-            UnknownBoardError: the board was deleted.
-            BoardChangedError: the board was emptied, widened or archived.
+        A board outside a family that has its rows in a shared table and no totals may have been deleted or emptied.
+        Only the stored catalog shows this, so the catalog is read too. If a board with a table of its own was deleted,
+        the earlier read has already failed.
         """
         check_copy(board, totals)
         if board.has_movable_rows and not totals:
