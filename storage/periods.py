@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
-# The first and the last instant of every calendar. An earlier or later instant is replaced by the nearer of the two.
+# The first and the last instant of every calendar. An instant outside these bounds is replaced by the nearer bound.
 # This does no harm: the periods before the first instant closed long ago.
 _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US

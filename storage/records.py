@@ -198,7 +198,7 @@ class Family:
         return frozenset(name for names in self.spec.facets for name in names)
 
     def unreached_board(self, board_id: str) -> Board:
-        """Return a board that no post has reached. It has the family's own key, under which no rows are ever stored."""
+        """Return a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
         return Board(
             key=self.key,
             id=board_id,
@@ -212,7 +212,7 @@ class Family:
 
     @cached_property
     def template_board(self) -> Board:
-        """Return what all boards of the family have in common, as a board with the family's id."""
+        """Return a board with the family's id, which has what all boards of the family have in common."""
         return self.unreached_board(self.id)
 
 

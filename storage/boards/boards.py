@@ -58,8 +58,8 @@ from .total_shares import add_up_shares
 
 # In the table of totals, the next three values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
-# The result of `state_of`, stored when a board is emptied or archived, or gets new columns. A process compares it with
-# its copy of the board to see whether the copy is outdated.
+# The total with this index is the result of `state_of`. A process compares it with the state of its copy of the board,
+# to see whether the copy is outdated.
 STATE = -3
 CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the board is unchanged
 

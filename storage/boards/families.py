@@ -5,8 +5,8 @@
 A board of a family is created when the first post reaches it, and is deleted only with its family. If the boards share
 a table, no board outside the family uses that table. The table is dropped with the family.
 
-A board that the family lists, but that no post has reached, is empty, and the catalog has no row of it. `FamilyCatalog`
-makes an object for such a board at each read and does not keep it.
+A board of the family that no post has reached is empty, and the catalog has no row of it. `FamilyCatalog` makes an
+object for such a board at each read and does not keep the object.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _COLUMNS = tuple(col(name) for name in ("family_key", "id", "spec", "created_at"
 
 
 class NewBoard(NamedTuple):
-    """A board that a post is about to reach."""
+    """A board that a post needs and that may not exist yet."""
 
     id: str
     shelf: str  # the result of `family_ids.shelf`

@@ -48,7 +48,7 @@ class RowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of rows, with those of its columns that the boards with one spec use."""
+    """A table of rows, and the columns in it that boards with a certain spec use."""
 
     table: str
     shared: bool

@@ -1,7 +1,7 @@
 """Checks the file of a SQLite store before SQLite opens it, and later interprets SQLite's errors about the file.
 
 The most important rule: a bad file is refused before any file in its folder changes. If the database file is empty,
-SQLite would delete the write-ahead log beside it, and with the log the posts in the log.
+SQLite would delete the write-ahead log beside it, and the posts in that log.
 """
 
 from __future__ import annotations

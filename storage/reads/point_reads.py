@@ -153,8 +153,8 @@ class _Around(NamedTuple):
 
 
 def _shape(board: Board) -> tuple[int, int]:
-    # A request may hold the version of a board from before a column was added. That version has shorter rows, so its
-    # requests are not coalesced with those for the new version.
+    # A request may hold the version of a board from before a column was added. That version has shorter rows, so
+    # requests for it are not coalesced with requests for the new version.
     return board.key, state_of(board)
 
 

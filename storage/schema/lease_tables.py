@@ -31,7 +31,7 @@ LEASE_LOADS = "lease_loads"
 LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
 
-# A transaction that read a pool before the pool was deleted may still lease a resource of it, which makes the
+# A transaction that read a pool before the pool was deleted may still lease one of its resources, which makes the
 # resource's version greater by one. This is the largest expected number of such transactions.
 VERSIONS_IN_FLIGHT = 1_000
 
