@@ -11,9 +11,7 @@ picks the arguments. The package executes nothing, and it imports nothing of the
 No argument of a builder can change the structure of the SQL. Values are bound, one function quotes all identifiers, and
 every keyword of SQL comes from this package.
 
-Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement. To work on
-the package itself, read in this order: errors, dialect, arguments, render, terms, typed, server, sources, select,
-cursors, write, chained, schema.
+Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement.
 """
 
 from querybuilder.chained import chained

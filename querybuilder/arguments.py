@@ -3,15 +3,13 @@
 A value arrives in the database unchanged, or BadValueError is raised. For example, SQLite would read a 65-bit integer
 in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
 
-SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
-the interpreter lock. While the event loop is busy, 100 to 1,000 rows a second are written if each row has its own step,
-and 10,000 to 20,000 rows a second if all rows are in one text (docs/decisions.md, "Packed statements").
+SQLite takes a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
+interpreter lock, and a batch in one text needs few steps (docs/decisions.md, "Packed statements").
 
-PostgreSQL takes rows as one array for each column, written as text. The driver spends 0.23 us on an integer that is an
-item of an array, and 0.03 us on an integer within a text. Parsing the text costs the server 0.03 us more for each cell
-(docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
+PostgreSQL takes rows as one array for each column, written as text. The driver encodes one text faster than the items
+of an array (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
-PostgreSQL does not know the length of a bound array when it plans a statement, so it assumes that the array has a few
+When PostgreSQL plans a statement, it does not know the length of a bound array, so it assumes that the array has a few
 items. Therefore it looks up each row in the index, however large it estimates the table to be.
 """
 
@@ -37,10 +35,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the kind of a constant. Return None if the constant is null.
-
-    Raises BadValueError for floats, booleans and integers past 64 bits.
-    """
+    """Return the kind of a constant, or None for null. Raises BadValueError if the type or size is not allowed."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -56,16 +51,13 @@ def constant_kind(value: object) -> SqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Turns the value of one parameter, a list or rows of the given kinds, into arguments for the driver."""
+    """Turns the value of one parameter, which is a list or rows, into arguments for the driver."""
 
     kinds: tuple[SqlType, ...] | None  # the kind of each column of the rows; None: the parameter is a plain list
-    arrays: bool  # see `Dialect.arrays`
+    arrays: bool  # from `Dialect.arrays`
 
     def encode(self, given: object) -> tuple[object, ...]:
         """Return the arguments for a list or for rows.
-
-        On SQLite there is one argument, a JSON text. On PostgreSQL a list is one argument, and rows are one array for
-        each column.
 
         Raises BadValueError for values that would not arrive unchanged.
         """
@@ -91,7 +83,7 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a struct type whose only field is the list. The caller converts lists to this type to check them.
+    """Return a struct type whose only field is the list. Converting a list to this type checks its cells.
 
     msgspec analyses a struct type only once. It would analyse a bare list type again on every call.
     """
@@ -101,7 +93,6 @@ def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
 
 
 def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
-    """Return one argument for each column. Raises ValidationError for rows that do not fit."""
     if not all(isinstance(row, tuple | list) for row in rows):
         raise msgspec.ValidationError("Expected rows to be tuples or lists")
     try:
@@ -151,8 +142,7 @@ def _encoded(items: list[Any]) -> str:
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
-    # The first test is cheap, but it also matches an escaped backslash before "u0000". Therefore the second test
-    # decides.
+    # The first test is cheap, but it also matches an escaped backslash before "u0000". So the second test decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
         raise BadValueError(_NUL)
     return text
@@ -164,10 +154,8 @@ def _texts(row: object) -> Iterable[str]:
 
 
 def list_encoder(dialect: Dialect) -> Encoder:
-    """Return the encoder of lists for this dialect."""
     return Encoder(kinds=None, arrays=dialect.arrays)
 
 
 def rows_encoder(dialect: Dialect, kinds: tuple[SqlType, ...]) -> Encoder:
-    """Return the encoder of rows of these kinds for this dialect."""
     return Encoder(kinds=kinds, arrays=dialect.arrays)

@@ -1,7 +1,6 @@
-"""Several changes in one statement: an update, and inserts that may use the rows that it returned.
+"""Several changes in one statement: an update, and inserts that may use the rows that the update returns.
 
-The update and the inserts see the tables as they were before the statement. So the inserts see nothing of the update
-except the rows that the update returns.
+The inserts see the tables as they were before the statement. Of the update they see only the rows that it returns.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from querybuilder.write import Insert, Update
 
 @dataclass(frozen=True, slots=True)
 class Chained(Query):
-    """An update and the inserts after it, as one statement; see `chained`."""
-
     name: str
     first: Update
     inserts: tuple[Insert, ...]
@@ -27,7 +24,7 @@ class Chained(Query):
     def require_changes(self, changes: Param) -> Chained:
         """Make the statement fail, by a division by zero, unless the update changes exactly this many rows.
 
-        If the statement fails, nothing is changed. If the statement succeeds, it returns 1.
+        A statement that succeeds returns 1.
         """
         return replace(self, changes=changes)
 
@@ -51,9 +48,9 @@ class Chained(Query):
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """Return one statement that runs an update and then inserts.
+    """Return one statement that runs an update and some inserts. The inserts may run in any order.
 
     Conditions of the inserts may select from `name`, which holds the rows that the update returned. The statement
-    returns these rows too. The inserts may run in any order.
+    returns these rows too.
     """
     return Chained(name, first, inserts)

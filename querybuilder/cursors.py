@@ -1,10 +1,9 @@
-"""Cursors. A cursor remembers a place in a long result.
+"""Cursors of the database. A cursor remembers a place in a long result.
 
-One statement of a transaction opens a cursor. Later statements of the transaction read on from the cursor's place. The
-cursor ends with the transaction. With a cursor, the database only counts the rows that a statement skips. Without one,
-each statement would start after the row that was read last, and test its condition on every row that it skips.
+One statement of a transaction opens a cursor, and later statements of the same transaction read on from its place. The
+database only counts the rows that such a statement skips. Without a cursor, it would test a condition on each of them.
 
-One function, stored in the database, reads from all cursors. It executes no SQL text that it gets as an argument. So
+One function, stored in the database, reads from all cursors. It executes no SQL text that it gets as an argument, so
 only statements of this package name tables.
 """
 
@@ -19,7 +18,7 @@ from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
 _READER = "row_at"
-# Past the end of the cursor the function returns no row. Ranks have at most 32 bits: FETCH accepts no larger numbers.
+# FETCH accepts numbers of at most 32 bits; see CURSOR_ROWS_MAX.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
     "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"
@@ -82,12 +81,12 @@ def create_row_reader() -> CreateRowReader:
 
 
 def open_cursor(name: str, query: Select) -> OpenCursor:
-    """Return a statement that opens a cursor before the first row of a select. It reads no row yet."""
+    """Return a statement that opens a cursor before the first row of a select."""
     return OpenCursor(name, query)
 
 
 def close_cursor(name: str) -> CloseCursor:
-    """Return a statement that closes a cursor, so that the transaction can use its name for another one."""
+    """Return a statement that closes a cursor, so that the transaction can use the name for another cursor."""
     return CloseCursor(name)
 
 
@@ -95,8 +94,8 @@ def row_at(cursor: str, rank: Term, *names: str) -> RowAt:
     """Return a source with one row of a cursor: row number `rank`, from 1 to CURSOR_ROWS_MAX.
 
     The select of the cursor has to return two texts, which get these names. Past the end of the result, the source has
-    no row. A read costs more the more rows lie between its row and the previous read's row. So read the ranks in
-    ascending order.
+    no row. Read the ranks in ascending order, because a cursor only moves forward. A read costs more the more rows it
+    skips.
     """
     first, second = names
     return RowAt(cursor, rank, (first, second))

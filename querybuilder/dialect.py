@@ -16,7 +16,7 @@ IDENTIFIER_BYTES_MAX = 63
 
 
 class SqlType(Enum):
-    """The kinds of column: text, signed 64-bit integers, and bytes."""
+    """The kinds of columns. An integer is signed and has 64 bits."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -35,20 +35,20 @@ class Dialect:
     name: str
     quote_mark: str
     numbered: bool  # placeholders are $1, $2 …, and each may occur several times; otherwise each `?` takes one argument
-    arrays: bool  # lists and rows are bound as one array for each column; otherwise as one JSON text
+    arrays: bool  # a list is bound as an array, and rows as an array for each column; otherwise as one JSON text
     packs: bool  # a whole result can be returned as one JSON row
-    merges_arms: bool  # an ordered union reads each arm in order, row by row; otherwise it reads and sorts whole arms
+    merges_arms: bool  # an ordered union reads its arms row by row; otherwise it reads and sorts whole arms
     row_locks: bool  # writers lock rows, and a select may lock them; otherwise one writer has the whole store
     type_names: Mapping[SqlType, str]
     table_options: tuple[str, ...]  # options that every table is created with
     clustered_options: tuple[str, ...]  # further options of a table that is stored in the order of its primary key
-    collation: str  # appended to text columns, so that text is ordered by code point
+    collation: str  # SQL after the type of a text column, so that its text is ordered by code point
     lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
     chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
-    cursors: bool  # a transaction can keep its place in a long result; see querybuilder.cursors
+    cursors: bool  # the dialect supports the statements of `querybuilder.cursors`
     empty_table: str  # the words before the table name in a statement that deletes all rows
     parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
-    no_limit: str  # what must stand before an OFFSET that has no LIMIT
+    no_limit: str  # SQL that must stand before an OFFSET if there is no LIMIT
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
     numbered_column: str  # the type of a column that numbers rows in the order of their inserts
@@ -57,8 +57,8 @@ class Dialect:
     next_transaction: str  # SQL for a number: the snapshot sees only writes of transactions with lower numbers
 
 
-# SQLite silently takes an unknown name in double quotes for a string; an unknown name in backticks is an error.
-# With STRICT (since 3.37), an integer column refuses the float that an overflowing addition makes, as on PostgreSQL.
+# SQLite silently takes an unknown name in double quotes for a string. An unknown name in backticks is an error.
+# With STRICT (since 3.37), an integer column refuses the float that results from an integer overflow.
 SQLITE = Dialect(
     name="sqlite",
     quote_mark="`",
@@ -106,7 +106,7 @@ POSTGRES = Dialect(
     smaller="least",
     numbered_column="bigint GENERATED ALWAYS AS IDENTITY",
     transaction="txid_current()",
-    # The snapshot's list of running transactions cannot be used here, because it is empty on a hot standby.
+    # The snapshot's list of running transactions is no alternative, because it is empty on a hot standby.
     oldest_transaction="txid_snapshot_xmin(txid_current_snapshot())",
     next_transaction="txid_snapshot_xmax(txid_current_snapshot())",
 )
@@ -115,8 +115,8 @@ POSTGRES = Dialect(
 def numbered_from(dialect: Dialect, before: int) -> Dialect:
     """Return the dialect with `before` added to every number of a transaction.
 
-    Use it for a server whose data came from another server. Transactions then get numbers greater than all numbers of
-    the other server.
+    Use the result for a server whose data came from another server. Its transactions must get greater numbers than
+    those of the other server.
     """
     return replace(
         dialect,

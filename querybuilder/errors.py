@@ -1,11 +1,4 @@
-"""The errors of the package. A caller that catches the root, `QueryError`, catches all of them.
-
-    QueryError
-    ├── BadIdentifierError      a name that is empty, too long, or has characters that cannot be quoted
-    ├── BadValueError           a value that would not arrive in the database unchanged
-    ├── IncompleteQueryError    a builder with parts that are missing or contradict each other
-    ├── InexpressibleError      a construct that the dialect, or the kind of statement, cannot express
-    └── UnboundParameterError   `bind` was called with a missing or unknown parameter
+"""The errors of the package, all subclasses of `QueryError`.
 
 Every error is raised before any SQL reaches a database, and no message contains a bound value.
 """
@@ -32,4 +25,4 @@ class InexpressibleError(QueryError):
 
 
 class UnboundParameterError(QueryError, TypeError):
-    """`bind` was called without a parameter that the statement needs, or with one that it does not know."""
+    """`bind` was called without a parameter that the statement needs, or with one that the statement does not have."""

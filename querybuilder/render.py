@@ -2,8 +2,6 @@
 
 A statement is compiled once and bound often. Binding has to be fast, so `Statement.__init__` computes everything that
 does not depend on the values, and `bind` only picks values out of a dict.
-
-A value never becomes SQL text. For every value, `Rendering` returns a placeholder.
 """
 
 from abc import ABC, abstractmethod
@@ -17,16 +15,16 @@ from querybuilder.arguments import Encoder, array_type, constant_kind, list_enco
 from querybuilder.dialect import Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
-# The source of an argument: the name of a parameter, the index of a constant, or (name of a parameter, index of an
-# argument that the parameter's encoder returns).
+# The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
+# index of an argument that the parameter's encoder returns.
 Slot = str | int | tuple[str, int]
 
 
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query ready to execute.
 
-    An object of this class is made for every statement that runs. Therefore it is a msgspec struct: making a dataclass
-    would take several times as long.
+    One is made for every statement that runs, so this class is a msgspec struct. A dataclass takes several times as
+    long to make.
     """
 
     sql: str
@@ -58,10 +56,7 @@ class Statement:
         self._pick = _picker(slots)
 
     def bind(self, /, **params: object) -> Built:
-        """Return the query with these arguments.
-
-        The argument of a `param` is a scalar, that of an `in_` a sequence, and that of a bulk write an iterable of
-        rows.
+        """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
 
         Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
         arrive unchanged.
@@ -103,15 +98,14 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
 
 
 class Rendering:
-    """The state of one compilation: the dialect, and the slots of the placeholders so far, in their order in the SQL.
+    """The state of one compilation.
 
     The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
     """
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        # The kind of statement for error messages, if the statement takes no arguments.
-        self._without_arguments = without_arguments
+        self._without_arguments = without_arguments  # for error messages: a kind of statement that takes no arguments
         self._slots: list[Slot] = []
         self._constants: list[object] = []
         self._encoders: dict[str, Encoder] = {}
@@ -119,7 +113,7 @@ class Rendering:
         self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
 
     def name(self, identifier: str) -> str:
-        """Return a quoted identifier, and remember that it is used."""
+        """Return the quoted identifier, and remember it for `fresh_name`."""
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
@@ -136,22 +130,19 @@ class Rendering:
         return self._placeholder(("constant", kind, value), len(self._constants), cast=kind, constant=value)
 
     def parameter(self, name: str, kind: SqlType | None) -> str:
-        """Return a placeholder for a scalar that `bind` gets."""
         if name in self._encoders:
             raise IncompleteQueryError(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
-        """Return a placeholder for a list that `bind` gets: JSON text, or an array."""
         return self._encoded(name, list_encoder(self.dialect), [None])[0]
 
     def list_constant(self, values: tuple[object, ...]) -> str:
-        """Return a placeholder for a constant list."""
         (argument,) = list_encoder(self.dialect).encode(values)
         return self._placeholder(("list", *map(type, values), *values), len(self._constants), constant=argument)
 
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
-        """Return placeholders for rows that `bind` gets: one JSON text, or one array for each column."""
+        """Return one placeholder for the rows as JSON text, or one for each column as an array."""
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
             return self._encoded(name, rows_encoder(self.dialect, kinds), casts)
@@ -201,7 +192,7 @@ class Rendering:
 
 
 class Node(ABC):
-    """A piece of SQL that can render itself."""
+    """A piece of SQL."""
 
     __slots__ = ()
 

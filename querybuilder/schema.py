@@ -1,8 +1,7 @@
 """Definitions of tables, columns and indexes.
 
-Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values. The
-only constants in a definition are the defaults of columns. A default may contain only a few kinds of characters, and
-one function writes all defaults.
+Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values. Its
+only constants are the defaults of columns, which may contain only a few kinds of characters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from querybuilder.render import Query, Rendering, Statement
 from querybuilder.select import render_where
 from querybuilder.terms import ASC, Column, Condition, Ordering
 
-# Quotes and backslashes are excluded. So the text means the same in every dialect, whatever the server's settings.
+# Without quotes and backslashes, a text means the same in every dialect and with any settings of the server.
 _DEFAULT_TEXT = re.compile(r"[A-Za-z0-9_.:-]{0,64}")
 
 Default = int | str | None
@@ -88,25 +87,18 @@ class CreateTable(Query):
     def column(
         self, name: str, kind: SqlType, *, null: bool = False, default: Default = None, sortable: bool = True
     ) -> CreateTable:
-        """Add a column.
-
-        If the column is `sortable`, its text is ordered by code point on both databases. Columns of other kinds ignore
-        `sortable`.
-        """
+        """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
         definition = _define(name, kind, null=null, default=default, sortable=sortable)
         return replace(self, columns=(*self.columns, definition))
 
     def numbered(self, name: str) -> CreateTable:
-        """Add a column in which the database numbers the rows. An insert does not name this column.
-
-        On SQLite the column must be the primary key.
-        """
+        """Add a `NumberedColumn`, which no insert names. On SQLite it must be the primary key."""
         return replace(self, columns=(*self.columns, NumberedColumn(name)))
 
     def in_transaction(self, name: str) -> CreateTable:
-        """Add a column that the database fills with the number of the inserting transaction.
+        """Add a `TransactionColumn`, which no insert names.
 
-        An insert does not name this column. Compiling fails for a dialect whose transactions have no numbers.
+        Compiling fails for a dialect whose transactions have no numbers.
         """
         return replace(self, columns=(*self.columns, TransactionColumn(name)))
 
@@ -205,14 +197,13 @@ def _unless_there(guarded: bool) -> str:
 
 
 def create_table(name: str) -> CreateTable:
-    """Return the definition of a new table without columns; add columns with its methods."""
     return CreateTable(name)
 
 
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> CreateIndex:
-    """Return a new index. Its columns ascend, except those given as desc(col). `where` may not bind values."""
+    """Return a new index. Plain columns ascend; desc(col) makes one descend. `where` must not bind values."""
     ordered = tuple(one if isinstance(one, Ordering) else Ordering(one, ASC) for one in orders)
     return CreateIndex(name, table, ordered, where, unique)
 
@@ -220,10 +211,7 @@ def create_index(
 def add_column(
     table: str, name: str, kind: SqlType, *, null: bool = True, default: Default = None, sortable: bool = True
 ) -> AddColumn:
-    """Return a statement that adds a column to an existing table.
-
-    Raises IncompleteQueryError if existing rows would have no value in the new column.
-    """
+    """Return a statement that adds a column. Raises IncompleteQueryError if existing rows would get no value."""
     if not null and default is None:
         raise IncompleteQueryError("a column added to an existing table should be nullable or have a default")
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
@@ -232,8 +220,8 @@ def add_column(
 def renumber(table: str, column: str) -> Renumber:
     """Return a statement that replaces the default of a column made by `CreateTable.in_transaction`.
 
-    Rows that are inserted afterwards get the transaction number as this dialect computes it; see `numbered_from`.
-    Existing rows keep their numbers.
+    Afterwards, inserted rows get the transaction number as this dialect computes it; see `numbered_from`. Existing rows
+    keep their numbers.
     """
     return Renumber(table, column)
 

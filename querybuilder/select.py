@@ -1,10 +1,7 @@
 """Select and union, with packing of a whole result into one row.
 
-Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock. If the
-result is packed into one JSON row, 10,000 to 20,000 entries a second are read while the event loop is busy
+Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock
 (docs/decisions.md, "Packed statements").
-
-Parts are rendered in the order in which they stand in the SQL text, because the placeholder `?` is positional.
 """
 
 from __future__ import annotations
@@ -55,7 +52,6 @@ def render_orders(out: Rendering, orders: Sequence[Ordering]) -> str:
 
 
 def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
-    """Return the list of outputs that follows SELECT or RETURNING."""
     return ", ".join(
         f"{one.inner.render(out)} AS {out.name(one.name)}" if isinstance(one, Aliased) else one.render(out)
         for one in outputs
@@ -63,7 +59,6 @@ def render_outputs(out: Rendering, outputs: Sequence[Output]) -> str:
 
 
 def as_outputs(outputs: Sequence[Operand | Aliased]) -> tuple[Output, ...]:
-    """Return terms and aliases unchanged, and plain values as bound constants."""
     return tuple(one if isinstance(one, Aliased) else term(one) for one in outputs)
 
 
@@ -99,30 +94,24 @@ class Select(RowSource, Query):
         return replace(self, source=source(given, alias))
 
     def join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        """Add an inner join."""
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=False)))
 
     def left_join(self, given: str | RowSource | Rows, on: Condition, *, alias: str | None = None) -> Select:
-        """Add a left outer join: a row without a match stays, with nulls for the columns of the joined source."""
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
-        """Join each row with the rows of a select that may use the columns of that row.
-
-        A row is dropped if the select has no rows for it.
-        """
+        """Join each row with the rows of a select, which may use columns of that row. Rows without a match are dropped."""
         return replace(self, laterals=(*self.laterals, Derived(given, alias)))
 
     def each_piece(self, text: Term, alias: str) -> Select:
-        """Join each row with the pieces of a text that is split at commas: one result row for each piece.
+        """Join each row with the pieces of a text that is split at commas. `col("value", alias)` is the piece.
 
-        In the query, `col("value", alias)` is the piece. The text must not contain quotes or backslashes. An empty text
-        has one empty piece or none, depending on the database.
+        The text must not contain quotes or backslashes. An empty text has one empty piece or none, depending on the
+        database.
         """
         return replace(self, pieces=Pieces(text, alias))
 
     def where(self, *conditions: Condition) -> Select:
-        """Add conditions; a row must meet all of them."""
         return replace(self, conditions=self.conditions + conditions)
 
     def group_by(self, *groups: Term) -> Select:
@@ -139,26 +128,25 @@ class Select(RowSource, Query):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def packed(self) -> Select:
-        """Return the whole result as one JSON row if the dialect supports it. In this case `Built.packed` is True."""
+        """Return the whole result as one JSON row if the dialect supports it. `Built.packed` is True in this case."""
         return replace(self, is_packed=True)
 
     def locked(self, lock: Lock, *in_order: Term | Ordering) -> Select:
         """Lock the rows that are found, one after the other, in the order of `in_order`.
 
-        Transactions that all lock in the same order never deadlock. On a store with one writer at a time, the SQL
-        contains neither the lock nor the order.
+        Transactions that all lock in the same order never deadlock. A dialect without row locks ignores this call.
         """
         return replace(self, lock=lock, lock_orders=_orderings(in_order))
 
     def scalar(self) -> Scalar:
-        """Return this select of one column as a term. The term is null if the select has no row."""
+        """Return this select of one column as a term, which is null if the select has no row."""
         return Scalar(replace(self, is_packed=False))
 
     def nested(self) -> Nested:
-        """Return all rows of this select as one term, a JSON array of arrays.
+        """Return all rows of this select as one term, a JSON array of arrays. It may use columns of the outer select.
 
-        The select may use columns of the outer select. The value of the term is the text of the array. Within a packed
-        row it may be the array itself, depending on the version of SQLite.
+        The value of the term is the text of the array. Within a packed row it may be the array itself, depending on
+        the version of SQLite.
         """
         return Nested(replace(self, is_packed=False))
 
@@ -166,7 +154,7 @@ class Select(RowSource, Query):
         return _compile(self, dialect, packed=self.is_packed)
 
     def kinds(self) -> tuple[SqlType | None, ...]:
-        """Return the kind of each output; None if it is unknown."""
+        """Return the kind of each output, or None if the kind is unknown."""
         return tuple((one.inner if isinstance(one, Aliased) else one).value_kind for one in self.outputs)
 
     def render(self, out: Rendering) -> str:
@@ -198,8 +186,6 @@ class Select(RowSource, Query):
 
 @dataclass(frozen=True, slots=True)
 class Nested(Term):
-    """All rows of a select, as one value in a row of another select."""
-
     query: Select | Union
 
     @property
@@ -232,21 +218,19 @@ class Union(RowSource, Query):
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: Bound) -> Union:
-        """Set the largest number of rows of all arms together. A union with a limit needs an order.
+        """Limit the rows of all arms together. A union with a limit needs an order.
 
         If an index has the same order, the database reads at most this many rows of each arm.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
     def packed(self) -> Union:
-        """Return the whole result as one JSON row if the dialect supports it. In this case `Built.packed` is True."""
         return replace(self, is_packed=True)
 
     def scalar(self) -> Scalar:
         return Scalar(replace(self, is_packed=False))
 
     def nested(self) -> Nested:
-        """Return all rows of this union as one term; see `Select.nested`."""
         return Nested(replace(self, is_packed=False))
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -273,8 +257,7 @@ class Union(RowSource, Query):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # The first `limit` rows of the union are among the first `limit` rows of its arms. So each arm gets the
-            # limit.
+            # The first `limit` rows of the union are among the first `limit` rows of each arm.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -283,7 +266,7 @@ class Union(RowSource, Query):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Return the arms, each as a subquery. SQL allows an arm its own order or limit only within a subquery."""
+        """Put each arm into a subquery, because SQL allows an arm its own order or limit only there."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -311,8 +294,8 @@ def _compile(query: Select | Union, dialect: Dialect, *, packed: bool) -> Statem
     if SqlType.BLOB in query.kinds():
         raise InexpressibleError("bytes cannot be packed: JSON has no form for them")
     inner = query.render(out)
-    # The outputs get their names outside the query: inside, an alias could capture a name in the query's own ORDER BY.
-    # The order of the inner query survives, because SQLite drops an inner ORDER BY only under count, min and max.
+    # The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
+    # SQLite keeps the order of the inner query: it drops an inner ORDER BY only under count, min and max.
     whole = out.fresh_name("p")
     cells = ", ".join(out.name(f"p{index}") for index in range(len(query.kinds())))
     head = f"WITH {whole}({cells}) AS ({inner})"
@@ -332,15 +315,14 @@ def _bound(rows_max: Bound) -> Term:
 
 
 def select(*outputs: Operand | Aliased) -> Select:
-    """Return a select of these terms. Plain values become bound constants."""
     return Select(as_outputs(outputs))
 
 
 def union_all(*arms: Select) -> Union:
     """Return a union of all rows of all arms.
 
-    Either the union has one order and one limit for all rows, or each arm has its own. In the second case, the rows of
-    any arm may come first.
+    Give an order and a limit either to the union or to its arms. In the second case, the rows of any arm may come
+    first.
     """
     return Union(arms)
 

@@ -1,8 +1,7 @@
-"""Terms for values that only the server knows: the time of its clock, and which transactions have ended.
+"""Terms for values that only the server knows: the time of its clock, and the numbers of transactions.
 
 Use these terms in selects only. If a write needs a time, read the time first and bind it, because Citus accepts no
-volatile function in `do_update`. A reader must not use `this_transaction`: replicas cannot number transactions, and
-writers wait for transactions that have a number.
+volatile function in `do_update`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from querybuilder.terms import Term
 
 @dataclass(frozen=True, slots=True)
 class Known(Term):
-    """A value that the server computes, with SQL that the dialect gives."""
-
     name: Literal["clock_us", "transaction", "oldest_transaction", "next_transaction"]  # a field of `Dialect`
     otherwise: str = ""  # the SQL to use if the field of the dialect is empty
 
@@ -35,10 +32,9 @@ class Known(Term):
 
 
 def clock_us() -> Term:
-    """Return the time in microseconds since 1970, by the clock of the machine on which the store runs.
+    """Return the time in microseconds since 1970, by the clock of the store's machine. SQLite gives whole milliseconds.
 
-    It is the time at which the statement runs, not the time at which the transaction began. On SQLite the time is in
-    whole milliseconds.
+    It is the time at which the statement runs, not the time at which the transaction began.
     """
     return Known("clock_us")
 
@@ -54,7 +50,8 @@ def oldest_transaction() -> Term:
 def this_transaction() -> Term:
     """Return the number of the current writing transaction. If the transaction has no number yet, it gets one now.
 
-    On a store with one writer at a time, the number is 0.
+    On a store with one writer at a time, the number is 0. A reader must not use this term: replicas cannot number
+    transactions, and writers wait for transactions that have a number.
     """
     return Known("transaction", otherwise="0")
 

@@ -33,8 +33,6 @@ class Derived(Node):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Node):
-    """Rows that `bind` gets, used like a table in FROM."""
-
     alias: str
     parameter: Param
     columns: tuple[tuple[str, SqlType], ...]
@@ -55,17 +53,12 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source for `from_` or `join`, with rows that `bind` gets.
-
-    `bind` takes an iterable of tuples or lists, with one cell for each column named here.
-    """
+    """Return a source of rows. `bind` takes them as tuples or lists, with one cell for each column named here."""
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces(Node):
-    """The pieces of a text that is split at commas, used like a table with one column."""
-
     text: Term
     alias: str
 

@@ -17,8 +17,6 @@ from querybuilder.render import Node, Rendering
 
 
 class Direction(Enum):
-    """The direction in which a term is sorted."""
-
     ASC = "ASC"
     DESC = "DESC"
 
@@ -34,7 +32,7 @@ class Term(Node):
 
     @property
     def value_kind(self) -> SqlType | None:
-        """Return the kind of the values; None if it is unknown."""
+        """Return the kind of the values, or None if the kind is unknown."""
         return None
 
     def eq(self, other: Operand) -> Condition:
@@ -62,10 +60,7 @@ class Term(Node):
         return NullTest(self, wanted=False)
 
     def in_(self, values: Param | Sequence[Value] | RowSource) -> Condition:
-        """Return the condition that the value is in a bound list or in a select of one column.
-
-        The list is a parameter, or a sequence of texts or integers.
-        """
+        """Return whether the value is in a list or in a select of one column. A list holds texts or integers."""
         if isinstance(values, Param | RowSource):
             return Membership(self, values)
         if isinstance(values, str | bytes):
@@ -73,7 +68,7 @@ class Term(Node):
         return Membership(self, tuple(values))
 
     def as_(self, name: str) -> Aliased:
-        """Return this term with a name, for the outputs of a select or `returning`."""
+        """Name this term in the outputs of a select or of `returning`."""
         return Aliased(self, name)
 
 
@@ -98,7 +93,7 @@ def term(operand: Operand) -> Term:
 
 
 def comparand(operand: Operand) -> Term:
-    """Return the operand as a term, as `term` does. Raise BadValueError for None: no comparison with null is true."""
+    """Return the operand as a term. Raise BadValueError for None, because no comparison with null is true."""
     if operand is None:
         raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
     return term(operand)
@@ -106,8 +101,6 @@ def comparand(operand: Operand) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class Aliased:
-    """A term, and its name in the result."""
-
     inner: Term
     name: str
 
@@ -162,7 +155,7 @@ class Literal(Term):
 
 @dataclass(frozen=True, slots=True)
 class Call(Term):
-    function: str  # name of an SQL function; always a constant of this package, never text from a caller
+    function: str  # the name of an SQL function: always a constant of this package, never text from a caller
     operands: tuple[Term, ...]
     kind: SqlType | None = None
 
@@ -286,7 +279,7 @@ class Ordering(Node):
 
 
 def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> Column:
-    """Return a column. Give its table or alias if several sources have a column of this name.
+    """Return a column. `table`, which may be an alias, is needed if several sources have a column of this name.
 
     A packed query that has a column with `kind=BLOB` cannot be compiled.
     """
@@ -294,12 +287,12 @@ def col(name: str, table: str | None = None, *, kind: SqlType | None = None) -> 
 
 
 def excluded(name: str) -> Excluded:
-    """Return the value that the insert would have written; for use in `do_update`."""
+    """Return the value that the insert would have written. Use it in `do_update`."""
     return Excluded(name)
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
-    """Return a parameter, whose value is given to `bind`. Give its kind only where PostgreSQL cannot infer the kind."""
+    """Return a parameter, which gets its value in `bind`. Its kind is needed only if PostgreSQL cannot infer it."""
     return Param(name, kind)
 
 
@@ -310,12 +303,10 @@ def lit(value: Value) -> Literal:
 
 
 def count() -> Term:
-    """Return the number of rows."""
     return Count()
 
 
 def count_if(condition: Condition) -> Term:
-    """Return the number of rows for which the condition is true."""
     return Count(condition)
 
 
@@ -333,7 +324,6 @@ def sum_(operand: Term) -> Term:
 
 
 def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
-    """Return the first operand that is not null."""
     return Call("coalesce", tuple(map(term, (first, second, *more))))
 
 
@@ -360,12 +350,12 @@ def smaller_of(left: Operand, right: Operand) -> Term:
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return a condition that is true if all these conditions are true. Without conditions it is true."""
+    """Return whether all conditions are true. Without conditions the result is true."""
     return Junction("AND", conditions)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return a condition that is true if at least one of these is true. Without conditions it is false."""
+    """Return whether at least one condition is true. Without conditions the result is false."""
     return Junction("OR", conditions)
 
 
@@ -384,9 +374,8 @@ def desc(operand: Term) -> Ordering:
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
     """Return a condition for rows strictly after these values. The keys must be in the query's sort order.
 
-    The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. Its first test limits `c1` to a range, so the
-    database can begin at the start of this range in an index. The OR by itself would give no range. A row value, as in
-    `(c1, owner) < (v, o)`, gives SQLite no range either: SQLite would test every row.
+    The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. With the first test, the database reads only a range
+    of an index. With the OR alone, or with a row value as in `(c1, owner) < (v, o)`, SQLite would test every row.
     """
     if not keys:
         raise IncompleteQueryError("seek needs at least one key")

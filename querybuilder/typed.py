@@ -1,7 +1,4 @@
-"""Terms that tell a database what it cannot infer: the kind of a null, the order of a text, the width of a number.
-
-SQLite needs only some of these hints. The others do not change the meaning of the SQL there.
-"""
+"""Terms that tell a database what it cannot infer: the kind of a null, the order of a text, the width of a number."""
 
 from __future__ import annotations
 
@@ -62,27 +59,26 @@ class Holds(Condition):
 
 
 def null(kind: SqlType) -> Null:
-    """Return a null of this kind. Use it in an arm of a union where another arm has a column."""
+    """Return a null for an arm of a union where another arm has a column of this kind."""
     return Null(kind)
 
 
 def collated(text: Term) -> Term:
-    """Return a text that is compared by code points, like a sortable column. `recursive` needs such texts in `seed`."""
+    """Return the text for comparison by code points, as in a sortable column. A `seed` of `recursive` needs it."""
     return Collated(text)
 
 
 def part(text: Operand, start: int | Term, width: int) -> Term:
-    """Return `width` characters of a text from the 1-based `start`. Return fewer if the text ends earlier."""
+    """Return `width` characters of a text from the 1-based `start`, or fewer if the text ends earlier."""
     if (isinstance(start, int) and start < 1) or width < 1:
         raise BadValueError("a part of a text starts at character 1 or later and has at least 1 character")
     return Part(term(text), term(start), width)
 
 
 def length(text: Operand) -> Term:
-    """Return the number of characters of a text."""
     return Call("length", (term(text),), SqlType.INTEGER)
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
-    """Return the condition that a text contains a piece. Case matters, and no character is a wildcard."""
+    """Return whether a text contains a piece. Case matters, and no character is a wildcard."""
     return Holds(term(text), term(piece))

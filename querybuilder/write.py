@@ -1,7 +1,4 @@
-"""Insert, conditional upsert, update and delete, of one row or of a batch.
-
-A batch is one statement. On SQLite the statement has one argument for all rows, and on PostgreSQL one array for each
-column. The module `arguments` gives the reasons.
+"""Insert, conditional upsert, update and delete. Inserts and updates take one row or a batch of rows.
 
 An update or delete without a condition needs `everything()`, so no statement changes every row by mistake.
 """
@@ -38,13 +35,10 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The result of `on_conflict`. Its methods choose what happens to the existing row."""
-
     insert: Insert
     keys: tuple[str, ...]
 
     def do_nothing(self) -> Insert:
-        """Keep the existing row unchanged."""
         return replace(self.insert, conflict=OnConflict(self.keys))
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
@@ -74,25 +68,23 @@ class Insert(Query):
     outputs: tuple[Output, ...] = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
-        """Insert one row with these columns and values."""
         return replace(self, single=_terms(assignments), bulk=None)
 
     def rows(self, parameter: Param, /, **kinds: SqlType) -> Insert:
-        """Insert many rows.
+        """Insert many rows. `bind` takes an iterable of tuples or lists, with one cell for each of these columns.
 
-        `bind` takes an iterable of tuples or lists, with one cell for each column given here, in this order. With
-        `do_update`, two rows of a batch with the same key are an error on PostgreSQL, so merge them first.
+        With `do_update`, two rows of a batch with the same key are an error on PostgreSQL, so merge them first.
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Insert only those rows of a batch for which all conditions hold. In them, a cell is col(name, BULK_ALIAS)."""
+        """Insert only the rows of a batch that meet all conditions. A condition names a cell col(name, BULK_ALIAS)."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:
-        """Begin an upsert. The methods of the result choose what happens if a row with the same key columns exists.
+        """Begin an upsert. The methods of the result choose what happens if a row with the same key exists.
 
-        If no columns are given, a conflict with any unique key counts, and only `do_nothing` is possible.
+        Without key columns, a conflict with any unique key counts, and only `do_nothing` is possible.
         """
         return Conflict(self, keys)
 
@@ -104,7 +96,6 @@ class Insert(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """Return the SQL of the statement, for use as a part of another one; see `chained`."""
         into = f"INSERT INTO {out.name(self.table)}"
         if self.bulk is not None:
             names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
@@ -131,7 +122,6 @@ class Update(Query):
     outputs: tuple[Output, ...] = ()
 
     def set(self, /, **assignments: Operand) -> Update:
-        """Add columns and their new values."""
         return replace(self, assignments=self.assignments + _terms(assignments))
 
     def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
@@ -142,7 +132,6 @@ class Update(Query):
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Update:
-        """Change every row. An update without a condition requires this call."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Update:
@@ -154,7 +143,6 @@ class Update(Query):
         return out.statement(self.render(out))
 
     def render(self, out: Rendering) -> str:
-        """Return the SQL of the statement, for use as a part of another one; see `chained`."""
         if not self.assignments:
             raise IncompleteQueryError("an update needs at least one assignment")
         _check_extent("an update", self.conditions, all_rows=self.all_rows)
@@ -176,7 +164,6 @@ class Delete(Query):
         return replace(self, conditions=self.conditions + conditions)
 
     def everything(self) -> Delete:
-        """Delete every row. A delete without a condition requires this call."""
         return replace(self, all_rows=True)
 
     def returning(self, *outputs: Operand | Aliased) -> Delete:
@@ -191,8 +178,6 @@ class Delete(Query):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Query):
-    """A statement that deletes every row of a table in one step."""
-
     table: str
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -202,8 +187,6 @@ class Truncate(Query):
 
 @dataclass(frozen=True, slots=True)
 class HoldTable(Query):
-    """A statement that locks a table until the transaction ends."""
-
     table: str
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -229,12 +212,10 @@ def _check_extent(what: str, conditions: tuple[Condition, ...], *, all_rows: boo
 
 
 def insert(table: str) -> Insert:
-    """Return an insert into this table; give it `values` or `rows`."""
     return Insert(table)
 
 
 def update(table: str) -> Update:
-    """Return an update of this table."""
     return Update(table)
 
 
@@ -249,12 +230,11 @@ def truncate(table: str) -> Truncate:
 def hold_table(table: str) -> HoldTable:
     """Return a statement that makes all writers of a table wait until the transaction ends.
 
-    The statement itself waits for transactions that have locked rows of the table. Use it only with dialects that have
-    row locks.
+    The statement itself waits for transactions that have written to the table or locked its rows. Use it only with a
+    dialect that has row locks.
     """
     return HoldTable(table)
 
 
 def delete(table: str) -> Delete:
-    """Return a delete from this table."""
     return Delete(table)
