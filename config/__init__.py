@@ -3,13 +3,12 @@
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
     Writer(…, settings)                              # a part of the service receives the settings as they are
 
-Each setting is declared once, in `settings`: its default, bounds, unit and description. Everything else is made from
-those declarations: the checks in `load`, and the tables of `describe` for the command line and the documentation.
+Each setting is declared once, in `settings`: its default, bounds, unit and description. The checks in `load` and the
+tables in `describe` are made from those declarations.
 
 No other package reads a configuration file, or an environment variable that is a setting (`RANKCURVE_…`). Code that
-shows a value to anybody first passes it through `config.masking.masked`.
-
-This package imports no other package of the project. Begin with `settings`.
+shows a value to anybody first passes it through `config.masking.masked`. This package imports no other package of the
+project. Begin with `settings`.
 """
 
 from config.describe import SettingRow, default_toml, describe, settings_table_markdown

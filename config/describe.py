@@ -1,9 +1,4 @@
-"""Describes the settings to people.
-
-This module makes the rows that `rankcurve config`, docs/settings.md, the README and default.toml show.
-
-Every row comes from the declaration of its setting, so each fact about a setting is written only once.
-"""
+"""Makes the rows about settings that `rankcurve config`, docs/settings.md, the README and default.toml show."""
 
 import json
 from typing import Literal, NamedTuple, get_args, get_origin
@@ -42,7 +37,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 
 def settings_table_markdown() -> str:
-    """Return the table of docs/settings.md: one line for each setting and its default. The text ends in a newline."""
+    """Return the table of docs/settings.md, with one line for each setting and its default."""
     lines = ["| setting | default | unit | bounds | what it does |", "| --- | --- | --- | --- | --- |"]
     for row in describe(Settings()):
         lines.append(f"| `{row.name}` | `{row.value}` | {row.unit} | {row.bounds} | {row.description} |")

@@ -1,8 +1,4 @@
-"""The kinds of settings: functions that declare a setting, and types that check its value.
-
-Every kind checks its values, so `settings` holds only declarations. If a value is refused, the message says what the
-value should be.
-"""
+"""The kinds of settings: functions that declare a setting, and types that check its value."""
 
 import re
 from typing import Annotated, Any
@@ -14,10 +10,9 @@ from config.pools import parse_connection_pools
 
 
 def _store_url(url: str) -> str:
-    """Return the address of a store; raise ValueError if it is not valid.
+    """Return the address of a store if it is valid; else raise ValueError.
 
-    The address is `sqlite:///PATH` or a `postgresql://` connection string. With three slashes PATH is relative to the
-    working directory; with four it is absolute.
+    After three slashes, the PATH of `sqlite:///PATH` is relative to the working directory; after four it is absolute.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
         return _readable(url)
@@ -30,9 +25,9 @@ def _store_url(url: str) -> str:
 
 
 def _readable(url: str) -> str:
-    """Return a `postgresql://` address if a driver cannot misread it.
+    """Return a `postgresql://` address if a driver cannot misread it; else raise ValueError.
 
-    Otherwise raise ValueError. The message of the error quotes no part of the address, which may hold a password.
+    The message of the error quotes no part of the address, which may hold a password.
     """
     found = _ADDRESS.fullmatch(url)
     if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
@@ -44,17 +39,13 @@ def _readable(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return the items of a TOML list, or of a text with commas between the items."""
+    """Return the items of a TOML list, or of a text with commas between the items, as a tuple."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
 
 
 def _servers(servers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the servers if each is `host:port` and none is repeated; else raise ValueError.
-
-    An IPv6 address must stand in brackets.
-    """
     for server in servers:
         found = _SERVER.fullmatch(server)
         if not found or not 0 < int(found[1]) < 65_536:
@@ -70,7 +61,7 @@ def number(default: float, low: float, high: float, unit: str) -> Any:
 
 
 def text(default: str) -> Any:
-    """Declare a text setting that must not be empty."""
+    """Declare a text setting, which must not be empty."""
     return Field(default=default, min_length=1)
 
 
@@ -89,26 +80,22 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
 def _pools(given: str) -> str:
-    """Return the text if `parse_connection_pools` accepts it; else raise ValueError."""
     parse_connection_pools(given)
     return given
 
 
 def _replica_url(url: str) -> str:
-    """Return the text if it is empty or a `postgresql://` connection string; else raise ValueError."""
     if url and not url.startswith(_POSTGRES):
         raise ValueError("should be postgresql://USER:PASSWORD@HOST/DATABASE or empty")
     return _readable(url) if url else url
 
 
 def _peers(given: str) -> str:
-    """Return the text if `parse_peers` accepts it; else raise ValueError."""
     parse_peers(given)
     return given
 
 
 def _operations(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names if each has the form `Type.operation`; else raise ValueError."""
     for name in names:
         if not re.fullmatch(r"[A-Za-z]+\.[a-z]+", name):
             raise ValueError(f"should be Type.operation, several with commas between them: {name!r}")

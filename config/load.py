@@ -1,7 +1,6 @@
 """Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-A single error reports all unknown names and all bad values, each with its source. So no setting of an operator is
-ignored without a message.
+A single error reports all unknown names and all bad values, each with its source.
 """
 
 import difflib
@@ -24,12 +23,10 @@ CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
-    """Return the settings, merged from all sources.
+    """Return the settings, merged from the defaults, the TOML file, the environment and `overrides`, in this order.
 
-    The sources, in this order, are the defaults, the TOML file, the environment and `overrides`. A later source
-    overrides an earlier one. The TOML file is `toml_path`, or else the file that RANKCURVE_CONFIG names. If neither is
-    given, no file is read. `overrides` maps setting names to values; None means that `overrides` does not give the
-    setting.
+    A later source overrides an earlier one. The TOML file is `toml_path`, or else the file that RANKCURVE_CONFIG names.
+    If neither is given, no file is read. `overrides` maps the names of settings to values; a None is ignored.
 
     Raises ConfigError, which lists all problems.
     """
@@ -55,10 +52,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
 def _given(
     overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
 ) -> Iterator[tuple[str, object, str, bool]]:
-    """Yield (setting, raw value, source, whether the value is text to parse); later items override earlier ones.
-
-    Unknown names are added to `problems`.
-    """
+    """Yield tuples of setting, raw value, source, and whether the value is text to parse. Report unknown names."""
     path = toml_path or environ.get(FILE_VARIABLE)
     for name, raw in _file_values(path, problems).items():
         if _known(name, str(path), name, problems):
@@ -66,7 +60,7 @@ def _given(
     for variable, text in sorted(environ.items()):
         if variable.startswith(PREFIX) and variable != FILE_VARIABLE and variable not in CLIENT_VARIABLES:
             name = variable.removeprefix(PREFIX).lower()
-            # Accept only upper case: where case matters, RANKCURVE_Port would be a second name for the same setting.
+            # Accept only upper case, or RANKCURVE_Port would be a second name for the same setting.
             if _known(name if variable.isupper() else variable, "environment", variable, problems):
                 yield name, text, variable, True
     for name, raw in overrides.items():
@@ -103,10 +97,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _parsed(name: str, raw: object, *, is_text: bool) -> object:
-    """Parse a text as a value of the setting's type, or check that a value from TOML or Python already has this type.
-
-    For example, if TOML gives a port as the text "8080", the port is refused.
-    """
+    """Parse a text as a value of the setting's type. Refuse a value from TOML or Python that has another type."""
     if is_text:
         return _adapter(name).validate_strings(raw)
     return _adapter(name).validate_python(raw, strict=True)
@@ -118,7 +109,6 @@ def _shown(name: str, raw: object) -> str:
 
 
 def _masked_parts(raw: object) -> object:
-    """Mask every text within a TOML value."""
     if isinstance(raw, str):
         return masked(raw)
     if isinstance(raw, list):
@@ -129,5 +119,4 @@ def _masked_parts(raw: object) -> object:
 
 
 def _reason(error: Any) -> str:
-    """Return pydantic's message without its own prefix."""
     return str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")

@@ -1,9 +1,7 @@
 """Masks passwords and tokens in text.
 
-Settings are printed, logged and quoted in errors, and one of them, the address of a store, may hold a password.
-
-Code that shows the value of a setting to anyone passes it through `masked` first. In doubtful cases `masked` hides too
-much rather than too little, even in an address that no driver could read.
+Code that prints, logs or quotes the value of a setting passes it through `masked` first. For example, the address of a
+store may hold a password. In doubtful cases `masked` hides too much rather than too little.
 """
 
 import re
@@ -30,7 +28,7 @@ _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
 # The match extends to the last @, because a password may contain @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)
-# This pattern is for addresses without @. The text after the colon counts as a password unless it is a port number.
+# In an address without @, the text after the colon counts as a password unless it is a port number.
 _PASSWORD_WITHOUT_HOST = re.compile(r"(?<=://)([^\s:@/\[]*):(?!\d{1,5}(?:[/?#,]|$)).*", re.DOTALL)
 _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 

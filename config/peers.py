@@ -1,6 +1,4 @@
-"""Parses the setting `lease_peers`, which names other stores and gives their URLs.
-
-`config.settings` uses this module to check the text of the setting. The service uses it to get the URLs of its peers.
+"""Parses the setting `lease_peers`: names of other stores, with their URLs.
 
 All stores must use the same name for the same peer.
 """
@@ -13,11 +11,9 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return a dict from the name of each peer to its URL.
+    """Return a dict from the name of each peer to its URL. Raises ValueError if the text is not such a list.
 
     The text is a list of `NAME=URL` with commas between the items. It may be empty.
-
-    Raises ValueError for anything else.
     """
     peers: dict[str, str] = {}
     for entry in filter(None, map(str.strip, text.split(","))):

@@ -1,10 +1,7 @@
 """Parses the setting `pools`, which gives sets of boards connection pools of their own.
 
-`config.settings` uses this module to check the text of the setting. The PostgreSQL engine opens the connections that
-the text describes.
-
-A board belongs to the first connection pool whose pattern matches its id. If no pattern matches, it belongs to the
-common connection pool.
+A board belongs to the first connection pool whose pattern matches the board's id. If no pattern matches, the board
+belongs to the common connection pool.
 """
 
 import re
@@ -21,19 +18,16 @@ class BoardConnectionPool(NamedTuple):
 
     name: str
     pattern: str
-    connections: int  # for short reads; two more are opened, one for writes and one for counts and walks
+    connections: int  # for short reads; the pool opens two more: one for writes, and one for counts and walks
 
     def matches_board(self, board_id: str) -> bool:
-        """Return whether the pattern matches the id of a board."""
         return fnmatchcase(board_id, self.pattern)
 
 
 def parse_connection_pools(text: str) -> list[BoardConnectionPool]:
-    """Return the connection pools that a text describes.
+    """Return the connection pools that the text describes. Raises ValueError if the text is not such a list.
 
     The text is a list of `NAME=PATTERN:CONNECTIONS` with commas between the items. It may be empty.
-
-    Raises ValueError for anything else.
     """
     pools: list[BoardConnectionPool] = []
     for entry in filter(None, map(str.strip, text.split(","))):

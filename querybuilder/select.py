@@ -100,7 +100,7 @@ class Select(RowSource, Query):
         return replace(self, joins=(*self.joins, Join(source(given, alias), on, outer=True)))
 
     def join_lateral(self, given: RowSource, alias: str) -> Select:
-        """Join each row with the rows of a select, which may use columns of that row. Rows without a match are dropped."""
+        """Join each row with a select, which may use that row's columns. Rows without a match are dropped."""
         return replace(self, laterals=(*self.laterals, Derived(given, alias)))
 
     def each_piece(self, text: Term, alias: str) -> Select:
