@@ -1,6 +1,7 @@
-"""Opaque cursors. Each stands for a place in a list or a ranking, and is signed with the store's salt.
+"""Opaque cursors. Each stands for a place in a list or a ranking.
 
-The signature prevents callers from making up cursors. The salt is stored, so cursors remain valid after a restart.
+A signature with the store's salt prevents callers from making up cursors. The salt is stored, so cursors remain valid
+after a restart.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     forward: bool
     cell: str
     owner: str
-    row_number: int  # 1-based position of the row in the order
-    changes: int  # the board's count of changes at the time when `row_number` was determined
+    row_number: int  # 1-based
+    changes: int  # the board's count of changes when `row_number` was determined
 
 
 class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last leaderboard of a page of the catalog."""
+    """The last leaderboard of a page of leaderboards."""
 
     after: str
     prefix: str
@@ -43,7 +44,7 @@ class BoardCursor(msgspec.Struct, array_like=True, frozen=True):
 class PoolCursor(msgspec.Struct, array_like=True, frozen=True):
     """The last pool of a page of pools."""
 
-    after: tuple[str, str]
+    after: tuple[str, str]  # ids of the client and the pool
     client_id: str | None
 
 
@@ -69,23 +70,20 @@ class KeyCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CursorCodec:
-    """Encodes places in lists and rankings as cursors, and decodes cursors. Refuses cursors made with another salt."""
-
     def __init__(self, salt: str) -> None:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
     def encode_cursor(
         self, place: RowCursor | BoardCursor | PoolCursor | ResourceCursor | ClientCursor | KeyCursor
     ) -> str:
-        """Return the signed cursor that stands for a place in a list or a ranking."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 
     def decode_cursor(self, cursor: str, kind: type[P]) -> P:
-        """Return the place that a cursor stands for; `kind` is the type of place that the caller expects.
+        """Return the place that a cursor stands for.
 
         Raises:
-            BadCursorError: this store did not give out the cursor, or it stands for a place of another type.
+            BadCursorError: the cursor was made with another salt, or stands for a place of another type than `kind`.
         """
         try:
             if len(cursor) > CURSOR_CHARS_MAX:

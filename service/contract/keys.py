@@ -1,7 +1,7 @@
 """API keys and roles: who is calling, and what that caller may do.
 
-The text of a key is shown once, when the key is made. The service stores and compares only the SHA-256 of the text. A
-plain hash is enough, because a key holds 256 random bits and is not a password that a person chose.
+The service stores and compares only the SHA-256 of a key's text. A plain hash is enough, because a key holds 256 random
+bits and is not a password that a person chose.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenToOthersError(ServiceError):
 
 
 class Role(IntEnum):
-    """What the holder of an API key may do. Each role includes the rights of the lower roles."""
+    """The rights of an API key. Each role includes the rights of the lower roles."""
 
     READER = 1
     WRITER = 2
@@ -42,12 +42,12 @@ class Role(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Role:
-        """Return the role with this lower-case name. Raises KeyError if no role has the name."""
+        """Return the role with this lower-case name. Raises KeyError if there is none."""
         return cls[name.upper()]
 
 
 class ApiKeyRow(Protocol):
-    """An API key as the store keeps it: without its text."""
+    """An API key as the store keeps it."""
 
     @property
     def id(self) -> str:
@@ -68,15 +68,13 @@ class ApiKeyRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The caller of one request."""
-
     key_id: str  # "-" for a caller without a key
     role: Role
 
 
 @dataclass(frozen=True, slots=True)
 class NewApiKey:
-    """An API key that was just made. Only the holder of the key receives `text`."""
+    """An API key that was just made. `text` is never stored; it is shown once, to the holder of the key."""
 
     id: str
     text: str
@@ -94,7 +92,7 @@ def make_api_key(random_hex: Callable[[int], str] = secrets.token_hex) -> NewApi
 
 
 def hash_key(text: str) -> str:
-    """Return the SHA-256 of a key's text in hexadecimal. The store keeps this hash instead of the text."""
+    """Return the SHA-256 of a key's text in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -103,8 +101,8 @@ class KeyRing:
 
         open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
 
-    The ring stays closed for good once the first key was made, even if the last key is revoked or the store no longer
-    has any keys.
+    Once the first key was made, the ring never opens again, even if the last key is revoked or the store no longer has
+    any keys.
     """
 
     def __init__(self, rows: Iterable[ApiKeyRow] = ()) -> None:
@@ -117,7 +115,7 @@ class KeyRing:
     def replace_keys(self, rows: Iterable[ApiKeyRow]) -> None:
         """Replace the keys in memory by the store's keys, and end the sessions of keys that are no longer valid.
 
-        `rows` includes revoked keys.
+        `rows` includes revoked keys, so that the ring closes even if all keys are revoked.
         """
         listed = list(rows)
         self._identities = {
@@ -130,15 +128,13 @@ class KeyRing:
 
     @property
     def valid_count(self) -> int:
-        """Return how many keys are valid."""
         return len(self._valid_ids)
 
     @contextmanager
     def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` if the caller's key is revoked before the `with` block ends.
+        """Call `end` if the caller's key is revoked before the `with` block of a long answer ends.
 
-        Handlers of long answers, such as streams, use this. Raises ProblemError `unauthorized` if the key is already
-        revoked.
+        Raises ProblemError `unauthorized` if the key is already revoked.
         """
         self.check_valid(identity)
         self._sessions[end] = identity
@@ -156,10 +152,9 @@ class KeyRing:
         return identity.key_id in self._valid_ids or (self.open and identity is ANYONE)
 
     def identify_caller(self, authorization: str | None) -> Identity:
-        """Return the caller whose key is in the Authorization header.
+        """Return the caller whose key is in the Authorization header, or ANYONE while the ring is open.
 
-        While the ring is open, return ANYONE. Once it is closed, raise ProblemError `unauthorized` if the key is
-        missing or not valid.
+        Raises ProblemError `unauthorized` if the ring is closed and the key is missing or not valid.
         """
         if self.open:
             return ANYONE
@@ -171,23 +166,19 @@ class KeyRing:
         return identity
 
     def check_binding(self, host: str) -> None:
-        """Raise OpenToOthersError if no key was ever made and callers from other machines could reach `host`."""
+        """Raise OpenToOthersError if the ring is open and callers from other machines could reach `host`."""
         if self.open and not is_loopback(host):
             raise OpenToOthersError(host)
 
 
 def require_role(identity: Identity, role: Role) -> None:
-    """Raise ProblemError `forbidden` if the caller's role is below `role`."""
     if identity.role < role:
         have = identity.role.name.lower()
         raise ProblemError("forbidden", f"this needs the role {role.name.lower()}; the API key has {have}")
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the host can be reached only from this machine.
-
-    Return False for any name other than `localhost`, because a name may resolve to any address.
-    """
+    """Return whether the host is `localhost` or a loopback address. Another name may resolve to any address."""
     bare = host.strip("[]").lower()
     if bare == "localhost":
         return True

@@ -1,8 +1,4 @@
-"""The types of requests and answers about pools and leases. Parsing and the OpenAPI document both use these types.
-
-A resource is an opaque text. The service checks only that its length is allowed, and that it has no NUL and no
-surrogate.
-"""
+"""The types of requests and answers about pools and leases, for the parser and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -98,13 +94,11 @@ class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of pools. If `client_id` is given, the list holds only the pools of that client."""
-
     client_id: ClientId | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the lease journal: those with a sequence number greater than `after`."""
+    """Asks for lines of the lease journal with a sequence number greater than `after`."""
 
     after: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1)] | None = None
@@ -229,28 +223,21 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    """Return the text if it can be the id of a client or a pool; otherwise raise ProblemError `bad_request`."""
     if _NAME.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not an id: {CLIENT_PATTERN}", pointer=pointer)
 
 
 def parse_client_id(text: str) -> str:
-    """Return the text of a path parameter if it can be a client's id; otherwise raise ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="client_id")
 
 
 def parse_pool_id(text: str) -> str:
-    """Return the text of a path parameter if it can be a pool's id; otherwise raise ProblemError `bad_request`."""
     return parse_client_or_pool_id(text, pointer="pool_id")
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:
-    """Return the key of a lease, normalised to NFC.
-
-    Raises ProblemError `bad_request` if the key has control characters or surrogates, or if its length is not 1 to
-    LEASE_KEY_CHARS_MAX characters.
-    """
+    """Return the key of a lease, normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
     key = normalise_text(text, chars_max=LEASE_KEY_CHARS_MAX)
     if key is not None:
         return key
@@ -263,8 +250,7 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
 def parse_resource(text: str, *, pointer: str) -> str:
     """Return the resource unchanged.
 
-    Raises ProblemError `bad_request` if the resource has NUL or a surrogate, or if it does not have 1 to
-    RESOURCE_CHARS_MAX characters.
+    Raises ProblemError `bad_request` if it is empty or too long, or has NUL or a surrogate. Nothing else is checked.
     """
     surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
     if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:

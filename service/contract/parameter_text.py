@@ -1,7 +1,7 @@
 """Checks that the text of a query parameter has the form of its type.
 
-The check makes the service accept exactly the texts that the OpenAPI document allows. Without it, msgspec would read
-`null` as a missing value, `1e2` as a whole number, `1` as true, and a number as a time.
+The OpenAPI document allows only these forms. Without the check, msgspec would read `null` as a missing value, `1e2` as
+a whole number, `1` as true, and a number as a time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ _WHOLE = "-?(0|[1-9][0-9]*)"
 
 
 class TextForm(NamedTuple):
-    """The pattern that the text of a parameter must match, and the name of this form in error messages."""
-
     pattern: re.Pattern[str]
-    name: str
+    name: str  # for error messages
 
 
 _FORMS: dict[type[msgspec.inspect.Type], TextForm] = {
@@ -33,7 +31,7 @@ _FORMS: dict[type[msgspec.inspect.Type], TextForm] = {
 
 
 def text_forms(kind: type[msgspec.Struct]) -> dict[str, TextForm]:
-    """Return the forms of a query's parameters, by name. For a list, the form is that of each member of the list.
+    """Return the forms of a query's parameters, by name. The form of a list is that of each member of the list.
 
     Parameters whose text may be anything are left out.
     """
@@ -57,11 +55,7 @@ def _form_of(kind: msgspec.inspect.Type) -> TextForm | None:
 
 
 def check_forms(found: Mapping[str, str | tuple[str, ...]], forms: Mapping[str, TextForm]) -> None:
-    """Check that the text of every parameter matches the parameter's form.
-
-    Raises:
-        ProblemError: `bad_request`, if a text does not match.
-    """
+    """Raise ProblemError `bad_request` if the text of a parameter does not match the parameter's form."""
     for name, form in forms.items():
         value = found.get(name, ())
         for text in (value,) if isinstance(value, str) else value:

@@ -1,8 +1,7 @@
 """Parses the bytes of a posting request into its posts.
 
 A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
-raw JSON scalars. The views check columns and values later. A wrong column or value then rejects only its post, not the
-whole request.
+raw JSON scalars. Later the views check columns and values. A wrong one then rejects only its post.
 """
 
 from __future__ import annotations
@@ -29,14 +28,11 @@ _ONE_FACETED = msgspec.json.Decoder(FacetedPostBody)
 _LIST_FACETED = msgspec.json.Decoder(FacetedPostList)
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"posts"')
-_LIST_KEYS = 1  # how many JSON keys a list has besides the keys of its posts: only "posts"
+_LIST_KEYS = 1  # the JSON keys of a list besides the keys of its posts: only "posts"
 
 
 class PostTarget(Enum):
-    """Where a request names the boards of its posts.
-
-    The value of each member is a pair of decoders: one for a single post, and one for a list of posts.
-    """
+    """The place that names the boards of a request's posts. Each value is the decoders of a post and of a list."""
 
     ONE_BOARD = (_ONE, _LIST)  # the path names the board
     BOARDS = (_ONE_FAN, _LIST_FAN)  # each post names its boards
@@ -47,15 +43,11 @@ class PostTarget(Enum):
 
 
 class ReceivedPost(msgspec.Struct, gc=False):
-    """One post as it arrived. Its owner, post id and time have been checked.
-
-    Its values have not been checked, because a check needs the columns of the board. `parse_decimal` and `parse_text`
-    check them later.
-    """
+    """One post as it arrived. Its owner, post id and time have been checked, but not its columns and values."""
 
     owner: str  # normalised to NFC
     stats: dict[str, Raw]  # by column: the JSON scalar to merge
-    overwrite: dict[str, Raw]  # by column: the JSON scalar that replaces the stored value (member "set" of the post)
+    overwrite: dict[str, Raw]  # by column: the JSON scalar in "set", which replaces the stored value
     post_id: str | None
     at_us: int | None  # the post's time in microseconds since 1970; None: the time of arrival counts
     boards: list[str] | None  # ids, not yet checked; None: the path of the request names the board
@@ -63,11 +55,9 @@ class ReceivedPost(msgspec.Struct, gc=False):
 
 
 class PostLimits(msgspec.Struct, frozen=True):
-    """The limits of one request with posts."""
-
     posts_max: int
     boards_max: int  # the most boards of one post
-    parts_max: int  # the most posts of a request; here, a post that names three boards counts as three
+    parts_max: int  # the most posts of a request, where a post that names three boards counts as three
 
 
 def parse_posts(
@@ -75,8 +65,8 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    If one post has a fault, the whole request is refused. If the posts are a list, the error says which post has the
-    fault. `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
+    If one post has a fault, the whole request is refused. The error for a list says which post has the fault.
+    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
@@ -102,7 +92,6 @@ def parse_posts(
 
 
 def _holds_list(body: bytes) -> bool:
-    """Return whether the body begins with `{"posts"`. A list has no other field, so "posts" has to come first."""
     return _LIST_HEAD.match(body) is not None
 
 
@@ -115,7 +104,7 @@ def _check_count(count: int, limits: PostLimits) -> None:
 
 
 def _check_parts(posts: list[ReceivedPost], limits: PostLimits) -> None:
-    """Refuse a request with too many posts. Here, a post counts once for each board that it names.
+    """Refuse a request whose posts name too many boards in all.
 
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.
@@ -154,7 +143,7 @@ def _is_utf8(body: bytes) -> bool:
 def _checked(
     decoded: list[PostBody], limits: PostLimits, *, single: bool, may_set: bool
 ) -> tuple[list[ReceivedPost], int]:
-    """Return the checked posts, and how many JSON keys they had in the body."""
+    """Return the checked posts, and the number of their JSON keys in the body."""
     posts: list[ReceivedPost] = []
     keys = 0
     for index, post in enumerate(decoded):
@@ -170,7 +159,7 @@ def _checked(
 def _checked_post(post: PostBody, limits: PostLimits, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    # Nearly every owner passes this quick test, which `parse_owner` also makes first. Making it here saves the call.
+    # `parse_owner` makes this quick test, too. Nearly every owner passes it, so making it here saves the call.
     if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:

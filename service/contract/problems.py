@@ -2,7 +2,7 @@
 
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
-        ├── BadValueError         a stat value that its column can't store; the fault of one post
+        ├── BadValueError         a stat value that its column can't store
         └── BusyError             the service is too busy at the moment; has the header Retry-After
 
 `CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
@@ -20,8 +20,8 @@ from storage import errors as storage_errors
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"
 
-# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. In
-# that case the status of the post's error appears only in the body.
+# code -> (HTTP status, title). The answer to a list of posts has the HTTP status 200, even if a post was rejected. The
+# status of the post's error then appears only in the body.
 CODES: dict[str, tuple[int, str]] = {
     "bad_json": (400, "The body is not JSON in UTF-8"),
     "bad_request": (400, "The request does not have the form that the contract demands"),
@@ -87,8 +87,7 @@ CODES: dict[str, tuple[int, str]] = {
     "store_full": (507, "The store's disk is full"),
 }
 
-# Error of storage or jobs -> its code on the wire. An error that is not in the table has the code of its nearest base
-# class in the table.
+# Error of storage or jobs -> its code on the wire. A class that is missing here has the code of its nearest base class.
 STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.UnknownBoardError: "unknown_board",
     storage_errors.UnknownColumnError: "unknown_column",
@@ -135,8 +134,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# For refused posts, the codes whose status differs from the one in `CODES`. For a post, the wrong name is in the body;
-# for a read, it is in the path.
+# The codes that have another status in the error of a post. A post names its columns in the body, a read in the path.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
@@ -168,8 +166,7 @@ class ServiceError(Exception):
 class ProblemError(ServiceError):
     """A fault with a stable `code`. If this error leaves a handler, the service answers with its problem document.
 
-    `status` overrides the status of `CODES` where the contract demands another one: an unknown column is 404 for reads
-    and 422 for posts. `headers` are added to the answer.
+    `status` overrides the status of `CODES`. `headers` are added to the answer.
     """
 
     def __init__(
@@ -193,37 +190,31 @@ class ProblemError(ServiceError):
         return f"{self.code}: {self.detail}"
 
     def to_document(self) -> ProblemDocument:
-        """Return the RFC 9457 object, for the body of an answer or the `error` of a rejected post."""
         title = CODES[self.code][1]
         return ProblemDocument(TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors)
 
     def to_json(self) -> bytes:
-        """Return the JSON of `to_document()`."""
         return msgspec.json.encode(self.to_document())
 
 
 class BadValueError(ProblemError):
-    """A stat value that its column can't store.
-
-    The code is `bad_value`, or `value_out_of_range` if the value is only too large, too small or too long.
-    """
+    """A stat value that its column can't store. The code is `bad_value` or `value_out_of_range`."""
 
     def __init__(self, detail: str, *, code: str = "bad_value", pointer: str | None = None) -> None:
         super().__init__(code, detail, pointer=pointer)
 
 
 class BusyError(ProblemError):
-    """The service is too busy at the moment (`queue_full`, `rate_limited`, `store_busy`, …). Retry later."""
+    """The service is too busy at the moment. The codes are `queue_full`, `rate_limited`, `store_busy` and others."""
 
     def __init__(self, code: str, detail: str, *, retry_after_s: int) -> None:
         super().__init__(code, detail, headers={"Retry-After": str(retry_after_s)})
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for an error. A ProblemError is returned unchanged.
+    """Return a ProblemError unchanged, and the problem in `STORAGE_CODES` for any other error.
 
-    For any other error, the code is that of its nearest base class in `STORAGE_CODES`. An error that has no base class
-    in that table is a bug. For a bug, return `internal_problem()`, whose text says nothing about the cause.
+    An error without a base class in that table is a bug, for which `internal_problem()` is returned.
     """
     if isinstance(error, ProblemError):
         return error
@@ -240,7 +231,7 @@ def internal_problem() -> ProblemError:
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for an error of a refused post. Its status is the one in `POST_STATUSES`, if there is one."""
+    """Return the problem for the error of a refused post, with a status from `POST_STATUSES` if the table has one."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem

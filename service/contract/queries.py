@@ -1,8 +1,7 @@
 """The types of the query strings that callers send, and the bounds of their parameters.
 
-An unknown, repeated or malformed parameter fails the request. A list is one parameter, whose text has commas between
-the members. Only a list of leaderboards may be a repeated parameter instead, because ids of leaderboards may contain
-commas.
+A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose text has commas
+between the members. Only the parameter `with` may be repeated instead, because ids of leaderboards may contain commas.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
 # msgspec does not check the values of the types below, because a wrong value must raise an error with its own code.
-# `__post_init__` or the handler checks the values. The schemas are only for the OpenAPI document.
+# `__post_init__` or the handler checks them. The schemas are only for the OpenAPI document.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Column = Annotated[str, Meta(extra_json_schema={"pattern": COLUMN_PATTERN})]
@@ -54,11 +53,10 @@ _Facets = Annotated[
         }
     ),
 ]
-_REST = "facets"  # this field collects all other parameters, because each family names its own facets
+_REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
 _BOARDS = "with"  # the list whose parameter may be repeated
 PARAMETERS_MAX = 32
-# The longest query that is cached, because longer queries are seldom repeated. With this limit, the cache of one route
-# stays below 512 KiB.
+# Longer queries are not cached, because they are seldom repeated. So the cache of one route stays below 512 KiB.
 CACHED_CHARS_MAX = 256
 CACHED_QUERIES_MAX = 1024
 
@@ -96,39 +94,33 @@ class QueryBounds(Protocol):
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Says when posts are applied: before the answer (`direct`), or by a queue worker soon after it (`queued`)."""
+    """The time when posts are applied: before the answer (`direct`), or soon after it by a queue worker (`queued`)."""
 
     mode: Literal["direct", "queued"] = "direct"
 
 
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of a list. The page starts at the beginning of the list, or after the place of the cursor."""
-
     limit: _Limit | None = None
     cursor: _Cursor | None = None
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of the leaderboards whose ids begin with `prefix`, sorted by id."""
-
     prefix: str = ""
 
 
 class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for rows of owners. If `profiles` is true, each row has the profile of its owner."""
-
     profiles: bool = False
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal: those with a sequence number greater than `after`, the oldest first."""
+    """Asks for lines of the journal with a sequence number greater than `after`, the oldest first."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's newest posts. If `before` is given, only posts with a smaller sequence number are listed."""
+    """Asks for an owner's newest posts, or for the newest with a sequence number smaller than `before`."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
@@ -148,11 +140,7 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's positions in `columns`, or in every ranked column if `columns` is missing.
-
-    If `next` is true, each position has the next better place. If `compare` is given, each position has a comparison
-    with the previous period.
-    """
+    """Asks for an owner's positions in `columns`, or in every ranked column if `columns` is missing."""
 
     columns: tuple[_Column, ...] = ()
     rank: RankMode = "auto"
@@ -165,8 +153,6 @@ class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the rows on both sides of an owner."""
-
     column: _Column
     better: _Count = 5
     worse: _Count = 5
@@ -177,10 +163,7 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class PageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a page of a ranking. The page starts at the top, at the place of a cursor, or at the rank `from_rank`.
-
-    A request can't have both `cursor` and `from_rank`.
-    """
+    """Asks for a page of a ranking. The page starts at the top, at a cursor, or at the rank `from_rank`."""
 
     limit: _Limit | None = None
     cursor: _Cursor | None = None
@@ -200,7 +183,7 @@ class ValuePositionsQuery(
 ):
     """Asks for the positions of values. `with` names further leaderboards, whose entries are counted too.
 
-    The values remain text here. The handler converts them once it knows the column.
+    The handler converts the values, because it knows the column.
     """
 
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
@@ -213,8 +196,6 @@ class ValuePositionsQuery(
 
 
 class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the rows on both sides of a value."""
-
     value: _Decimal
     better: _Count = 5
     worse: _Count = 5
@@ -222,8 +203,6 @@ class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for the values at ranks, at percentiles or at both."""
-
     ranks: tuple[_Rank, ...] = ()
     percentiles: tuple[_Percentile, ...] = ()
 
@@ -240,8 +219,8 @@ class ValuesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for a distribution in `buckets` parts of equal width.
 
-    If `rank` is `exact`, the entries of each part are counted. If it is `estimate`, their number is taken from the
-    curve, if the column has a curve.
+    If `rank` is `estimate` and the column has a curve, the curve gives the number of entries in each part. Otherwise
+    the entries are counted.
     """
 
     buckets: Annotated[int, Meta(ge=1)] = 20
@@ -249,16 +228,13 @@ class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an audit of `owners` random owners. By default, `owners` is the greatest allowed number."""
+    """Asks for an audit of `owners` random owners. The default is the greatest allowed number."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the leaderboard of a family for some facet values, in the period that contains `at` (default: now).
-
-    The value of each facet is a parameter with the name of the facet.
-    """
+    """Asks for the leaderboard of a family for some facet values, in the period that contains `at` (default: now)."""
 
     period: PeriodName
     at: Instant | None = None
@@ -274,10 +250,7 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for an owner's final positions in the newest closed periods of one length, such as days.
-
-    The value of each facet is a parameter with the name of the facet.
-    """
+    """Asks for an owner's final positions in the newest closed periods of one length, such as days."""
 
     period: PeriodName
     column: _Column
@@ -290,7 +263,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         parse_column(self.column)
 
 
-# parameter -> (the setting with the greatest allowed value or length of a list, the error code if it is exceeded)
+# parameter -> (the setting that bounds the value, or the length of a list; the error code above the bound)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
     "better": ("around_rows_max", "too_many_entries"),
@@ -310,7 +283,6 @@ _OWN_BOUNDS: dict[tuple[type[msgspec.Struct], str], tuple[str, str]] = {
 
 
 def check_rank(rank: int, pointer: str) -> None:
-    """Raise ProblemError `bad_rank` if the rank is less than 1 or does not fit into 64 bits."""
     if not 1 <= rank <= INT64_MAX:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
@@ -318,9 +290,8 @@ def check_rank(rank: int, pointer: str) -> None:
 def query_parser(kind: type[Q], bounds: QueryBounds) -> Callable[[str], Q]:
     """Return a function that parses a raw query string into the type `kind`.
 
-    The function remembers the results for short queries. This is safe, because the structs are frozen. For a query with
-    a fault it raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code of the
-    bound that was exceeded.
+    The function remembers the results for short queries, so the structs must be frozen. For a query with a fault it
+    raises ProblemError: `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
     forms = text_forms(kind)
@@ -367,11 +338,10 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 
 
 def _boards(texts: list[str]) -> tuple[str, ...]:
-    """Return the leaderboard ids in the texts of a parameter.
+    """Return the leaderboard ids in the texts of a parameter, which is given once for each text.
 
-    If the parameter was given several times, each text is one id. If it was given once, its text is a list of ids with
-    commas between them. The only exception is a text that is itself the id of a family's board, because such an id may
-    contain commas.
+    Several texts are one id each. A single text is a list of ids with commas between them, unless the whole text is the
+    id of a family's board. Such an id may contain commas.
     """
     if len(texts) > 1 or parse_family_board(texts[0]) is not None:
         return tuple(texts)
@@ -405,10 +375,7 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter of a query, and the error code if the bound is exceeded.
-
-    Return None if the parameter has no bound.
-    """
+    """Return the setting that bounds a parameter and the error code above the bound, or None without a bound."""
     return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
 
 

@@ -1,6 +1,6 @@
-"""The types of the bodies that callers send. Both the parser and the OpenAPI document use these types, so they agree.
+"""The types of the bodies that callers send, for the parser and the OpenAPI document.
 
-The types have exactly the fields of the contract. If a body has an unknown field, the whole request is refused.
+If a body has a field that its type does not have, the whole request is refused.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ _UNIQUE = {"uniqueItems": True}
 
 
 def at_most(setting: str) -> Meta:
-    """Return type metadata which says that a setting bounds the length of a list.
-
-    In the OpenAPI document, the value of the setting replaces its name.
-    """
+    """Bound the length of a list by a setting. In the OpenAPI document, the setting's value replaces its name."""
     return Meta(extra_json_schema={"maxItems": setting})
 
 
@@ -120,8 +117,6 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The members that the specifications of leaderboards and of families have in common."""
-
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
     ties: TiesName = "shared"
     table: Literal["own", "shared"] = "own"

@@ -1,7 +1,4 @@
-"""The record of a route. The application serves requests by these records, and the OpenAPI document is made from them.
-
-The method, path, role, types and statuses of a request are defined in its `Route` and nowhere else.
-"""
+"""The record of a route. The application and the OpenAPI document are built from these records."""
 
 from __future__ import annotations
 
@@ -28,13 +25,12 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON_TYPE
 
 
-# What a handler returns: bytes of JSON, a struct to encode as JSON, a `Reply`, or a response that the handler has
-# already sent itself.
+# The result of a handler: bytes of JSON, a struct to encode as JSON, a `Reply`, or a response that was already sent.
 Answer = bytes | msgspec.Struct | Reply | web.StreamResponse
 
 
 class Call:
-    """One parsed request, as a handler receives it."""
+    """A parsed request, as a handler receives it."""
 
     __slots__ = ("answered_s", "body", "identity", "media_type", "path", "query", "request", "request_id")
 
@@ -48,15 +44,15 @@ class Call:
         request: web.Request,
         request_id: str,
     ) -> None:
-        self.path = path  # the parameters of the path by name, such as "board" or "owner"; checked, and in NFC
+        self.path = path  # the parameters in the path, by name; they are checked, and in NFC
         self.query = query  # an instance of the route's `query`, or None
         self.body = body  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
         self.media_type = media_type  # the media type of the body, without parameters
         self.identity = identity
         self.request = request
         self.request_id = request_id
-        # The time (of `perf_counter()`) at which the request counts as answered. A handler of a stream sets it when the
-        # stream begins. If it is None, the request counts as answered when the handler returns.
+        # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
+        # handler of a stream sets it when the stream begins.
         self.answered_s: float | None = None
 
 
@@ -65,16 +61,12 @@ Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """An HTTP method of a path, with everything that the service needs to serve it and to document it.
-
-    `path` holds parameters in braces, such as `{board}`, `{owner}` and `{column}`. Parameters are checked before
-    the handler receives them.
-    """
+    """An HTTP method of a path, with everything that the service needs to serve it and to document it."""
 
     method: str
-    path: str
+    path: str  # with parameters in braces, such as `{board}`
     handler: Handler
-    role: Role | None  # the lowest role that may call it; None: anyone may
+    role: Role | None  # the lowest role that may send the request; None: anyone may
     view: str  # the name in logs, and the operationId
     summary: str
     description: str = ""
@@ -96,21 +88,17 @@ class Route:
 
     @property
     def metrics_name(self) -> str:
-        """The name of the route in the metrics. Most routes share a name, because each adds many Prometheus series."""
+        """Return the route's name in metrics. Most routes share a name, because each name adds many time series."""
         if self.has_own_metrics or not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
 
     @property
     def takes_body(self) -> bool:
-        """Whether the service reads a body from a request."""
         return self.body is not None or (self.foreign_protocol and self.method == "POST")
 
 
 def match_entity_tag(if_none_match: str, etag: str) -> bool:
-    """Return whether an `If-None-Match` header is `*` or contains the entity tag.
-
-    The comparison ignores whether a tag is weak (RFC 9110, 13.1.2).
-    """
+    """Return whether an `If-None-Match` header is `*` or contains the entity tag, weak or strong (RFC 9110, 13.1.2)."""
     tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return etag.removeprefix("W/") in tags or tags == ["*"]

@@ -1,7 +1,6 @@
 """Decodes JSON bodies strictly: a body with a duplicate key or with bytes that are not UTF-8 is refused.
 
-For a body that can't be decoded, these functions raise a `ProblemError` and no other error. msgspec decodes fast, but
-if an object has a key twice, msgspec drops the first member without an error. Usually a cheap count of colons proves
+If an object has a key twice, msgspec drops the first member without an error. Usually a cheap count of colons proves
 that no member was dropped. A slower, exact decoder runs only if the count does not prove it.
 """
 
@@ -24,11 +23,10 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def count_key_colons(body: bytes) -> int:
-    """Return an upper bound of the number of keys in a body. The bound is usually the exact number.
+    """Return an upper bound of the number of keys in a body. If as many keys were decoded, msgspec dropped none.
 
-    The count includes each colon that follows a quote mark or white space, as the colon after a key does. Some colons
-    inside strings are counted too, so the count is never too small. If the number of decoded keys equals the count,
-    msgspec has dropped no key.
+    The bound is the number of colons after a quote mark or white space. It is too great only if a string has such a
+    colon.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):
@@ -52,7 +50,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
     """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    `prefix` is put before the JSON pointer of the error, and `where` before its detail. They name a line of NDJSON.
+    `prefix` is put before the error's JSON pointer, and `where` before the error's detail. Both name a line of NDJSON.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.
@@ -72,14 +70,14 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
 def to_json_pointer(path: str) -> str:
     """Return the JSON pointer for a path in an error of msgspec: `/posts/3/owner` for `$.posts[3].owner`.
 
-    msgspec writes `[...]` for an unknown member. It becomes `/*`.
+    `[...]`, which msgspec writes for an unknown member, becomes `/*`.
     """
     path = path.removeprefix("key in ").removeprefix("$")
     return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
 
 
 def pointer_token(key: str) -> str:
-    """Return a JSON key that the caller sent as a token of a JSON pointer (RFC 6901). A long key is shortened."""
+    """Return a JSON key as a token of a JSON pointer (RFC 6901). A long key is shortened."""
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
@@ -96,9 +94,7 @@ def _misshapen(message: str, prefix: str, where: str) -> ProblemError:
 
 
 class _JsonObject(dict[str, Any]):
-    """A JSON object of the body. `repeated_key` is the first key that the object has twice; empty if there is none."""
-
-    repeated_key = ""
+    repeated_key = ""  # the first key that the object has twice
 
 
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:

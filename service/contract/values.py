@@ -1,12 +1,10 @@
 """Converts texts of requests to stored values, and stored values to texts of answers: decimals, times and names.
 
-A text that can't be converted exactly is refused. A value is never rounded, a name is never shortened, and digits of
-other scripts are never accepted.
+A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
 `one_of` and `json_text_of` describe a member of an answer that has one of several types. msgspec refuses to describe
-a union of untagged structs, because it could not decode such a union. The service only encodes answers, so such a
-member does no harm. These two functions write its schema, and `UNION_MEMBERS` collects its types for the OpenAPI
-document.
+a union of untagged structs, because it could not decode such a union. The service only encodes answers. So these two
+functions write the schema of the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
-# This pattern matches the ids of all boards. The id of a family's board may be longer than BOARD_PATTERN allows.
+# The id of a family's board holds the values of facets, so it may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?$"
@@ -42,8 +40,8 @@ NO_NUL_PATTERN = "^[^\\u0000]+$"
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
 else:
-    # Decimals in answers are of the type Raw, so that they are never converted to a float. msgspec can't describe Raw,
-    # so the OpenAPI document is made from this type.
+    # Decimals in answers are Raw, so that they are never converted to a float. msgspec can't describe Raw, so the
+    # OpenAPI document is made from this type.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
 _INT64_DIGITS = 19
@@ -51,7 +49,7 @@ _POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 
 _FAST_DIGITS = 18  # every number of at most this many digits fits into an int64
 _DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _EXPONENT_DIGITS_MAX = 9
-BOARD_ID_CHARS_MAX = 128  # the id of a family's board may be longer, because it holds the values of facets
+BOARD_ID_CHARS_MAX = 128  # the limit of BOARD_PATTERN
 _BOARD = re.compile(BOARD_PATTERN[1:-1])
 _COLUMN = re.compile(COLUMN_PATTERN[1:-1])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,11 +58,10 @@ _US_PER_S = 1_000_000
 
 
 def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int) -> int:
-    r"""Return a decimal number times 10**scale, exactly.
+    """Return a decimal number times 10**scale, exactly.
 
-    `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`). A
-    string holds `-?\d+(\.\d+)?` in ASCII and nothing else; a JSON number may have an exponent. Values of up to 18
-    digits take a fast path without the regular expression.
+    `raw` is a JSON scalar as it stands in the body (`600`, `6e2`, `"600.00"`), or the bare text of a query (`600`).
+    Only a JSON number may have an exponent. Values of up to 18 digits do not need the slow regular expression.
 
     Raises:
         BadValueError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`,
@@ -117,7 +114,7 @@ def _exact(text: bytes, scale: int) -> int:
 def _small_int(exponent: bytes) -> int:
     """Return the exponent, limited to the range from -10**9 to 10**9.
 
-    The limit changes no result, because only a number with about 10**9 digits would be affected. No body can hold one.
+    The limit would only change a number that has about 10**9 digits in the body. No body can hold so many.
     """
     if not exponent:
         return 0
@@ -141,10 +138,7 @@ def _too_large(text: bytes, scale: int) -> BadValueError:
 
 
 def scalar_text(raw: msgspec.Raw | bytes) -> str:
-    """Return the text of a JSON string; `raw` is the string as it stands in the body.
-
-    Raises BadValueError if `raw` is not a string.
-    """
+    """Return the text of a JSON string as it stands in the body. Raises BadValueError for any other JSON value."""
     text = bytes(raw)
     if text[:1] != b'"':
         raise BadValueError(f"{_quoted(text)} is not a string")
@@ -159,10 +153,9 @@ def scalar_text(raw: msgspec.Raw | bytes) -> str:
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return the value of a text column as it was sent; it is not normalised.
 
-    NUL is always refused, although only PostgreSQL can't store it: every store must accept the same values.
-
     Raises:
-        BadValueError: the value is no string, has more than `chars_max` characters, or has NUL.
+        BadValueError: the value is no string, has more than `chars_max` characters, or has NUL. PostgreSQL can't store
+            NUL, and all stores must accept the same values.
     """
     text = scalar_text(raw)
     if len(text) > chars_max:
@@ -196,10 +189,7 @@ def format_us(at_us: int) -> str:
 
 
 def to_micros(at: datetime) -> int:
-    """Return a time with a zone as microseconds since 1970.
-
-    Raises ProblemError `bad_request` for a time before 1970.
-    """
+    """Return a time with a zone as microseconds since 1970. Raises ProblemError `bad_request` for an earlier time."""
     since = at - _EPOCH
     if since.days < 0:
         raise ProblemError("bad_request", "the time is before 1970-01-01T00:00:00Z", pointer="/at")
@@ -207,11 +197,10 @@ def to_micros(at: datetime) -> int:
 
 
 def normalise_text(text: str, *, chars_max: int) -> str | None:
-    """Return the text in NFC, or None if it is not valid.
+    """Return the text in NFC, or None if its NFC is empty, too long, or has control characters or surrogates.
 
-    A text is valid if its NFC form has 1 to `chars_max` characters, no control characters and no surrogates. A text of
-    more than `4 * chars_max` characters is refused before it is normalised, because NFC can't make a text shorter than
-    a third of its length.
+    A text of more than `4 * chars_max` characters is refused before it is normalised, because NFC can't make a text
+    shorter than a third of its length.
     """
     if text.isascii():
         return text if text.isprintable() and 0 < len(text) <= chars_max else None
@@ -224,11 +213,7 @@ def normalise_text(text: str, *, chars_max: int) -> str | None:
 
 
 def parse_owner(text: str, *, pointer: str = "owner") -> str:
-    """Return the text of an owner, normalised to NFC.
-
-    Raises ProblemError `bad_request` if the owner has control characters or surrogates, or does not have 1 to 128
-    characters.
-    """
+    """Return the text of an owner, normalised to NFC. Raises ProblemError `bad_request` if it is not valid."""
     owner = normalise_text(text, chars_max=OWNER_CHARS_MAX)
     if owner is not None:
         return owner
@@ -246,21 +231,18 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
 
 
 def parse_family_id(text: str) -> str:
-    """Return the text if it is the id of a family. Raises ProblemError `bad_request` if it is not."""
     if is_family_id(text):
         return text
     raise ProblemError("bad_request", f"{_repr(text)} is not the id of a family: {FAMILY_PATTERN}", pointer="family")
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
-    """Return the text if it is the name of a column. Raises ProblemError `bad_request` if it is not."""
     if _COLUMN.fullmatch(text):
         return text
     raise ProblemError("bad_request", f"{_repr(text)} is not a column name: {COLUMN_PATTERN}", pointer=pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
-    """Return the text if it is a post id: 1 to 200 characters without NUL. Raises ProblemError `bad_request` if not."""
     if 0 < len(text) <= POST_ID_CHARS_MAX and "\0" not in text:
         return text
     raise ProblemError("bad_request", f"a post id is 1 to {POST_ID_CHARS_MAX} characters without NUL", pointer=pointer)

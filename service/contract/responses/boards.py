@@ -1,4 +1,4 @@
-"""The answers about leaderboards: specifications, entries, pages, results of posts, values, buckets, curves, audits."""
+"""The answers about leaderboards."""
 
 from __future__ import annotations
 

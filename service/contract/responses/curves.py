@@ -1,8 +1,4 @@
-"""The state of a board's curves: how accurate each curve is currently.
-
-A number that is not known is null, never a guess. `bound` applies to the board's current entries, not to its entries
-at the time of the fit.
-"""
+"""The state of a board's curves. A number that is not known is null, never a guess."""
 
 from __future__ import annotations
 
@@ -29,11 +25,10 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     certificate: float | None = None
     live: bool  # whether the curve has live counts, which add the changes since its fit
     moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
-    bound: float  # how far an estimated rank below the exactly counted top may be off now, relative to the rank
+    bound: float  # for current entries: the greatest relative error of a rank below the exactly counted top
 
 
 def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
-    """Return the state of a board's curve at the time `now_us`."""
     return CurveState(
         method=curve.method,
         total=curve.total,

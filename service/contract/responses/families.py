@@ -1,4 +1,4 @@
-"""The answers about families: their specifications, boards, facets, and the history of an owner."""
+"""The answers about families, and about the history of an owner."""
 
 from __future__ import annotations
 
