@@ -1,4 +1,4 @@
-"""The error class of this package. Its message never holds a secret: whoever raises it masks all values first."""
+"""The error class of this package. Code that raises it masks all values, so that no message holds a secret."""
 
 
 class ConfigError(ValueError):

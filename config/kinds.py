@@ -12,7 +12,7 @@ from config.pools import parse_connection_pools
 def _store_url(url: str) -> str:
     """Return the address of a store if it is valid; else raise ValueError.
 
-    After three slashes, the PATH of `sqlite:///PATH` is relative to the working directory; after four it is absolute.
+    A path after `sqlite:///` is relative to the working directory, unless the path begins with a slash.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
         return _readable(url)

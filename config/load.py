@@ -26,7 +26,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
     """Return the settings, merged from the defaults, the TOML file, the environment and `overrides`, in this order.
 
     A later source overrides an earlier one. The TOML file is `toml_path`, or else the file that RANKCURVE_CONFIG names.
-    If neither is given, no file is read. `overrides` maps the names of settings to values; a None is ignored.
+    If neither is given, no file is read. A value of None in `overrides` is ignored.
 
     Raises ConfigError, which lists all problems.
     """
@@ -52,7 +52,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
 def _given(
     overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
 ) -> Iterator[tuple[str, object, str, bool]]:
-    """Yield tuples of setting, raw value, source, and whether the value is text to parse. Report unknown names."""
+    """Yield (setting, raw value, source, whether the value is text to parse). Add unknown names to `problems`."""
     path = toml_path or environ.get(FILE_VARIABLE)
     for name, raw in _file_values(path, problems).items():
         if _known(name, str(path), name, problems):

@@ -1,4 +1,4 @@
-"""Parses the setting `pools`, which gives sets of boards connection pools of their own.
+"""Parses the setting `pools`: connection pools that serve only the boards with certain ids.
 
 A board belongs to the first connection pool whose pattern matches the board's id. If no pattern matches, the board
 belongs to the common connection pool.

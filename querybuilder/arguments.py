@@ -3,8 +3,8 @@
 A value arrives in the database unchanged, or BadValueError is raised. For example, SQLite would read a 65-bit integer
 in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
 
-SQLite takes a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
-interpreter lock, and a batch in one text needs few steps (docs/decisions.md, "Packed statements").
+SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
+the interpreter lock. One text for all rows saves such steps (docs/decisions.md, "Packed statements").
 
 PostgreSQL takes rows as one array for each column, written as text. The driver encodes one text faster than the items
 of an array (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").

@@ -1,7 +1,7 @@
 """Cursors of the database. A cursor remembers a place in a long result.
 
 One statement of a transaction opens a cursor, and later statements of the same transaction read on from its place. The
-database only counts the rows that such a statement skips. Without a cursor, it would test a condition on each of them.
+database only counts the rows that such a statement skips. Without a cursor, it would test a condition on each row.
 
 One function, stored in the database, reads from all cursors. It executes no SQL text that it gets as an argument, so
 only statements of this package name tables.
@@ -18,7 +18,7 @@ from querybuilder.select import Select
 from querybuilder.terms import RowSource, Term
 
 _READER = "row_at"
-# FETCH accepts numbers of at most 32 bits; see CURSOR_ROWS_MAX.
+# FETCH accepts no rank above CURSOR_ROWS_MAX.
 _READER_TEXT = (
     "(place refcursor, rank bigint) RETURNS TABLE (first_text text, second_text text) LANGUAGE plpgsql AS "
     "$$BEGIN FETCH ABSOLUTE rank FROM place INTO first_text, second_text; IF FOUND THEN RETURN NEXT; END IF; END$$"

@@ -1,11 +1,8 @@
-"""The errors of the package, all subclasses of `QueryError`.
-
-Every error is raised before any SQL reaches a database, and no message contains a bound value.
-"""
+"""The errors of the package. Each is raised before any SQL reaches a database. No message contains a bound value."""
 
 
 class QueryError(Exception):
-    """Root of all errors that this package raises."""
+    """The base class of all errors that this package raises."""
 
 
 class BadIdentifierError(QueryError, ValueError):

@@ -23,8 +23,7 @@ Slot = str | int | tuple[str, int]
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query ready to execute.
 
-    One is made for every statement that runs, so this class is a msgspec struct. A dataclass takes several times as
-    long to make.
+    Every statement that runs makes one. So this class is a msgspec struct: a dataclass takes several times as long.
     """
 
     sql: str
@@ -105,7 +104,7 @@ class Rendering:
 
     def __init__(self, dialect: Dialect, *, without_arguments: str | None = None) -> None:
         self.dialect = dialect
-        self._without_arguments = without_arguments  # for error messages: a kind of statement that takes no arguments
+        self._without_arguments = without_arguments  # for errors: the kind of statement, if it takes no arguments
         self._slots: list[Slot] = []
         self._constants: list[object] = []
         self._encoders: dict[str, Encoder] = {}

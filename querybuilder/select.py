@@ -257,7 +257,7 @@ class Union(RowSource, Query):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # The first `limit` rows of the union are among the first `limit` rows of each arm.
+            # Each arm gets the limit, too: the first rows of the union are among the first rows of its arms.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -321,8 +321,7 @@ def select(*outputs: Operand | Aliased) -> Select:
 def union_all(*arms: Select) -> Union:
     """Return a union of all rows of all arms.
 
-    Give an order and a limit either to the union or to its arms. In the second case, the rows of any arm may come
-    first.
+    Give an order and a limit either to the union or to its arms. If the arms have them, any arm may come first.
     """
     return Union(arms)
 

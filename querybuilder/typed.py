@@ -64,7 +64,7 @@ def null(kind: SqlType) -> Null:
 
 
 def collated(text: Term) -> Term:
-    """Return the text for comparison by code points, as in a sortable column. A `seed` of `recursive` needs it."""
+    """Return a text that is compared by code points, as in a sortable column. A `seed` of `recursive` needs this."""
     return Collated(text)
 
 

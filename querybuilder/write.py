@@ -71,14 +71,14 @@ class Insert(Query):
         return replace(self, single=_terms(assignments), bulk=None)
 
     def rows(self, parameter: Param, /, **kinds: SqlType) -> Insert:
-        """Insert many rows. `bind` takes an iterable of tuples or lists, with one cell for each of these columns.
+        """Insert many rows. `bind` takes an iterable of tuples or lists, with one cell for each column in `kinds`.
 
         With `do_update`, two rows of a batch with the same key are an error on PostgreSQL, so merge them first.
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def where(self, *conditions: Condition) -> Insert:
-        """Insert only the rows of a batch that meet all conditions. A condition names a cell col(name, BULK_ALIAS)."""
+        """Insert only the rows of a batch that meet all conditions. In them, col(name, BULK_ALIAS) is a cell."""
         return replace(self, conditions=self.conditions + conditions)
 
     def on_conflict(self, *keys: str) -> Conflict:

@@ -32,7 +32,7 @@ _LIST_KEYS = 1  # the JSON keys of a list besides the keys of its posts: only "p
 
 
 class PostTarget(Enum):
-    """The place that names the boards of a request's posts. Each value is the decoders of a post and of a list."""
+    """The part of a request that names the boards of its posts. Each value holds decoders: for a post, for a list."""
 
     ONE_BOARD = (_ONE, _LIST)  # the path names the board
     BOARDS = (_ONE_FAN, _LIST_FAN)  # each post names its boards

@@ -212,7 +212,7 @@ class BusyError(ProblemError):
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return a ProblemError unchanged, and the problem in `STORAGE_CODES` for any other error.
+    """Return a ProblemError unchanged. For another error, return a problem with the error's code in `STORAGE_CODES`.
 
     An error without a base class in that table is a bug, for which `internal_problem()` is returned.
     """

@@ -1,7 +1,7 @@
 """The types of the query strings that callers send, and the bounds of their parameters.
 
 A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose text has commas
-between the members. Only the parameter `with` may be repeated instead, because ids of leaderboards may contain commas.
+between the members. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         parse_column(self.column)
 
 
-# parameter -> (the setting that bounds the value, or the length of a list; the error code above the bound)
+# parameter -> (the setting that bounds the value or the length of a list, the error code if the bound is exceeded)
 _BOUNDS: dict[str, tuple[str, str]] = {
     "limit": ("page_entries_max", "too_many_entries"),
     "better": ("around_rows_max", "too_many_entries"),
@@ -375,7 +375,7 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter and the error code above the bound, or None without a bound."""
+    """Return the setting that bounds a parameter, and the error code if the bound is exceeded; or None."""
     return _OWN_BOUNDS.get((kind, name)) or _BOUNDS.get(name)
 
 

@@ -42,7 +42,7 @@ _UNIQUE = {"uniqueItems": True}
 
 
 def at_most(setting: str) -> Meta:
-    """Bound the length of a list by a setting. In the OpenAPI document, the setting's value replaces its name."""
+    """Return the metadata of a list whose length a setting bounds. The OpenAPI document shows the setting's value."""
     return Meta(extra_json_schema={"maxItems": setting})
 
 

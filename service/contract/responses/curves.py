@@ -25,7 +25,7 @@ class CurveState(msgspec.Struct, frozen=True, kw_only=True):
     certificate: float | None = None
     live: bool  # whether the curve has live counts, which add the changes since its fit
     moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
-    bound: float  # for current entries: the greatest relative error of a rank below the exactly counted top
+    bound: float  # the greatest relative error that a current rank below the exactly counted top may have
 
 
 def curve_state(board: Board, curve: RankCurve, now_us: int) -> CurveState:
