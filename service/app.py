@@ -33,8 +33,7 @@ _UNROUTED_VIEW = "none"
 # This pattern also matches line ends. With `.*`, no route would match a path that contains a line end. aiohttp itself
 # would then answer the request, and the service would write no log line for it.
 _ANYTHING = "(?s:.*)"
-# The longest line of a request. It is long enough for a query with a thousand escaped values. The default of aiohttp,
-# 8 KiB, is enough for only half as many values.
+# The longest line of a request. It can hold a query with a thousand escaped values. aiohttp's default, 8 KiB, can't.
 LINE_BYTES_MAX = 64 * 1024
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
 # aiohttp reads a body before the handler asks for it. When twice this number of bytes wait for the handler, aiohttp
@@ -43,11 +42,7 @@ READ_AHEAD_BYTES = 64 * 1024
 
 
 def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Application:
-    """Build the application that serves `routes`, followed by the routes for health, metrics and OpenAPI.
-
-    aiohttp tries the routes in the order given, so the most frequent ones come first. The caller starts and stops
-    the store and the jobs.
-    """
+    """Build the application of `routes` and the health routes. The caller starts and stops the store and the jobs."""
     ids = RequestIds()
     bodies = BodyReader(context.settings)
     app = web.Application(
@@ -97,10 +92,7 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _aiohttp_path(route: Route) -> str:
-    """Return the route's path in aiohttp's syntax, with a pattern for each parameter.
-
-    aiohttp's default pattern for `{name}` does not match braces, but the text of an owner may contain braces.
-    """
+    """Return the path in aiohttp's syntax. Its default pattern would not match braces, which an owner may contain."""
     return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
 
 
@@ -138,17 +130,13 @@ class _Unrouted:
         return self._answer(problem, request_id, method, self._logged_path(path), perf_counter() - started_s)
 
     def _logged_path(self, path: str) -> str:
-        """Return the path for the log, with `…` in place of each word that occurs in no route.
-
-        Such a word may be an owner or a key, which the log must not show.
-        """
+        """Return the path for the log. A word that is in no route becomes `…`, because it may be an owner or a key."""
         return "/".join(word if word in self._words else "…" for word in path.split("/"))
 
     def refuse(self, error: HttpProcessingError | None) -> web.Response:
         """Return the problem document for a request that no handler has answered.
 
-        `error` says why the request could not be read. It is None if the request was read, but an error occurred
-        outside of every handler.
+        `error` says why the request could not be read. It is None if an error occurred outside of every handler.
         """
         request_id = self._ids.make_request_id(None)
         REQUEST_ID.set(request_id)

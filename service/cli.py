@@ -80,7 +80,6 @@ app.add_typer(lease_app, name="lease", rich_help_panel=LEASES)
 
 
 def say_version(wanted: bool) -> None:
-    """Print the version and exit."""
     if wanted:
         typer.echo(f"rankcurve {importlib.metadata.version('rankcurve')}")
         raise typer.Exit

@@ -1,7 +1,7 @@
-"""What handlers work with: the parts that one process of the service holds.
+"""The parts that one process of the service holds. Every handler receives them, as a `Context`.
 
-`wiring.open_context` builds a `Context`, starts its parts and stops them. Every handler receives the `Context` as its
-first argument. Parts that are used together are grouped: `context.posting`, `context.curves`, `context.ranks`.
+`wiring.open_context` builds a `Context`, starts its parts and stops them. Parts that are used together form a group:
+`context.posting`, `context.curves`, `context.ranks`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ class CurveContext:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts of one process of the service."""
-
     settings: Settings
     metrics: Metrics
     keyring: KeyRing
@@ -90,7 +88,7 @@ class Context:
         self.feed.close()
 
     async def ready(self) -> None:
-        """Return if the store answers and is not known to be damaged, and if posts can be written and queued.
+        """Check that the store answers, and that posts can be written and queued.
 
         Raises:
             StoreDamagedError: the store is known to be damaged.

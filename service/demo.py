@@ -68,10 +68,7 @@ def owner_name(player_index: int) -> str:
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
-    """Yield one post per player, with skewed xp, laps in thousandths of a second, and many ties in kills and wins.
-
-    One player in ten has no lap.
-    """
+    """Yield one post per player: skewed xp, many ties in kills and wins, and for nine in ten a lap in thousandths."""
     for player_index in range(players):
         stats: dict[str, object] = {
             "xp": round(rng.lognormvariate(8.0, 1.5)),
@@ -125,8 +122,6 @@ async def set_up_family(client: ServiceClient, players: int) -> None:
 
 async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: Path) -> None:
     """Wait for the service, then set up the board, its posts, its curves and the family.
-
-    The demo ends if the server exits.
 
     Raises:
         ClientError: the service refused a request or could not be reached.
@@ -221,7 +216,6 @@ def serving(port: int, store: str, log: Path) -> Iterator[subprocess.Popen[bytes
 
 
 def lines_to_try(url: str, players: int) -> list[str]:
-    """Return requests to try: an owner's positions, the top, the positions of two values, and this week's clans."""
     board = f"{url}/v1/leaderboards/{BOARD}"
     return [
         f"curl '{board}/entries/{owner_name(players // 3)}/positions?columns=xp,best_lap'",
@@ -272,7 +266,6 @@ def demo(
 
 
 def main() -> None:
-    """Run the demo; entry point of `python -m service.demo`."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(demo)
     app()

@@ -1,7 +1,4 @@
-"""The routes of operators and monitors: health, readiness, metrics, and the OpenAPI document.
-
-Their handlers hold no state of their own and never touch a board.
-"""
+"""The routes of operators and monitors: health, readiness, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ class Health(msgspec.Struct):
 
 
 async def healthz(context: Any, call: Call) -> Health:
-    """Answer `ok`: the process is up."""
     return Health("ok")
 
 
@@ -45,7 +41,6 @@ async def readyz(context: Any, call: Call) -> Health:
 
 
 async def metrics(context: Any, call: Call) -> Reply:
-    """Return the metrics in Prometheus' text format."""
     return Reply(context.metrics.text(), media_type=METRICS_TYPE)
 
 
@@ -61,10 +56,7 @@ def _document(routes: Sequence[Route]) -> Handler:
 
 
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
-    """Return `routes`, followed by the routes of this module, of Jolokia and of the dashboard.
-
-    The OpenAPI document describes all of them. Without `dashboard`, the routes of the dashboard are left out.
-    """
+    """Return `routes`, followed by those of this module, of Jolokia and, if `dashboard` is true, of the dashboard."""
     everything = list(routes)
     everything += [
         Route(

@@ -1,7 +1,7 @@
 """List, create and revoke the API keys in a store.
 
 The service uses `StoreKeys` on its own store. The command line uses `open_keys` on a store that no service has open,
-for instance to create the first key: opening takes the store's lock, as `serve` does.
+for instance to create the first key.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from storage.store import Store
 class StoreKeys:
     """The keys of an opened store.
 
-    With `keep_ops`, a change that would leave no valid key with the role ops is refused. Over HTTP nobody could undo
-    such a change.
+    With `keep_ops`, a change that would leave no valid key with the role ops is refused: HTTP could not undo it.
     """
 
     def __init__(self, store: Store, *, keys_max: int, now_us: Callable[[], int], keep_ops: bool = False) -> None:
@@ -50,7 +49,7 @@ class StoreKeys:
         return row, key.text
 
     async def revoke(self, id: str) -> None:
-        """Revoke a key: no request is accepted with it any more.
+        """Revoke a key.
 
         Raises:
             UnknownKeyError: there is no key with that id.
@@ -63,7 +62,7 @@ class StoreKeys:
 
 @asynccontextmanager
 async def open_keys(settings: Settings, *, now_us: Callable[[], int]) -> AsyncIterator[StoreKeys]:
-    """Open the store of the settings and provide its keys. The store is closed at the end.
+    """Open the store of the settings and provide its keys. At the end, close the store.
 
     Raises:
         StoreLockedError: a service owns the store.

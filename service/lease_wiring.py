@@ -1,6 +1,6 @@
 """Builds the parts that grant leases: work leases of jobs, leases on resources, and the parts for the jobs of pools.
 
-Only `wiring` calls these functions. Random generators are created here. All leases are timed by the clock of the store.
+The clock of the store times all leases.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ def lease_margin_us(settings: Settings) -> int:
 
 
 def make_leases(settings: Settings, store: Store) -> WorkLeases:
-    """Return the work leases of a store, timed by the store's own clock."""
     return WorkLeases(store.dialect, store_clock(store.dialect), margin_us=lease_margin_us(settings))
 
 
 def make_lease_groups(settings: Settings, store: Store) -> LeaseTransactions:
-    """Return the leases on resources of a store, timed by the store's own clock."""
     return LeaseTransactions(
         store.dialect,
         None,

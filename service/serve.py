@@ -55,10 +55,7 @@ def run_process(
     *,
     name: str | None = None,
 ) -> None:
-    """Run `work` with the log and the interpreter settings of a service.
-
-    `name` marks the log lines of this process, if several processes write to the same output.
-    """
+    """Run `work` with the log and the interpreter settings of a service. If `name` is given, every log line has it."""
     lines = configure_logging(
         level=settings.log_level, style=settings.log_format, on_drop=metrics.log_lines_dropped, process=name
     )
@@ -88,10 +85,7 @@ async def _serve(settings: Settings, metrics: Metrics) -> None:
 async def run_until_stopped(
     running: AbstractAsyncContextManager[list[str]], *, event: str, show: Callable[[list[str]], None] | None = None
 ) -> None:
-    """Run until SIGTERM or SIGINT.
-
-    Once `running` has started, its addresses are logged under `event` and passed to `show`, which prints them.
-    """
+    """Run until SIGTERM or SIGINT. After the start, log the addresses under `event` and pass them to `show`."""
     stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
     async with running as addresses:
         log.info(event, addresses=addresses)
@@ -113,10 +107,7 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 @asynccontextmanager
 async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """Run the service within the block, and provide the addresses that it listens on.
-
-    With `reuse_port`, other processes may listen on the same port.
-    """
+    """Run the service within the block and provide its addresses. `reuse_port` lets other processes use its port."""
     async with open_context(settings, metrics) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:

@@ -1,7 +1,4 @@
-"""Opens the store that a URL names. Only this module decides which kind of store a URL means.
-
-Each bound of a store is a setting of the same name.
-"""
+"""Opens the store that a URL names. Only this module decides which kind of store a URL means."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ async def open_store(settings: Settings, observer: StoreObserver | None = None) 
 
 
 async def open_sampling_store(settings: Settings, store: Store, observer: StoreObserver | None = None) -> Store:
-    """Return the store that curves are sampled from.
-
-    If the settings name a replica of a PostgreSQL store, reads for sampling try the replica first and then the store.
-    Otherwise the store itself is returned.
+    """Return the store that curves are sampled from. With a replica of a PostgreSQL store, reads try the replica first.
 
     Raises:
         StoreUnsupportedError, StoreAwayError: see `open_store`.

@@ -80,7 +80,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The parts that use the store and do not depend on requests. Handlers and jobs share these parts."""
+    """The parts that use the store and do not depend on requests."""
 
     store: Store
     salt: str
@@ -338,8 +338,5 @@ def _managed_failed(error: Exception) -> None:
 
 
 def make_holder() -> str:
-    """Return a new name for a holder of leases: host, process id and a random part.
-
-    People can find the process by this name.
-    """
+    """Return a new name for a holder of leases: host, process id and a random part."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"

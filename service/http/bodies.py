@@ -1,8 +1,7 @@
 """Reads the bodies of requests while they arrive, within bounds of size, time and memory.
 
-A caller may send slowly, but a caller that stops sending is refused. `body_idle_s_max` bounds each
-pause, and `body_wait_s_max` bounds the time in which the whole body must arrive. While the service stops, it waits for
-no body. No part of a body is used before the whole body has arrived.
+A caller may send slowly, but a caller that stops sending is refused. While the service stops, it waits for no body. No
+part of a body is used before the whole body has arrived.
 
 All bodies together may hold `arriving_bytes_max` bytes. A body counts from the start of its arrival until its request
 is answered. A body that is complete when the service begins to read it does not count.
@@ -42,7 +41,7 @@ class BodyLimits(Protocol):
 
     @property
     def arriving_bytes_max(self) -> int:
-        """How many bytes all bodies may hold together. A body that would exceed this is refused with status 503."""
+        """The most bytes that all bodies may hold together. A further body is refused with status 503."""
 
 
 class BodyStream(Protocol):
@@ -55,10 +54,7 @@ class BodyStream(Protocol):
         """Return the bytes that have arrived and were not read yet."""
 
     async def readany(self) -> bytes:
-        """Return the bytes that have arrived; if there are none, wait for the next ones.
-
-        At the end of the body, return no bytes.
-        """
+        """Return the bytes that have arrived; if there are none, wait. At the end of the body, return no bytes."""
 
 
 class ArrivingRequest(Protocol):
@@ -80,8 +76,8 @@ class ArrivingRequest(Protocol):
 class _Gathered:
     """The bytes of a body that have arrived.
 
-    A large body gets mapped memory of its own, which is returned to the system when the body is complete. Many large
-    bodies that grew on the heap at the same time would leave the heap fragmented.
+    A large body gets mapped memory, which is returned to the system when the body is complete. On the heap, many large
+    bodies that grow at the same time would leave the heap fragmented.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -102,18 +98,14 @@ class _Gathered:
         self._mapped.write(piece)
 
     def whole(self) -> bytes:
-        """Return the whole body as one bytes object."""
         return bytes(self._small) if self._mapped is None else self._mapped[: self.size]
 
     def close(self) -> None:
-        """Return mapped memory to the system."""
         if self._mapped is not None:
             self._mapped.close()
 
 
 class BodyReader:
-    """Reads the bodies of an application's requests."""
-
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
         self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
@@ -151,11 +143,7 @@ class BodyReader:
             self._held_bytes -= self._held.pop(id(request), 0)
 
     def _hold(self, request: ArrivingRequest, size: int) -> None:
-        """Count `size` bytes for a body, unless more are already counted for it.
-
-        `size` is the size that the headers announce, or the number of bytes that have arrived. Raises ProblemError
-        `too_many_bodies` if all bodies together would then hold too many bytes.
-        """
+        """Count `size` bytes for a body, unless more are already counted. Raises ProblemError `too_many_bodies`."""
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
@@ -188,10 +176,7 @@ class BodyReader:
             gathered.add(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse every body that is still arriving, and every later body that is incomplete when it is read.
-
-        The service calls this when it stops, because it then receives no more bytes from its connections.
-        """
+        """Refuse every body that is incomplete now or later. A stopping service receives no more bytes."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

@@ -4,8 +4,8 @@
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
-the cause, which is only in the log. The metrics count every answer. `Endpoint.serve` runs for every request. Therefore
-`Endpoint.__init__` prepares everything that is the same for all requests of a route.
+the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
+that is the same for all requests of a route.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
 # may name people. It also hides the part of a path after /jolokia, which is a request of another protocol.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id")
-# These two statuses are never sent, only counted and logged.
+# These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
@@ -75,15 +75,15 @@ class EndpointSettings(QueryBounds, BodyLimits, Protocol):
 
     @property
     def dashboard(self) -> bool:
-        """Whether the dashboard is served."""
+        """Return whether the dashboard is served."""
 
     @property
     def head_wait_s_max(self) -> float:
-        """How many seconds a caller may take to send all headers of a request. Then the connection is closed."""
+        """The longest time, in seconds, that the headers of a request may take. Then the connection is closed."""
 
     @property
     def keepalive_s_max(self) -> float:
-        """How many seconds a connection stays open after an answer if no further request arrives on it."""
+        """The longest time, in seconds, that a connection without a request stays open after an answer."""
 
     @property
     def retry_after_s(self) -> int:
@@ -169,7 +169,6 @@ class Endpoint:
         self._takes = _media_types(route)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Return the response to a request: the handler's answer, or a problem."""
         started_s = perf_counter()
         headers = request.headers
         request_id = self._ids.make_request_id(headers.get(X_REQUEST_ID))
@@ -216,7 +215,6 @@ class Endpoint:
     def _end(
         self, request: web.Request, span: Span | None, status: int, code: str, seconds: float, identity: Identity
     ) -> None:
-        """Count a request that has ended, end its span, and log it if `RequestLog.should_log` is true."""
         self._answered(status, seconds)
         if span is not None:
             span.end(status, identity.key_id)
@@ -232,7 +230,7 @@ class Endpoint:
             )
 
     def _logged_path(self, request: web.Request) -> str:
-        """Return the path for the log. A parameter that may name a person is replaced by its name in braces."""
+        """Return the path for the log, with the name of a parameter instead of any value that may name a person."""
         found = request.match_info
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
@@ -282,7 +280,6 @@ class Endpoint:
 
 
 def make_problem_response(problem: ProblemError, request_id: str) -> web.Response:
-    """Return the HTTP response that reports a problem to the caller."""
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
@@ -325,8 +322,7 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would leave `%FF` as these three characters. The request would then reach another owner, whose name is
-    `%FF`; a path must spell that name `%25FF`.
+    aiohttp would leave `%FF` as it is, and the request would reach the owner `%FF`, whose path has `%25FF`.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

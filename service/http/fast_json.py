@@ -1,11 +1,8 @@
-"""Responses without aiohttp's `Server` header, and a fast response for the most common case.
+"""Responses without aiohttp's `Server` header, which would show callers the versions of aiohttp and Python.
 
-`FastJsonResponse` writes the common answer in one piece: a 200 with JSON on a connection that stays open. Unlike
-aiohttp's response, it builds no header dictionary. The dictionary would always be the same, and building it would take
-a noticeable part of the time that a small request takes. In any other case (HEAD, HTTP/1.0, a connection that closes,
-a large body), aiohttp writes the answer through `PlainResponse`.
-
-`PlainResponse` and `PlainStream` drop the `Server` header, which would show callers the versions of aiohttp and Python.
+`FastJsonResponse` writes the most common answer in one piece: a 200 with JSON on a connection that stays open. It
+builds no header dictionary, because that would take a noticeable part of the time of a small request. In any other case
+(HEAD, HTTP/1.0, a connection that closes, a large body), aiohttp writes the answer through `PlainResponse`.
 """
 
 from __future__ import annotations
@@ -59,16 +56,13 @@ class FastJsonResponse(web.Response):
 
     @property
     def status(self) -> int:
-        """The HTTP status, which is always 200."""
         return 200
 
     @property
     def keep_alive(self) -> bool | None:
-        """Whether the connection stays open after the answer."""
         return True if self._full is None else self._full.keep_alive
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Write the answer."""
         body = self._json
         if (
             not request.keep_alive

@@ -1,7 +1,7 @@
 """Keeps foreign web pages away from a service without API keys.
 
-Without keys, every caller on this machine has the role ops, and a browser on this machine is such a caller. So any web
-page that is open in the browser could send requests. Two headers reveal such a page:
+Without keys, every caller on this machine has the role ops. So any web page that is open in a browser on this machine
+could send requests with that role. Two headers reveal such a page:
 
 * `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
 * `Origin` holds the site and the port of the page. The site or the port differs from the service's own.
@@ -23,9 +23,8 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
 def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) -> None:
     """Refuse a request that a web page other than the service's own may have made.
 
-    `host` and `origin` are headers, or None if the request does not have them. `changes` says whether the request may
-    change anything. A page from another port of this machine may send requests that only read, because the browser
-    hides the answers from the page. Its other requests are refused.
+    `changes` says whether the request may change anything. A page from another port of this machine may send requests
+    that only read, because the browser hides the answers from the page.
 
     Raises:
         ProblemError: `host_not_allowed`, `forbidden`.

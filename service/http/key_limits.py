@@ -3,8 +3,7 @@
 A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
 tokens. So a batch of any size passes eventually, and no size of batches lets a caller exceed the rate.
 
-If the service has no API keys, all callers share the same buckets. All callers are then on this machine, so their
-addresses do not distinguish them.
+Without API keys, all callers are on this machine and share the same buckets.
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ class KeyLimitObserver(Protocol):
     """Receives the outcome of each check, for the metrics."""
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Record `count` reads or posts; `kind` is "reads" or "posts".
-
-        `passed` says whether the key's rate allowed them.
-        """
+        """Record `count` reads or posts (`kind`). `passed` says whether the key's rate allowed them."""
 
 
 class TokenBuckets:
     """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A new caller has a full bucket. At most `callers_max` buckets are remembered. The bucket that was unused for the
-    longest time is dropped first.
+    A new caller has a full bucket. If there are more than `callers_max` buckets, the one that was unused for
+    the longest time is dropped.
     """
 
     def __init__(self, *, rate_per_s: float, burst: int, callers_max: int, monotonic: Callable[[], float]) -> None:
@@ -45,10 +41,7 @@ class TokenBuckets:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take the tokens from the caller's bucket and return 0.
-
-        If the bucket has too few tokens, take none and return the seconds until it has enough.
-        """
+        """Take the tokens and return 0. If there are too few, take none and return the seconds to wait."""
         now_s = self._monotonic()
         level, at_s = self._levels.pop(caller, (self._burst, now_s))
         level = min(self._burst, level + (now_s - at_s) * self._rate_per_s)
@@ -78,11 +71,9 @@ class KeyLimits:
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:
-        """Count one read. Raises ProblemError `rate_limited` if it exceeds the key's rate."""
         self._admit("reads", self._reads, identity, 1)
 
     def admit_posts(self, identity: Identity, count: int) -> None:
-        """Count the posts of one request. Raises ProblemError `rate_limited` if they exceed the key's rate."""
         self._admit("posts", self._posts, identity, count)
 
     def _admit(self, kind: str, buckets: TokenBuckets | None, identity: Identity, count: int) -> None:

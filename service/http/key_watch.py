@@ -2,11 +2,10 @@
 
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
 
-A poll runs one statement, which counts API keys. If the counts have changed, the poll also reads all keys in the same
-snapshot of the database. While the store does not answer, the known keys stay valid. Nobody can revoke a key during
-that time either.
+A poll counts the API keys. It reads them all only if the counts have changed. While the store does not answer, the
+known keys stay valid, and nobody can revoke a key.
 
-The watch is not one of the jobs that operators can pause. So a revoked key stops working even if all jobs are paused.
+The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ KEY_POLL_INTERVAL_S = 1.0  # the wire contract promises that a change takes effe
 
 
 class KeyWatch:
-    """Polls the store's keys and updates one key ring."""
-
     def __init__(
         self, store: Store, keyring: KeyRing, *, keys_max: int, sleep: Callable[[float], Awaitable[None]]
     ) -> None:
@@ -58,7 +55,6 @@ class KeyWatch:
                 log.info("keys_changed", valid=self.keyring.valid_count)
 
     async def poll_forever(self) -> None:
-        """Poll the store every KEY_POLL_INTERVAL_S seconds, until this task is cancelled."""
         failing = False
         while True:
             await self._sleep(KEY_POLL_INTERVAL_S)

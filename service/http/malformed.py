@@ -1,9 +1,8 @@
 """Answers connections that send no valid request: bytes that can't be read, or headers that do not end in time.
 
-aiohttp refuses such bytes before it selects a route. This module makes the refusal a problem document like any other:
-it has a request id and is counted. Neither the answer nor the log repeats what was sent, because an unreadable header
-may contain a key. If a connection sends nothing, it is closed without an answer, because browsers open some
-connections in advance.
+aiohttp refuses such bytes before it selects a route. This module makes the refusal a problem document with a request
+id, and counts it. Neither the answer nor the log repeats what was sent, because an unreadable header may contain a key.
+A connection that sends nothing is closed without an answer, because browsers open some connections in advance.
 """
 
 from __future__ import annotations
@@ -67,20 +66,15 @@ class _ProblemHandler(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer for the headers of the first request."""
         super().connection_made(transport)
         self._head_timer = self._loop.call_later(self._head_wait_s_max, self._head_late)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timer for the headers of a request."""
         self._stop_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes.
-
-        If the headers of a request have begun but are not complete, start a timer for the missing headers.
-        """
+        """Receive bytes. If the headers of a request have begun but are not complete, start a timer for the others."""
         requests = self._request_count
         super().data_received(data)
         if self._request_count != requests:
@@ -127,10 +121,7 @@ class _ProblemHandler(web.RequestHandler):
 
 
 def describe_fault(error: HttpProcessingError) -> str:
-    """Return the reason why a request could not be read, without quoting the request.
-
-    Only the first line of the parser's message is used, because its other lines quote the request.
-    """
+    """Return why a request could not be read. Use only the parser's first line: the other lines quote the request."""
     if isinstance(error, LineTooLong):
         return "a line of it is too long"
     if isinstance(error, InvalidURLError):

@@ -68,7 +68,6 @@ is in every answer.
 
 
 def encode_document(routes: Sequence[Route], settings: object) -> bytes:
-    """Return the document of these routes as JSON."""
     return msgspec.json.encode(build_document(routes, settings))
 
 
@@ -111,7 +110,7 @@ def service_version() -> str:
 
 
 def _with_bounds(part: Any, settings: object) -> Any:
-    """Return a part of the document in which each bound that names a setting is replaced by the setting's value."""
+    """Return a part of the document with the values of settings in place of the names of settings."""
     if isinstance(part, list):
         return [_with_bounds(each, settings) for each in part]
     if not isinstance(part, dict):
@@ -227,7 +226,6 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 
 def find_status(route: Route, code: str) -> int:
-    """Return the HTTP status that a route sends with a problem code."""
     return POST_STATUSES.get(code, CODES[code][0]) if route.ndjson else CODES[code][0]
 
 

@@ -1,7 +1,4 @@
-"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor.
-
-The port and the folder are chosen before the first process starts.
-"""
+"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ def run(settings: Settings) -> None:
     """Serve with several processes until SIGTERM or SIGINT.
 
     Raises:
-        NodeFailedError: the processes can't run. If they were refused at their start, the message
-            is the one that a node with a single process gives.
+        NodeFailedError: the processes can't run.
         OSError: the address can't be bound.
     """
     lines = configure_logging(level=settings.log_level, style=settings.log_format, process=SUPERVISOR)
@@ -129,22 +125,18 @@ class WorkerProcess:
         self.pid = process.pid
 
     async def read_report(self) -> Report | None:
-        """See `Child`."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         return decode_report(line) if line else None
 
     async def wait(self) -> int:
-        """See `Child`."""
         return await self._process.wait()
 
     def terminate(self) -> None:
-        """See `Child`."""
         with suppress(ProcessLookupError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """See `Child`."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
@@ -164,7 +156,6 @@ async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerP
 
 
 def supervisor_limits(settings: Settings) -> SupervisorLimits:
-    """Return the bounds of the supervisor, from the settings."""
     return SupervisorLimits(
         worker_backoff_base_s=settings.worker_backoff_base_s,
         worker_backoff_s_max=settings.worker_backoff_s_max,

@@ -1,7 +1,7 @@
 """The messages between a supervisor and a process that it starts.
 
 Orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold a
-password. The pipe closes when the supervisor ends for any reason. A process stops when its pipe closes.
+password.
 """
 
 from __future__ import annotations

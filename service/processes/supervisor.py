@@ -1,10 +1,7 @@
 """The supervisor starts the processes of `rankcurve serve --workers N`, replaces those that crash, and stops them.
 
-    place ──> starting ──ready──> running ──crash──> pause (doubles, with jitter) ──> starting …
-                 │ refused at its first start, or too many quick crashes in a row: the whole node stops, exit code 1
-
-No part of the service runs in the supervisor, so no fault of the service can end it. The workers share one port
-(SO_REUSEPORT). The supervisor keeps this port bound. The kernel distributes new connections among the workers.
+The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT). The supervisor
+keeps this port bound. The kernel distributes new connections among the workers.
 """
 
 from __future__ import annotations
@@ -85,10 +82,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """Prepare to keep one process running in each of `places`. `spawn` starts a process.
-
-        `ended` is called for every process that has ended, before another one takes its place.
-        """
+        """Prepare the places. `ended` is called for every process that has ended, before another takes its place."""
         self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
         self._children: dict[ProcessSlot, Child] = {}
@@ -156,11 +150,7 @@ class Supervisor:
         return report, code
 
     def _judge(self, place: ProcessSlot, report: Report | None, crashes: int) -> None:
-        """Check whether another start may help.
-
-        Raises:
-            NodeFailedError: another start would not help.
-        """
+        """Raise NodeFailedError if another start would not help."""
         if report is not None and report.outcome != "ready" and place not in self._ready:
             raise NodeFailedError(report.detail)  # a node with a single process gives the same message
         # A store that can't be reached usually comes back. So the number of starts is not limited in this case.

@@ -1,7 +1,7 @@
 """A worker. The supervisor starts it as `python -m service.processes.worker` and sends its orders to standard input.
 
-A worker never outlives its supervisor. The pipe that brought the orders closes when the supervisor ends, and the worker
-then stops. If stopping takes longer than `stop_s_max`, the worker exits without cleaning up.
+When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max`, the worker
+exits without cleaning up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Estimate the distribution of a column from its curve: the number of entries between two values, with its bracket.
 
 The range of the column is split into parts of equal width, and the curve gives the rank of each edge. The number of
-entries in a part is the difference between the ranks of its two edges. The bracket of that number follows from the
-brackets of the two ranks. Nothing is read from the store.
+entries in a part is the difference between the ranks of its two edges. Nothing is read from the store.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from storage.log.cells import Padding
 
 
 class EstimatedBucket(NamedTuple):
-    """How many entries have a value from `least` up to, but not including, `past`. The last part includes `past`."""
+    """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`."""
 
     least: int
     past: int
@@ -25,7 +24,7 @@ class EstimatedBucket(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """How many entries have a smaller value than an edge of a part, with the bracket of that number."""
+    """The number of entries with a smaller value than an edge of a part, with the bracket of that number."""
 
     entries: int
     low: int
@@ -39,7 +38,7 @@ def split_range(least: int, most: int, parts: int) -> list[int]:
 
 
 def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
-    """Return the entries in `parts` parts of equal width, from the smallest to the largest value that the curve knows.
+    """Return the number of entries in each of `parts` parts of the range that the curve knows, smallest values first.
 
     Return an empty list if the column has no entries.
     """
@@ -63,7 +62,6 @@ def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[Est
 
 
 def _below(curve: RankCurve, padding: Padding, value: int) -> _Counts:
-    """Return how many entries have a smaller value, with the bracket of that number."""
     # `pad` returns the best cell that a value can have. Therefore every entry with a better cell has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))

@@ -50,8 +50,6 @@ class WantedRank(NamedTuple):
 
 
 class LocatedRank(NamedTuple):
-    """A rank with its bracket."""
-
     rank: int
     low: int
     high: int
@@ -65,7 +63,6 @@ class LocatedRank(NamedTuple):
 
 
 def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> LocatedRank:
-    """Return the rank that the curve gives a cell."""
     key = ranking.padding.key_of_cell(wanted.cell)
     rank, low, high, _ = curve.locate(key)
     if ranking.timed and wanted.owner is not None:
@@ -77,7 +74,7 @@ def locate_by_curve(curve: RankCurve, ranking: Ranking, wanted: WantedRank) -> L
 
 
 class _Column(NamedTuple):
-    """What the locator has to know about a ranked column to make a position. Each locator looks it up once."""
+    """The facts about a ranked column that are needed to make a position. Each locator looks them up once."""
 
     name: str
     scale: int
@@ -87,7 +84,7 @@ class _Column(NamedTuple):
 
 
 class _CellForm(NamedTuple):
-    """What is needed to turn a stored cell of a column into a value."""
+    """The facts about a column that are needed to turn a stored cell into a value."""
 
     name: str
     offset: int | None  # the offset of a padded cell; None: the cell is the value itself
@@ -96,8 +93,6 @@ class _CellForm(NamedTuple):
 
 
 class Locator:
-    """Finds ranks on one board."""
-
     def __init__(
         self, store: Store, entries: Entries, book: CurveBook, limits: ReadingSettings, now_us: Callable[[], int]
     ) -> None:
@@ -155,7 +150,7 @@ class Locator:
     ) -> Position | None:
         """Return the position that the curve gives an owner's cell; None if the caller must use `locate_ranks`.
 
-        Nearly every request for a position is answered here. For speed, this one function does the work of
+        Nearly every request for a position is answered here. For speed, this function does the work of
         `locate_without_count` and `make_position`. It handles only columns in which equal values share a rank.
         """
         column = self._columns[column_index]
@@ -181,7 +176,6 @@ class Locator:
         )
 
     def find_curve(self, index: int) -> RankCurve | None:
-        """Return the current curve of a column; None if there is none."""
         return self._find(self.board, index)
 
     def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
@@ -205,7 +199,7 @@ class Locator:
         return anchor.gap_rows <= self._limits.exact_gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return the start of a count in a column: a curve and its mark. Return None if no curve with a mark exists.
+        """Return the curve and the mark from which a count in a column can start, or None.
 
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
@@ -215,7 +209,7 @@ class Locator:
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return `find_count_start` of each wanted column, by column index. Leave out columns for which it is None."""
+        """Return the starts of counts by column index. Leave out the columns that have none."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
         return {index: start for index, start in found.items() if start is not None}
 
@@ -232,7 +226,6 @@ class Locator:
     def count_ranks(
         self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
     ) -> Program[list[LocatedRank]]:
-        """Count the ranks of these cells."""
         found = []
         for each in wanted:
             found.append((yield from self._count_rank(each, mode, starts.get(each.column_index))))
@@ -264,10 +257,9 @@ class Locator:
         return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
 
     def _among_ties(self, wanted: WantedRank) -> str:
-        """Return the owner of the cell if a count must find the owner's place among equal cells.
+        """Return the owner if a count must find the owner's place among equal cells, else an empty text.
 
-        Return an empty text if equal values share a rank. In that case no equal cell is better, and counting the equal
-        cells may take long.
+        If equal values share a rank, counting the equal cells is not necessary and may take long.
         """
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
@@ -312,7 +304,6 @@ class Locator:
         return counted, totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
-        """Return the position that the API shows for a located rank."""
         column = self.board.spec.columns[wanted.column_index]
         total = totals.get(wanted.column_index, 0)
         value = self.entries.rankings[wanted.column_index].padding.decode_value(wanted.cell)

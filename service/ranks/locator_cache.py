@@ -1,7 +1,4 @@
-"""The locator of each board: a `Locator` for boards with rows, an `ArchiveLocator` for boards that were archived.
-
-Both have the same methods.
-"""
+"""The locator of each board: a `Locator` for boards with rows, an `ArchiveLocator` for archived boards."""
 
 from __future__ import annotations
 
@@ -25,17 +22,14 @@ class ArchiveLocator(Locator):
     """Finds ranks on an archived board. The archive counts every rank exactly, so no curve is used."""
 
     def find_curve(self, index: int) -> RankCurve | None:
-        """Return None: an archive needs no curve."""
         return None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return None: counts in an archive start from the top."""
         return None
 
     def find_position_by_curve(
         self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]
     ) -> Position | None:
-        """Return None: every rank of an archive is counted."""
         return None
 
     def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts) -> bool:

@@ -1,7 +1,6 @@
 """The next better entry above an owner: its rank, its value, and how many points the owner lacks to overtake it.
 
-The owner's cell, the next better cell and all counts come from one snapshot. One row is read to find the
-next better entry.
+The owner's cell, the next better cell and all counts come from one snapshot.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from .locator import Locator, WantedRank, read_board_totals
 class NextBetterFinder:
     """Reads an owner's positions, each with the next better entry.
 
-    Create the finder before the read begins. It takes the curves and marks that exact counts start from, and these must
-    not be newer than the snapshot of the read.
+    Create the finder before the read begins. The curves and marks that it takes must not be newer than the
+    snapshot of the read.
     """
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
@@ -33,7 +32,7 @@ class NextBetterFinder:
     def of(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
     ) -> Program[tuple[Entry | None, dict[int, Position]]]:
-        """Return the owner's entry (None if there is none) and its positions by column index."""
+        """Return the owner's entry, or None, and the owner's positions by column index."""
         locator = self._locator
         entry = (yield from locator.entries.find_entries([owner])).get(owner)
         if entry is None:

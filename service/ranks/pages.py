@@ -1,8 +1,7 @@
 """Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
 
-A page needs the exact row number of its first row. On the first page this number is 1. For a later page, the cursor
-gives the number. If the board has changed since the cursor was made, the rows above the page are counted again. While
-the board does not change, no rows above a page are counted. The ranks of the other rows follow from the first one.
+A page needs the exact row number of its first row. This number is 1 on the first page. For a later page, the cursor
+gives the number. If the board has changed since the cursor was made, the rows above the page are counted again.
 """
 
 from __future__ import annotations
@@ -70,11 +69,7 @@ class FirstPage(NamedTuple):
 
 
 async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
-    """Read the first page of a ranking once, and return it once for each caller.
-
-    A `Coalescer` collects the callers that ask for the same ranking and limit at the same time. `asked` holds the pager
-    and the limit of each caller.
-    """
+    """Read the first page of a ranking once for several callers, who asked for the same ranking and limit."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
     page = FirstPage(msgspec.json.encode(pager.make_page(window)), len(window.rows))
@@ -95,7 +90,6 @@ class Pager:
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
-        """Return the best rows."""
         totals = yield from read_board_totals(self._dialect, self._board)
         rows = yield from self.ranking.read_first_rows(limit + 1)
         return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
@@ -108,14 +102,10 @@ class Pager:
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:
-        """Return the start of a count for a deep page; see `Locator.find_count_start`."""
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on. The first of these rows may be inside a tie.
-
-        The window has no rows if the ranking has fewer than `rank` rows.
-        """
+        """Return the rows from row number `rank` on, or no rows if there are fewer. The first may be inside a tie."""
         totals = yield from read_board_totals(self._dialect, self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):

@@ -1,4 +1,4 @@
-"""What a process needs to find ranks: the store, the locators, the cursors and the shared reads of first pages."""
+"""The parts with which a process finds ranks: store, locators, cursors and the shared reads of first pages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from .pages import FirstPage, Pager
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """The objects with which a process finds ranks. `wiring` makes one context for each process."""
-
     store: Store
     locators: LocatorCache
     cursors: CursorCodec
     first_pages: StoreCoalescers[tuple[Pager, int], FirstPage]
 
     def make_pager(self, board: Board, index: int) -> Pager:
-        """Return the pager of a ranked column."""
         return Pager(self.store.for_board(board.id), self.locators.find_locator(board), self.cursors, board, index)

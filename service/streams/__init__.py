@@ -5,11 +5,11 @@
     client ──join──> waits for the next poll ──first events──> watched ──leave, or too slow──> dropped
 
 All streams of a process share one reader of the journal, the feed. The feed pauses for `stream_poll_s` seconds between
-two polls. Each poll reads one snapshot, whatever the number of topics. A topic has one state, which all its clients
-share.
+two polls. Each poll reads one snapshot, whatever the number of topics.
 
-A topic's state is one immutable value. If a poll fails, the topic goes back to the value from before the poll. The
-number of an event is a sequence number of the journal, so a client can resume its stream at any process.
+A topic has one state, which all its clients share. The state is an immutable value. If a poll fails, the topic goes
+back to the value from before the poll. The number of an event is a sequence number of the journal, so a client can
+resume its stream at any process.
 
 The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` holds the
 connections. `journal_lane` has another purpose: it lets only one long answer of a journal be encoded at a time.

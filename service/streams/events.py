@@ -1,7 +1,4 @@
-"""Events of streams, and the protocol between the feed and a topic.
-
-A topic's state is one immutable value. If a poll fails, the feed gives the topic the value from before the poll.
-"""
+"""Events of streams, and the protocol between the feed and a topic."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Event(NamedTuple):
-    """One event of a stream."""
-
     number: int  # a sequence number of the journal; the event includes every change up to this number
     name: str
     data: bytes  # JSON on one line
@@ -30,7 +25,7 @@ class Event(NamedTuple):
 
 
 class State(Protocol):
-    """What a topic knows about the rows or the owner that it follows."""
+    """The state of the rows or of the owner that a topic follows."""
 
     @property
     def last(self) -> Event | None:
@@ -61,8 +56,5 @@ class Topic(Protocol):
         ...
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """Return the event for a client that has missed only these rows. The number of the event is `until`.
-
-        Return None if the rows changed nothing that the topic shows.
-        """
+        """Return the event, number `until`, for a client that missed only these rows; None if it would see no change."""
         ...

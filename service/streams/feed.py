@@ -1,10 +1,7 @@
 """The feed: one reader of the journal for all streams of this process.
 
-    journal ──new rows of the watched boards──> topics ──at most one event each──> their clients
-
-Every poll reads one snapshot, whatever the number of topics. It reads the rows of the journal that the topics have not
-seen yet. The number of an event is a sequence number of the journal. The event includes every change up to this number.
-If a client connects again and sends the number, to any process of the service, the client misses no change.
+Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
+A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ class Subscriber(Protocol):
 
 
 class FeedObserver(Protocol):
-    """Receives the numbers that the feed measures. The metrics implement this protocol."""
+    """Receives the numbers that the feed measures."""
 
     def streams(self, clients: int) -> None:
         """Record the number of clients, after the number has changed."""
@@ -131,9 +128,8 @@ class Feed:
     ) -> None:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
-        `make` makes the topic of `key`. The feed calls it only if no client follows that topic yet.
-        `last_seen`: the number of the last event that the client has seen; None for a new client; -1 if the client
-        named a number that no journal has.
+        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` is the number of the last
+        event that the client has seen; None for a new client; -1 if the client named a number that no journal has.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -150,7 +146,6 @@ class Feed:
         await done
 
     def leave_topic(self, key: Hashable, client: Subscriber) -> None:
-        """Stop sending events to a client."""
         watched = self._topics.get(key)
         if watched is not None:
             watched.clients.discard(client)
@@ -338,10 +333,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
-    """Return the start of a count for each column in which clients follow an owner.
-
-    Call this before a poll. A curve and its mark must not be newer than the snapshot of the poll.
-    """
+    """Return the start of a count for each column in which clients follow an owner. Call this before a poll."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index

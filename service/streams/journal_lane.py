@@ -1,7 +1,7 @@
 """Encodes long answers one at a time, and only a few lines in each turn of the event loop.
 
-A page of the journal takes far longer to encode than an owner's positions. Therefore requests for journals wait for
-each other here. Every other request waits for at most one turn.
+A page of the journal takes far longer to encode than an owner's positions. Therefore a request for a journal waits here
+for the earlier ones. Every other request waits for at most one turn.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ class JournalLane:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON. Other tasks run between two turns of the encoding.
-
-    If `lines` is a lazy iterable, the work of making the lines is spread over the turns as well.
-    """
+    """Return the lines as NDJSON. Other tasks run between two turns, also while a lazy `lines` makes its lines."""
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:

@@ -16,29 +16,24 @@ from storage.log.journal import JournalRow
 from storage.log.log_record import NO_CHANGE
 from storage.records import Board
 
-# Whether high values are best -> a text that is worse than every cell. It stands for an entry without a cell.
+# Maps `high` to a text that is worse than every cell. The text stands for an entry without a cell.
 _ABSENT = {True: "", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How a row of the journal changed the cell of one column. A cell is None if the column did not rank the entry."""
+    """The change of one column's cell by a row of the journal. A cell is None if the column did not rank the entry."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move names no owner, but may concern an owner who has this cell.
-
-        Such a move erases some owner with this cell, or empties the board.
-        """
+        """Return whether the move erases some owner with this cell, or empties the board. Such a row names no owner."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 
 class MoveReader:
-    """Reads moves in one column of a board."""
-
     def __init__(self, board: Board, index: int, *, high: bool) -> None:
         self._cells, self._index, self.high = RankedCells(board), index, high
 

@@ -1,7 +1,4 @@
-"""What all topics share during one poll: each board, column and entry is read at most once in the poll's snapshot.
-
-Therefore the cost of reading a board or a column does not depend on how many topics follow it.
-"""
+"""The data that all topics share during one poll. Each board, column and entry is read at most once for all topics."""
 
 from __future__ import annotations
 
@@ -42,11 +39,9 @@ class FeedSnapshot:
             self._followed.setdefault(board_key, set()).add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
-        """Return the new rows of the journal about a board."""
         return self._rows.get(board.key, ())
 
     def read_moves(self, board: Board, index: int, column: MoveReader) -> Moves:
-        """Return the moves in a column that the new rows of the journal made."""
         slot = board.key, index
         found = self._moves.get(slot)
         if found is None:
@@ -54,11 +49,9 @@ class FeedSnapshot:
         return found
 
     def find_count_start(self, board: Board, index: int) -> CountStart | None:
-        """Return the start of a count in a column; see `Locator.find_count_start`."""
         return self._starts.get((board.key, index))
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
-        """Return the totals of a board; see `read_board_totals`."""
         if board.key not in self._totals:
             self._totals[board.key] = yield from read_board_totals(self._dialect, board)
         return self._totals[board.key]
@@ -70,11 +63,7 @@ class FeedSnapshot:
         return self._mark
 
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry.
-
-        The first call for a board also reads the entries of all other owners whom clients follow and whom the new rows
-        name.
-        """
+        """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
         key = entries.board.key
         kept = self._entries.setdefault(key, {})
         if owner not in kept:

@@ -2,9 +2,6 @@
 
 A topic first reads its state and the journal's last number in one snapshot. Then it applies the rows after that number.
 If the snapshot already included the change of a row, applying the row changes nothing.
-
-All clients of a topic share the topic's `state`, which is one immutable value. If a poll fails, the feed restores the
-value from before the poll.
 """
 
 from __future__ import annotations
@@ -43,8 +40,6 @@ class _Top:
 
 
 class TopTopic:
-    """The best rows of a ranking."""
-
     owner = None
 
     def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
@@ -63,11 +58,9 @@ class TopTopic:
         return None
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        """See `Topic`."""
         self.state = yield from self._read(snapshot.until)
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        """See `Topic`."""
         if not self._touched(snapshot.read_moves(self.board, self.index, self._column).all):
             return None
         read = yield from self._read(snapshot.until)
@@ -77,7 +70,6 @@ class TopTopic:
         return read.last
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """See `Topic`."""
         last = self._now.last
         touched = last is not None and self._touched(self._column.read_moves(rows).all)
         return last._replace(number=until) if touched and last is not None else None
@@ -135,11 +127,10 @@ class OwnerTopic:
         return self.state
 
     def find_count_start(self) -> CountStart | None:
-        """See `Topic`."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        """See `Topic`.
+        """Count the owner's rank in the snapshot.
 
         Raises:
             UnknownOwnerError: the owner has no entry on the board.
@@ -158,7 +149,6 @@ class OwnerTopic:
         raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        """See `Topic`."""
         before = self._now
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
@@ -180,7 +170,6 @@ class OwnerTopic:
         return event
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """See `Topic`."""
         now = self._now
         moves = self._column.read_moves(rows).all
         own = next((move for move in moves if move.row.owner == self.owner), None)

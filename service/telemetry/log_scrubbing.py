@@ -1,7 +1,8 @@
 """Removes API keys, request bodies and names of owners from log lines, also from the lines of libraries.
 
-The text of an exception may quote a caller's input, unless the type of the exception is in `_QUOTING_CODE`. A traceback
-keeps its file names, line numbers and function names, because operators need them to find a bug.
+The functions with three parameters are processors of structlog. The text of an exception may quote a caller's input,
+unless the type of the exception is in `_QUOTING_CODE`. A traceback keeps its file names, line numbers and function
+names, because operators need them to find a bug.
 """
 
 from __future__ import annotations
@@ -29,10 +30,7 @@ Event = MutableMapping[str, Any]
 
 
 def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Remove callers' input from tracebacks. At this step, a traceback is still a dict.
-
-    This is a processor of structlog.
-    """
+    """Remove callers' input from tracebacks. At this step, a traceback is still a dict."""
     for each in _chained(event.get("exception")):
         each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
         each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
@@ -53,10 +51,7 @@ def scrub_text(type_name: str, text: str) -> str:
 
 
 def format_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Convert tracebacks from dicts to text that people can read.
-
-    This is a processor of structlog.
-    """
+    """Convert tracebacks from dicts to text that people can read."""
     if isinstance(event.get("exception"), list):
         lines = []
         for each in _chained(event["exception"]):
@@ -76,10 +71,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 
 
 def escape_unprintable(_: object, __: str, event: Event) -> Event:
-    """Escape unprintable characters, so that no text begins a new line or controls a terminal.
-
-    This is a processor of structlog. JSON output does not need this step, because JSON escapes these characters itself.
-    """
+    """Escape unprintable characters, so that no text begins a new line or controls a terminal. JSON does so itself."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = _escaped(value)
@@ -93,8 +85,5 @@ def _escaped(text: str) -> str:
 
 
 def mask_keys(_: object, __: str, line: Any) -> Any:
-    """Replace the secret part of every API key in the rendered line with stars.
-
-    This is the last processor of structlog.
-    """
+    """Replace the secret part of every API key with stars. This is the last step. Its input is the rendered line."""
     return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line

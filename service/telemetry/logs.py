@@ -3,8 +3,7 @@
     structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
 
 The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
-dropped and counted. No line holds an API key, a request body or an owner's name: see
-`log_scrubbing`.
+dropped and counted. No line holds an API key, a request body or an owner's name: see `log_scrubbing`.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ __all__ = ["REQUEST_ID", "TRACEPARENT", "LineWriter", "RequestLog", "configure_l
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.
 
-    `queue_line` never blocks. If lines are lost, either `queue_line` or the writing thread calls `on_drop` with their
-    number.
+    `queue_line` never blocks. If lines are lost, `queue_line` or the writing thread calls `on_drop` with their number.
     """
 
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
@@ -134,7 +132,6 @@ def configure_logging(
 ) -> LineWriter:
     """Set up structlog and the standard library's logging for this process. The caller must close the returned writer.
 
-    `level` is the name of a level of the logging module, in upper or lower case. `stream` defaults to standard error.
     If `process` is given, every line has this name, which is useful if several processes write to one stream.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -197,8 +194,6 @@ def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> Mut
 
 
 class RequestLog:
-    """Decides which answered requests are logged, and logs them."""
-
     def __init__(self, *, sample_ratio: float, slow_s: float, chance: Callable[[], float] = random.random) -> None:
         self._sample_ratio = sample_ratio
         self._slow_s = slow_s

@@ -1,7 +1,4 @@
-"""Shows a person at a terminal the addresses on which a starting service listens.
-
-Programs find the same addresses in the log. Nothing is written to a stream that is not a terminal.
-"""
+"""Shows a person at a terminal the addresses of a starting service. Programs find the same addresses in the log."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     traceparent of the caller ──> span of the request ──RequestOrigin──> span of the refresh, in any process
 
-The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off,
-each request makes only one comparison for it, and the OpenTelemetry library is not loaded.
+The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, the
+OpenTelemetry library is not loaded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ class Span(Protocol):
 
 
 class Tracer:
-    """Makes spans and sends them."""
-
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry import propagate, trace
 
@@ -78,7 +76,6 @@ class _RequestSpan:
         self._span = span
 
     def end(self, status: int, key_id: str) -> None:
-        """End the span; see `Span`."""
         from opentelemetry.trace import StatusCode
 
         self._span.set_attribute("http.response.status_code", status)
@@ -125,6 +122,5 @@ class TracedRefreshes:
         return method
 
     def refreshed(self, seconds: float) -> None:
-        """Pass the call on to the other observer, and record the span of the refresh; see `RefreshObserver`."""
         self._observer.refreshed(seconds)
         self._tracer.record_span("refresh", seconds)

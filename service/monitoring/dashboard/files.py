@@ -34,7 +34,6 @@ class PageFile:
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Return every file of the page by its name."""
     return {path.name: _read(path) for path in sorted(PAGE.iterdir()) if path.suffix in MEDIA_TYPES}
 
 

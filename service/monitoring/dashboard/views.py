@@ -1,8 +1,7 @@
 """Handlers of `GET /` and of the files that the page needs.
 
-Every response tells the browser to block what the page does not need: scripts and styles from other hosts, requests to
-other hosts, inline scripts, and frames around the page. The page shows names that owners chose, and such a name may
-contain an attack.
+Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
+the page does not need them. The page shows names that owners chose, and such a name may contain an attack.
 """
 
 from __future__ import annotations
@@ -28,12 +27,10 @@ _TAG = "Operating"
 
 
 async def get_index(context: Any, call: Call) -> Reply:
-    """Handle `GET /`."""
     return _reply(call, page_files()[INDEX])
 
 
 async def get_page_file(context: Any, call: Call) -> Reply:
-    """Handle `GET /dashboard/{file}`."""
     name = call.path["file"]
     found = page_files().get(name)
     if found is None or name == INDEX:

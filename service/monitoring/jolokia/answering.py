@@ -1,7 +1,4 @@
-"""Answers all types of Jolokia requests.
-
-An answer describes the whole node, no matter which process of the node answers.
-"""
+"""Answers all types of Jolokia requests. An answer describes the whole node, not the process that answers."""
 
 from __future__ import annotations
 
@@ -38,7 +35,6 @@ class JolokiaAgent:
         return self._tree.take_snapshot()
 
     async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
-        """Answer one request; return its envelope."""
         echo = {"request": request.echo} if request.parameters.include_request else {}
         try:
             value = cut_to_limits(await self._value(request, snapshot), request.parameters)
@@ -49,7 +45,6 @@ class JolokiaAgent:
         return {**echo, "value": value, "status": 200, "timestamp": int(self._now_s())}
 
     def make_error_envelope(self, error: Exception) -> dict[str, Any]:
-        """Return the envelope of an error."""
         status, java_name, message = describe_error(error)
         if status >= 500:
             self._failed(error)

@@ -1,6 +1,6 @@
 """The errors of one Jolokia request, with the Java exceptions that Jolokia clients know.
 
-One table maps errors to statuses. Only this table decides which status and exception a client sees.
+One table decides which status and which exception a client gets for an error.
 """
 
 from __future__ import annotations

@@ -15,12 +15,10 @@ _ESCAPED = re.compile(r"!(.)", re.DOTALL)
 
 
 def escape(part: str) -> str:
-    """Return a part with the escapes that a path needs."""
     return part.replace("!", "!!").replace("/", "!/")
 
 
 def join_path(parts: Iterable[str]) -> str:
-    """Return the path of these parts."""
     return "/".join(map(escape, parts))
 
 

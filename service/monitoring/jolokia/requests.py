@@ -1,7 +1,4 @@
-"""Parses Jolokia requests, from a path or from JSON.
-
-Each answer repeats its request, so that clients can match answers to requests.
-"""
+"""Parses Jolokia requests, from a path or from JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _USUAL = Parameters()
 
 @dataclass(frozen=True, slots=True)
 class JolokiaRequest:
-    """One request. `echo` is the part of the request that the answer repeats."""
+    """One request. `echo` is the part of the request that the answer repeats, so that clients can match the two."""
 
     type: str
     echo: Mapping[str, Any]
@@ -102,9 +99,7 @@ def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
     """Parse the request in one JSON object of a POST. Its `config` overrides the parameters of `query`.
 
     Raises:
-        BadRequestError: the request is malformed.
-        UnsupportedTypeError: the agent does not support the type of request.
-        ForbiddenError: the request would write an attribute.
+        BadRequestError, UnsupportedTypeError, ForbiddenError: see `parse_path`.
     """
     if not isinstance(body, dict):
         raise BadRequestError("a request is a JSON object")

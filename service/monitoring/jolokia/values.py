@@ -64,7 +64,6 @@ def _follow_all(value: Any, rest: Sequence[str]) -> Any:
 
 
 def cut_to_limits(value: Any, parameters: Parameters) -> Any:
-    """Return a value cut to the client's limits."""
     limits = parameters.max_depth or parameters.max_collection_size or parameters.max_objects
     if not limits and parameters.serialize_long == "number":
         return value  # nearly every request sets no limits

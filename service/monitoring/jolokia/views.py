@@ -1,8 +1,4 @@
-"""The routes of the Jolokia protocol: `/jolokia`, `/jolokia/`, and `/jolokia/` with an operation after it.
-
-If a Jolokia request fails, the HTTP status is still 200, and the envelope holds the error status. If the service has no
-API keys, it refuses requests from pages of other sites.
-"""
+"""The routes of the Jolokia protocol: `/jolokia`, `/jolokia/`, and `/jolokia/` with an operation after it."""
 
 from __future__ import annotations
 

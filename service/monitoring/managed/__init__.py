@@ -4,7 +4,7 @@
     catalog, curves ──> BoardObjects ───────────────────────────────────────────────────────┼──> ObjectTree ──> Jolokia
     jobs, caches ──> operations, run in every process of the node through NodeChannel ──────┘
 
-This room counts nothing itself. A new metric, wherever it is declared, appears in the tree without a change here.
+The room counts nothing itself. A new metric, wherever it is declared, appears in the tree without a change here.
 
 An object has a name as in JMX, attributes that are read at a `MetricsMoment`, and operations. Reads come from a
 `TreeSnapshot`: the tree as it is while one request is answered. An operation runs in every process of the node, because

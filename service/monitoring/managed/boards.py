@@ -1,7 +1,6 @@
 """Boards and the curves of their ranked columns as managed objects, as the catalog of this process knows them.
 
 With more than `managed_boards_max` boards the tree shows none, because reading all boards would slow down the service.
-The endpoints of the API still show each board.
 """
 
 from __future__ import annotations
@@ -83,7 +82,6 @@ class BoardObjects:
         return boards if len(boards) <= self._boards_max else []
 
     def list_names(self) -> Iterator[ObjectName]:
-        """Yield the name of every object."""
         for board in self._shown():
             yield _board_name(board)
             for index in board.sorted_indexes:

@@ -1,7 +1,7 @@
 """Computes recent rates and percentiles of the metrics, from snapshots that a task takes at every tick.
 
-This module reads the metrics that Prometheus scrapes and counts nothing itself. If a node has several processes, the
-metrics are sums over all of them, so every process computes the same rates.
+The metrics are those that Prometheus scrapes. In a node with several processes, they are sums over all processes, so
+every process computes the same rates.
 """
 
 from __future__ import annotations
@@ -88,11 +88,10 @@ class MetricHistory:
             await self._sleep(self._limits.rates_tick_s)
 
     def note_snapshot(self) -> None:
-        """Take a snapshot and keep it, so that later metrics can be compared with it."""
+        """Take a snapshot and keep it for later rates."""
         self._past.append(self._take())
 
     def read_moment(self) -> MetricsMoment:
-        """Return the current metrics together with the earlier snapshots."""
         return MetricsMoment(self._take(), list(self._past), self._indexes)
 
     def _take(self) -> _Snapshot:
@@ -147,7 +146,6 @@ class MetricsMoment:
         return self.growth(sample, labels, window_s) / elapsed_s
 
     def growth(self, sample: str, labels: Labels, window_s: float) -> float:
-        """Return how much a sample grew over the window."""
         before = self._before(window_s)
         index = self._indexes.get((sample, labels))
         if index is None:
@@ -161,10 +159,7 @@ class MetricsMoment:
         return self._befores[window_s]
 
     def percentiles(self, family: MetricFamily, labels: Labels) -> dict[str, float | None]:
-        """Return percentiles of a histogram's observations in the last PERCENTILE_WINDOW_S seconds.
-
-        Each percentile is None if there were no observations.
-        """
+        """Return percentiles of a histogram in the last PERCENTILE_WINDOW_S seconds; None if it had no observations."""
         below = [self.growth(*bucket, PERCENTILE_WINDOW_S) for bucket in family.buckets(labels)]
         bounds = [bound for bound, _ in family.bounds]
         return {name: quantile(bounds, below, share) for name, share in PERCENTILES.items()}

@@ -1,7 +1,7 @@
 """Maps metrics to the tree: each metric family of Prometheus becomes an attribute of managed objects.
 
 Every family whose name begins with `rankcurve_` is mapped. If its name matches no group, the family becomes an
-attribute of `type=Metrics`. So a new metric appears in the tree without a change here.
+attribute of `type=Metrics`.
 """
 
 from __future__ import annotations

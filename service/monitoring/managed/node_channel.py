@@ -2,9 +2,8 @@
 
     exec ──> run here, and send to each socket ──> results by the names of the processes
 
-Every process listens on a socket in the node's folder. If a process does not answer in time, the error gives its
-name, and all other processes still run the action. The folder belongs to the user that runs the node, and only that
-user can open the sockets.
+Every process listens on a socket in the node's folder. If a process does not answer in time, the error names it, and
+all other processes still run the action. Only the user that runs the node can open the sockets.
 """
 
 from __future__ import annotations
@@ -68,9 +67,7 @@ class NodeChannel:
             path.unlink(missing_ok=True)
 
     async def run_everywhere(self, action: str, *arguments: str) -> dict[str, Any]:
-        """Run an action in every process of the node, and return the results by process.
-
-        Processes that had nothing to do are left out of the result.
+        """Run an action in every process of the node. Return the results of all processes that had something to do.
 
         Raises:
             ProcessFailedError: the action failed in a process, or a process did not answer. All other processes have

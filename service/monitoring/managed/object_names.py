@@ -1,7 +1,6 @@
 """Names of managed objects, as in JMX: `domain:key=value,key=value`, with quoted values and patterns.
 
-The order of keys does not matter. The canonical form of a name has its keys in alphabetical order. Two names with the
-same canonical form belong to the same object.
+The order of keys does not matter. The canonical form of a name has its keys in alphabetical order.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from functools import cached_property, lru_cache
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "*": "\\*", "?": "\\?", "\n": "\\n"})
 _NEEDS_QUOTES = re.compile(r'[,=:"*?\n]')
 _ESCAPES = {"n": "\n", '"': '"', "\\": "\\", "*": "*", "?": "?"}
-# Matches one key and its value. The value is either quoted, with escapes, or plain. Both forms may
-# contain wildcards.
+# Matches one key and its value. The value is quoted, with escapes, or plain. Both forms may contain wildcards.
 _PROPERTY = re.compile(r'([^,=:*?"\n]+)=("(?:[^"\\\n]|\\[n"\\*?])*"|[^,=:"\n]+)(,|$)')
 NAME_CHARS_MAX = 4096
 
@@ -30,7 +28,6 @@ def quote_value(value: str) -> str:
 
 
 def unquote_value(text: str) -> str:
-    """Return a value of a name without quotes and escapes."""
     if not text.startswith('"'):
         return text
     return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], text[1:-1])
@@ -46,7 +43,7 @@ class ObjectName:
 
     @classmethod
     def of(cls, domain: str, **properties: str) -> ObjectName:
-        """Make a name from a domain, keys and plain values. Put those values in quotes that need quotes."""
+        """Make a name from a domain, keys and plain values. Quote the values that need quotes."""
         return cls(domain, tuple((key, quote_value(value)) for key, value in properties.items()))
 
     @cached_property
@@ -56,7 +53,6 @@ class ObjectName:
 
     @cached_property
     def canonical_key_list(self) -> str:
-        """The properties as text, sorted by key."""
         return self._joined(tuple(sorted(self.properties)))
 
     def _joined(self, properties: tuple[tuple[str, str], ...]) -> str:
@@ -64,11 +60,9 @@ class ObjectName:
 
     @cached_property
     def canonical(self) -> str:
-        """The text of the name in canonical order. Names that differ only in the order of keys have the same text."""
         return f"{self.domain}:{self.canonical_key_list}"
 
     def text(self, *, canonical: bool = True) -> str:
-        """Return the name with its properties in canonical order, or in the order given."""
         return self.canonical if canonical else f"{self.domain}:{self.key_list}"
 
     @cached_property
@@ -78,11 +72,10 @@ class ObjectName:
 
     @cached_property
     def is_pattern(self) -> bool:
-        """Whether this is a pattern, which may match several names."""
+        """Return whether this may match several names."""
         return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
 
     def matches(self, name: ObjectName) -> bool:
-        """Return whether this pattern matches a name."""
         if not _matching(self.domain).fullmatch(name.domain):
             return False
         theirs = dict(name.properties)

@@ -1,6 +1,6 @@
 """Managed objects: each has a name, attributes to read, and operations that change what the node does.
 
-The description of an attribute states its meaning and its unit. Operators get no other documentation of the attribute.
+Operators get no documentation of an attribute except its description, which states the meaning and the unit.
 """
 
 from __future__ import annotations

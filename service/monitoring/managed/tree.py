@@ -22,8 +22,8 @@ from .objects import ForbiddenError, ManagedObject, UnknownAttributeError, Unkno
 class ObjectTree:
     """All objects of a node.
 
-    `fixed` makes the objects that do not come from metrics. If one has the same name as an object made from metrics,
-    the two are merged.
+    `fixed` makes the objects that do not come from metrics. If such an object has the same name as an object from
+    metrics, the two are merged.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class ObjectTree:
         self.changed_at_s = now_s()  # Unix time when `note_changes` last found objects added or removed
 
     def take_snapshot(self) -> TreeSnapshot:
-        """Return the tree at this moment."""
         moment = self._history.read_moment()
         grouped = self._grouping.map_metrics(self._history.families)
         if grouped is not self._made_of:
@@ -103,7 +102,6 @@ class TreeSnapshot:
         self._values: dict[tuple[str, str], Any] = {}
 
     def list_names(self) -> Iterator[ObjectName]:
-        """Yield the name of every object."""
         yield from (managed.name for managed in self._objects.values())
         yield from self._boards.list_names()
 
@@ -114,7 +112,7 @@ class TreeSnapshot:
         return sorted((name for name in self.list_names() if pattern.matches(name)), key=lambda name: name.canonical)
 
     def find_object(self, name: ObjectName) -> ManagedObject:
-        """Return the object of a name.
+        """Return the object with a name.
 
         Raises:
             UnknownObjectError: there is no object of that name.

@@ -118,7 +118,7 @@ class _Fixed:
         self._channel, self._java = channel, java
 
     def objects(self, grouped: Mapping[ObjectName, ManagedObject]) -> Iterable[ManagedObject]:
-        """Yield the objects. Some of them are later merged with the objects in `grouped`, which come from metrics."""
+        """Yield the objects. Objects from metrics (`grouped`) with the same names are later merged with them."""
         yield from self._java
         yield self._store(grouped)
         yield ManagedObject(

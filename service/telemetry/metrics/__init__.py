@@ -4,8 +4,8 @@
     a node:       each process ──> files in the node's folder ──> NodeMember of any process ──> /metrics of the node
 
 `process.Metrics` holds all metrics and registers those of the other modules. A module such as `queue` or `leases`
-implements the observer protocols of one part. The docstring of such a method names its protocol. The protocol says when
-the method is called.
+implements the observer protocols of one part. The docstring of its class names the protocols, and a protocol says when
+each method is called.
 
 `loop` and `cells` count without locks, and only on the event loop. `node` and `node_values` add up the metrics of the
 processes that one supervisor runs.

@@ -1,7 +1,7 @@
 """Metrics of audits: the measured error of curves, the error that their certificates state, and counters for alerts.
 
-`rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. If one
-of them grows, a curve or a count is wrong.
+`rankcurve_audit_brackets_broken_total` and `rankcurve_audit_certificates_broken_total` must stay 0. If one of them
+grows, a curve or a count is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class AuditMetrics:
         )
 
     def audited(self, found: Audit) -> None:
-        """Count an audit and the errors that it found; see `AuditObserver`."""
         self._audits.labels(found.outcome).inc()
         for each in found.compared:
             self._errors.observe(each.error)
@@ -54,5 +53,4 @@ class AuditMetrics:
         self._certificates_broken.inc(len(found.beyond_certificate))
 
     def audit_failed(self) -> None:
-        """Count a failed audit; see `AuditObserver`."""
         self._audits.labels(_FAILED).inc()

@@ -1,8 +1,8 @@
 """Numbers for metrics, which only the event loop changes. Every process of a node can read those of the others.
 
-At each change, the values of prometheus_client take a lock, ask for the process id and pack bytes. They need several
-times as much time for each request as the cells of this module. The files of these cells have the library's format, so
-that one reader can read both kinds of files.
+At each change, the values of prometheus_client take a lock, ask for the process id and pack bytes. That takes several
+times as long as a change of these cells. The files of the cells have the library's format, so that one reader can read
+both kinds of files.
 """
 
 from __future__ import annotations
@@ -65,10 +65,7 @@ class LocalCells:
 
 
 class SharedCells:
-    """Numbers in a file of the node's folder.
-
-    A process that opens the file of a killed process continues with the numbers in it.
-    """
+    """Numbers in a file of the node's folder. A process that replaces a killed one continues with its numbers."""
 
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,4 @@
-"""Metrics of closing: how late boards are closed, and how many boards were closed and archived.
-
-The numbers come from the process that closes boards. At most one process closes boards at a time.
-"""
+"""Metrics of closing boards. At most one process closes boards at a time, and the numbers come from that process."""
 
 from __future__ import annotations
 
@@ -32,13 +29,11 @@ class CloseMetrics:
         )
 
     def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """Count an archived board, its owners and the bytes of its archive; see `ArchiveObserver`."""
         self._archived.inc()
         self._owners.inc(owners)
         self._bytes.inc(stored_bytes)
 
     def closed(self, boards: int) -> None:
-        """Count closed boards; see `CloseObserver`."""
         self._closed.inc(boards)
 
     def closing_lag(self, seconds: float) -> None:
@@ -46,9 +41,7 @@ class CloseMetrics:
         self._lag.set_value(seconds)
 
     def closing_left(self) -> None:
-        """Stop showing how long the board to be closed next has been due; see `CloseObserver`."""
         self._lag.clear_values()
 
     def close_failed(self) -> None:
-        """Count a failed step of closing or archiving; see `CloseObserver`."""
         self._failures.inc()

@@ -15,10 +15,7 @@ _SECONDS_BUCKETS = (0.005, 0.02, 0.1, 1, 10)
 
 
 class FoldMetrics:
-    """Counts folds, and shows how old the change log was when pruning began.
-
-    It is a `FoldObserver` and a `PruneObserver`.
-    """
+    """Counts folds, and shows the age of the change log; a `FoldObserver` and a `PruneObserver`."""
 
     def __init__(self, registry: CollectorRegistry, cells: CellSet) -> None:
         self._changes = Counter(
@@ -44,15 +41,12 @@ class FoldMetrics:
         registry.register(self._age)
 
     def log_age(self, seconds: float) -> None:
-        """Set the age of the oldest change in the change log; see `PruneObserver`."""
         self._age.set_value(seconds)
 
     def pruned_elsewhere(self) -> None:
-        """Stop showing the age of the change log; see `PruneObserver`."""
         self._age.clear_values()
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """Count a fold, its changes and the curves that lost their live counts; see `FoldObserver`."""
         self._changes.inc(changes)
         self._void.inc(void)
         self._seconds.observe(seconds)

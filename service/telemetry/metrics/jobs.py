@@ -1,7 +1,7 @@
 """Metrics of background jobs: how often each job worked, for how long, and how often it failed.
 
-The name of a job comes from the code, and all workers of a job have the same name. The label is called `job_name`,
-because Prometheus itself uses the label `job` for the group of processes that it scrapes.
+All workers of a job have the same name. The label is called `job_name`, because Prometheus itself uses the label `job`
+for the group of processes that it scrapes.
 """
 
 from __future__ import annotations
@@ -36,17 +36,14 @@ class JobMetrics:
         )
 
     def job_round_ended(self, job: str, seconds: float) -> None:
-        """Count a round of a job and the seconds that it worked; see `JobObserver`."""
         self._rounds.labels(job).inc()
         self._seconds.labels(job).inc(seconds)
         self._ended.labels(job).set_to_current_time()
 
     def job_failed(self, job: str) -> None:
-        """Count a failure of a job; see `JobObserver`."""
         self._failures.labels(job).inc()
 
     def job_paused(self, job: str, *, paused: bool) -> None:
-        """Set whether a job is paused; see `JobObserver`."""
         for counter in (self._rounds, self._seconds, self._failures):
             counter.labels(job)  # this shows the counter as 0 before its first event
         self._paused.labels(job).set(int(paused))

@@ -1,7 +1,4 @@
-"""Metrics of leases: requests and their outcomes, transactions, moved resources, and the exchange with other stores.
-
-No label names a client, a pool, a region or a key.
-"""
+"""Metrics of leases: requests and their outcomes, transactions, moved resources, and the exchange with other stores."""
 
 from __future__ import annotations
 
@@ -56,28 +53,23 @@ class LeaseMetrics:
         )
 
     def lease_answered(self, outcome: str) -> None:
-        """Count a lease request by its outcome; see `LeaseObserver`."""
         self._requests.labels(outcome).inc()
 
     def page_taken_in(self, taken: AppliedPage) -> None:
-        """Count the events and the duplicate leases of an applied journal page; see `ExchangeObserver`."""
         self._exchanged.inc(taken.events)
         self._duplicates.labels("found").inc(taken.duplicates)
         self._duplicates.labels("released").inc(taken.released)
 
     def peer_away(self) -> None:
-        """Count a failure to apply a page of another store's lease journal; see `ExchangeObserver`."""
+        """Count a failure to apply a page of another store's lease journal."""
         self._peer_failures.inc()
 
     def resources_moved(self, resources: int) -> None:
-        """Count resources that were moved to another region; see `BalanceObserver`."""
         self._moved.inc(resources)
 
     def lease_requests_waiting(self, requests: int) -> None:
-        """Set how many lease requests wait; see `LeaseObserver`."""
         self._waiting.set_value(requests)
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
-        """Count a transaction, its lease requests and its seconds; see `LeaseObserver`."""
         self._group.observe(requests)
         self._seconds.observe(seconds)

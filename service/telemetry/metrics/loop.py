@@ -38,7 +38,6 @@ class LoopCounter(Collector):
         self._values[index] += count
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the counts of this process."""
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, index in self._indexes.items():
             family.add_metric(labels, self._values[index])
@@ -53,11 +52,9 @@ class LoopGauge(Collector):
         self._values, self._index = cells.values, cells.index_of(name, name, {}, documentation)
 
     def set_value(self, value: float) -> None:
-        """Set the number."""
         self._values[self._index] = value
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the number of this process."""
         yield GaugeMetricFamily(self._name, self._documentation, value=self._values[self._index])
 
 
@@ -70,7 +67,6 @@ class LoopGauges(Collector):
         self._indexes: dict[tuple[str, ...], int] = {}
 
     def set_value(self, labels: tuple[str, ...], value: float) -> None:
-        """Set the number with these label values."""
         index = self._indexes.get(labels)
         if index is None:
             named = dict(zip(self._labels, labels, strict=True))
@@ -78,7 +74,6 @@ class LoopGauges(Collector):
         self._values[index] = value
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of this process."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, index in self._indexes.items():
             family.add_metric(labels, self._values[index])
@@ -88,9 +83,8 @@ class LoopGauges(Collector):
 class LatestGauge(Collector):
     """Numbers that only one process of a node knows at a time. The node shows the most recent number, not a sum.
 
-    An example is the length of a queue: only the process that has the lease of the queue measures it. A process shows
-    nothing before its first call of `set_value`. When another process begins to measure the number, the earlier process
-    calls `clear_values`.
+    An example is the length of a queue, which only the process with the lease of the queue measures. When another
+    process begins to measure the number, the earlier process calls `clear_values`.
     """
 
     def __init__(
@@ -116,12 +110,11 @@ class LatestGauge(Collector):
         self._values[index + 1] = self._now_s()
 
     def clear_values(self) -> None:
-        """Remove the numbers of this process. The node then shows the numbers of another process, if it has any."""
+        """Remove the numbers of this process. The node then shows those of another process, if there are any."""
         for index in self._indexes.values():
             self._values[index] = nan
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of this process, if it has set any."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, index in self._indexes.items():
             if not isnan(self._values[index]):
@@ -137,7 +130,6 @@ class WatchedGauge(Collector):
         self._name, self._documentation, self._read = name, documentation, read
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current number."""
         yield GaugeMetricFamily(self._name, self._documentation, value=self._read())
 
 
@@ -182,7 +174,6 @@ class RequestMetrics(Collector):
         return self._routes[route]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of this process."""
         yield from self._counts.collect()
         times = HistogramMetricFamily(*self._TIMES, labels=["route"])
         for route, (buckets, sum_index) in self._routes.items():

@@ -74,10 +74,7 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def _processes(folder: Path) -> list[Metric]:
-    """Return the library's metrics of processes, such as their memory, added up over the node.
-
-    The start time is not added up: the node has the start time of the process that started first.
-    """
+    """Return the library's metrics of processes, added up over the node. The earliest start time is kept."""
     sums: dict[str, Metric] = {}
     ended_s = 0.0
     for path in sorted(folder.glob(f"*{_PID_SUFFIX}")):
@@ -97,10 +94,7 @@ def _processes(folder: Path) -> list[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return how many seconds of processor time the ended child processes of a process used.
-
-    If this time were not included, the sum over the node would fall when a process ends.
-    """
+    """Return the processor time, in seconds, of a process's ended children. Without it, the node's sum would fall."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
 """Adds up the numbers of a node's processes. The collector of prometheus_client gets the same sums, but is much slower.
 
-That collector parses every key of every file at every scrape. It does so on the event loop that requests wait for. This
-module parses each key once; after that, a scrape only reads numbers.
+That collector parses every key of every file at every scrape, on the event loop that requests wait for. This module
+parses each key once; after that, a scrape only reads numbers.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class _Family:
     buckets: list[tuple[dict[str, str], list[tuple[dict[str, str], int]]]] = field(default_factory=list)
 
     def arrange(self, present: set[int]) -> None:
-        """Derive `plain` and `buckets` from the samples that at least one process currently has.
-
-        `present` holds the indexes of their totals. The buckets of a histogram are ordered by their bounds.
-        """
+        """Derive `plain` and `buckets` from the samples whose totals have the indexes in `present`."""
         self.plain, self.buckets = [], []
         bounded: dict[Labels, list[tuple[float, int]]] = {}
         for (name, labels), place in self.places.items():
@@ -110,7 +107,6 @@ class NodeValues:
         self._newest: list[bool] = []  # for each total: True if it is the most recent value, False if it is a sum
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric that at least one process has, with the totals over all processes."""
         if self._update_files():
             present = {place for file in self._files.values() for _, place in file.places}
             for family in self._families.values():

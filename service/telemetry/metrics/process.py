@@ -1,8 +1,4 @@
-"""All metrics of one process, in Prometheus' names and units.
-
-The code limits the values of every label (methods, outcomes, routes, statuses). No label holds anything that a caller
-sends, nor the name of a board or an owner.
-"""
+"""All metrics of one process, in Prometheus' names and units."""
 
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ _AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
 
 @dataclass(frozen=True, slots=True)
 class ServingCurve:
-    """What the metrics show of a curve that this process serves."""
+    """The facts about a serving curve that the metrics show."""
 
     as_of_us: int
     knots: int
@@ -181,11 +177,10 @@ class Metrics:
                 self._rates.add_count((kind, passed), 0)
 
     def posts_settled(self, outcome: str, count: int = 1) -> None:
-        """Count posts whose final outcome is `outcome`, one of OUTCOMES."""
+        """Count posts by their final outcome, one of OUTCOMES."""
         self._posts.add_count((outcome,), count)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        """Count the posts, the rows and the seconds of a committed write transaction."""
         self.batch_posts.observe(posts)
         self.write_seconds.observe(seconds)
         self._rows.inc(rows)
@@ -195,11 +190,10 @@ class Metrics:
         self._races.inc()
 
     def queue_depth(self, posts: int) -> None:
-        """Set the number of posts that wait to be written. The writer calls this whenever the number has changed."""
         self._queue_posts.set_value(posts)
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Set how many write transactions are in flight, and how many may be. The writer calls this after a change."""
+        """Set how many write transactions are in flight, and how many may be."""
         self._writes_in_flight.set_value(groups)
         self._writes_limit.set_value(limit)
 
@@ -216,11 +210,9 @@ class Metrics:
         self._reads.add_count((route, method), count)
 
     def refreshed(self, seconds: float) -> None:
-        """Count a refreshed curve and the seconds that it took."""
         self.refresh_seconds.observe(seconds)
 
     def refresh_failed(self) -> None:
-        """Count a refresh that ended in an error."""
         self._refresh_failures.inc()
 
     def refresh_fenced(self) -> None:
@@ -245,19 +237,13 @@ class Metrics:
         return self._requests.make_timer(route)
 
     def watch_store(self, *, version: str, store: str) -> StoreSizes:
-        """Show the build. Also show the size of the store as soon as the returned object has measured it.
-
-        `store` is the name of the store's dialect.
-        """
+        """Show the build. Also show the size of the store, as soon as the returned object has measured it."""
         return StoreSizes(self.views, version=version, store=store)
 
     def watch_curves(
         self, curves: Callable[[], Iterable[ServingCurve]], *, now_s: Callable[[], float] = time.time
     ) -> None:
-        """Show the ages and knots of all serving curves.
-
-        `curves` is called at every scrape. `now_s` returns Unix time in seconds.
-        """
+        """Show the ages and knots of all serving curves. `curves` is called at every scrape."""
         self.views.register(_CurveCollector(curves, now_s))
 
     def collect_all(self) -> Iterable[Metric]:
@@ -274,15 +260,12 @@ class Metrics:
         return found[0] if found else 0.0
 
     def text(self) -> bytes:
-        """Return the metrics of `collect_all` in Prometheus' text format, which has the media type METRICS_TYPE."""
+        """Return the metrics of `collect_all` in Prometheus' text format."""
         return generate_latest(self._shown)
 
 
 class _CurveCollector(Collector):
-    """Collects the distributions of the ages and knots of the serving curves.
-
-    There is no label for the board, because the number of its values would have no bound.
-    """
+    """Collects the distributions of the ages and knots of the serving curves, without a label for the board."""
 
     def __init__(self, curves: Callable[[], Iterable[ServingCurve]], now_s: Callable[[], float]) -> None:
         self._curves = curves

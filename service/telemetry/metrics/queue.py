@@ -1,8 +1,7 @@
 """Metrics of the ingest queue: how many posts wait, for how long, and how fast workers apply them.
 
-Counters come from the process that queued or applied the posts. The number of waiting posts comes from the last
-measurement of the worker that measures the queue. Labels are reasons, outcomes and shards; the store bounds the number
-of shards.
+The number of waiting posts comes from the last measurement of the worker that measures the queue. Labels are reasons,
+outcomes and shards; the store bounds the number of shards.
 """
 
 from __future__ import annotations
@@ -84,15 +83,12 @@ class QueueMetrics:
             self._outcomes.labels(outcome)
 
     def posts_queued(self, posts: int) -> None:
-        """Count queued posts; see `EnqueueObserver`."""
         self._queued.inc(posts)
 
     def queueing_refused(self, reason: str, posts: int) -> None:
-        """Count posts that the queue refused, by the reason; see `EnqueueObserver`."""
         self._refused.labels(reason).inc(posts)
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """Count the posts that a worker applied in one round, and the seconds that it took; see `DrainObserver`."""
         for shard, posts in drained.posts.items():
             self._drained.labels(str(shard)).inc(posts)
         for outcome, count in drained.statuses.items():
@@ -103,7 +99,7 @@ class QueueMetrics:
         self._races.inc(drained.races)
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """Set how many posts wait in each shard, and how long the oldest has waited; see `DrainObserver`."""
+        """Set how many posts wait in each shard, and how long the oldest has waited."""
         self._shards |= backlog.keys()
         for shard in self._shards:
             found = backlog.get(shard)
@@ -112,10 +108,9 @@ class QueueMetrics:
         self._oldest.set_value(max(0.0, (now_us - oldest_us) / 1e6))
 
     def backlog_left(self) -> None:
-        """Stop showing how many posts wait; see `DrainObserver`."""
         self._depth.clear_values()
         self._oldest.clear_values()
 
     def drain_fenced(self) -> None:
-        """Count a round whose worker had lost a shard to another worker; see `DrainObserver`."""
+        """Count a round whose worker had lost a shard to another worker."""
         self._fenced.inc()

@@ -1,7 +1,4 @@
-"""Metrics of sharing curves through memcached. If memcached returns wrong data, only these metrics show that.
-
-The values of every label are names in the code.
-"""
+"""Metrics of sharing curves through memcached. If memcached returns wrong data, only these metrics show that."""
 
 from __future__ import annotations
 
@@ -34,15 +31,12 @@ class SharingMetrics:
         )
 
     def shared_read(self, outcome: ReadOutcome) -> None:
-        """Count a lookup of a curve by its outcome; see `SharingObserver`."""
         self._reads.labels(outcome).inc()
 
     def shared_write(self, outcome: WriteOutcome) -> None:
-        """Count a write of a curve by its outcome; see `SharingObserver`."""
         self._writes.labels(outcome).inc()
 
     def memcached_failed(self, servers: int) -> None:
-        """Count the servers that failed in one call; see `SharingObserver`."""
         self._errors.inc(servers)
 
     def watch_servers(self, count_skipped: Callable[[], int]) -> None:

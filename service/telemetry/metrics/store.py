@@ -1,8 +1,8 @@
 """Metrics of the store: its statements, connections, retries and size, and the build of the service that uses it.
 
-`StoreMetrics` counts the statements, connections and retries of this process. `StoreSizes` measures the size of the
-store every INTERVAL_S seconds and shows the last result, because a scrape must never wait for the store. The values of
-labels are kinds of statements, which the code names, and connection pools, which the settings name.
+`StoreSizes` measures the size of the store every INTERVAL_S seconds and shows the last result, because a scrape must
+never wait for the store. Labels are kinds of statements, which the code names, and connection pools, which the settings
+name.
 """
 
 from __future__ import annotations
@@ -62,22 +62,18 @@ class StoreMetrics:
         registry.register(self._waiting)
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """Count a lent connection, and the seconds that a program waited for it; see `StoreObserver`."""
         self._waits.labels(pool).observe(seconds)
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """Set how many connections are lent, how many may be lent, and how many programs wait; see `StoreObserver`."""
         self._lent.set_value((pool, kind), lent)
         self._waiting.set_value((pool, kind), waiting)
         self._limit.set_value((pool, kind), limit)
 
     def statement_ran(self, kind: str, rows: int) -> None:
-        """Count a statement and its rows; see `StoreObserver`."""
         self._statements[kind].inc()
         self._rows[kind].inc(rows)
 
     def tried_again(self) -> None:
-        """Count a retry; see `StoreObserver`."""
         self._retries.inc()
 
 
@@ -90,7 +86,6 @@ class StoreSizes(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the build, and the size of the store at the last measurement."""
         build = GaugeMetricFamily(
             "rankcurve_build_info",
             "Versions of the service and of Python, and the kind of store, as labels; always 1",

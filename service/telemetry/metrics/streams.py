@@ -1,7 +1,4 @@
-"""Metrics of the streams, and of the feed that finds their events.
-
-No label names a board or an owner, because callers choose the boards and owners to follow.
-"""
+"""Metrics of the streams, and of the feed that finds their events."""
 
 from __future__ import annotations
 
@@ -28,14 +25,9 @@ class StreamMetrics:
         )
 
     def streams(self, clients: int) -> None:
-        """Set the number of open streams. The feed calls this whenever the number has changed."""
         self._clients.set_value(clients)
 
     def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """Count the events that one read of the journal sent to clients, and the seconds that the read took.
-
-        If the read found no rows and sent no events, its seconds are not counted.
-        """
         self._events.inc(events)
         if rows or events:
             self._seconds.observe(seconds)
