@@ -1,7 +1,6 @@
 """Builds the aiohttp application from a table of routes and a context.
 
-Only this module depends on how aiohttp chooses a route. A request that matches no route is answered with a problem
-document, too.
+Only this module depends on how aiohttp chooses a route. A request that matches no route gets a problem document.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
             "keepalive_timeout": context.settings.keepalive_s_max,
         },
     )
-    # In a process that only runs jobs, `routes` is empty. Such a process has no dashboard, because the dashboard could
-    # not request any data.
+    # In a process that only runs jobs, `routes` is empty. Its dashboard could not request any data.
     table = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     resources: dict[str, web.Resource] = {}
     for route in table:
@@ -65,8 +63,7 @@ def make_app(routes: Sequence[Route], context: EndpointContext) -> web.Applicati
         endpoint = Endpoint(route, context, ids, bodies)
         for method in _methods(route):
             resource.add_route(method, endpoint.serve, expect_handler=_expected)
-    # The last resource matches every request that no route matched. A middleware could answer these requests too, but
-    # it would cost time on every request.
+    # The last resource matches every request that no route matched. A middleware would cost time on every request.
     unrouted = _Unrouted(table, context, ids)
     app.router.add_route("*", f"/{{anything:{_ANYTHING}}}", unrouted.serve, expect_handler=_expected)
     app[REFUSE], app[HEAD_WAIT_S_MAX] = unrouted.refuse, context.settings.head_wait_s_max
@@ -97,13 +94,10 @@ def _aiohttp_path(route: Route) -> str:
 
 
 def _parameter(route: Route) -> str:
-    """Return the pattern that a parameter of the path matches."""
     return _ANYTHING if route.foreign_protocol else "[^/]+"
 
 
 class _Unrouted:
-    """Answers the requests that match no route, each with a problem document."""
-
     def __init__(self, routes: Sequence[Route], context: EndpointContext, ids: RequestIds) -> None:
         self._answered = context.metrics.make_request_timer(_UNROUTED_VIEW)
         self._log = context.request_log

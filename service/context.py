@@ -39,8 +39,6 @@ from storage.store import Program, Store
 
 @dataclass(frozen=True, slots=True)
 class PostingContext:
-    """The parts of one process that accept and write posts."""
-
     writer: Writers
     enqueuer: Enqueuer
     queue: QueueParts
@@ -49,8 +47,6 @@ class PostingContext:
 
 @dataclass(frozen=True, slots=True)
 class CurveContext:
-    """The parts of one process that hold curves, request their refresh and audit them."""
-
     book: CurveBook
     refreshes: Refresher
     auditor: Auditor
@@ -84,7 +80,6 @@ class Context:
         return self.store.for_board(board.id)
 
     def end_endless_answers(self) -> None:
-        """End the streams, because their responses have no end of their own."""
         self.feed.close()
 
     async def ready(self) -> None:

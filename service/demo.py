@@ -68,7 +68,7 @@ def owner_name(player_index: int) -> str:
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
-    """Yield one post per player: skewed xp, many ties in kills and wins, and for nine in ten a lap in thousandths."""
+    """Yield one post per player: skewed xp, many ties in kills and wins. One player in ten has no lap time."""
     for player_index in range(players):
         stats: dict[str, object] = {
             "xp": round(rng.lognormvariate(8.0, 1.5)),
@@ -95,10 +95,7 @@ def season_batches(players: int) -> Iterator[Batch]:
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
-    """Return posts to the family: one game for each of the first players, up to FAMILY_PLAYERS_MAX players.
-
-    Each game counts on the boards for everybody and on the boards of one clan.
-    """
+    """Return posts to the family: one game, in one clan, for each of the first FAMILY_PLAYERS_MAX players."""
     return [
         {
             "owner": owner_name(player_index),
@@ -155,13 +152,11 @@ async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log
 
 
 def last_line(log: Path) -> str:
-    """Return the last line that the service logged, or a dash if it logged none."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
 
 
 async def post_season(client: ServiceClient, players: int) -> None:
-    """Post every player. End the demo at the first rejected post."""
     screen = Console(stderr=True, highlight=False)
     tally, reasons = Tally(), list[Rejection]()
     with make_progress_bar(screen) as bar:
@@ -186,7 +181,6 @@ async def post_season(client: ServiceClient, players: int) -> None:
 
 
 def require_free_port(port: int) -> None:
-    """End the demo with a clear message if something already listens on `port`."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -21,7 +21,8 @@ from storage.store import Store
 class StoreKeys:
     """The keys of an opened store.
 
-    With `keep_ops`, a change that would leave no valid key with the role ops is refused: HTTP could not undo it.
+    With `keep_ops`, a change is refused if it would leave no valid key with the role ops. Over HTTP, nobody could then
+    create one.
     """
 
     def __init__(self, store: Store, *, keys_max: int, now_us: Callable[[], int], keep_ops: bool = False) -> None:

@@ -97,7 +97,6 @@ async def run_until_stopped(
 
 
 def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
-    """Return an event that any of these signals sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in numbers:
@@ -120,9 +119,8 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
 async def open_port(
     app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Serve an application on a port within the block, and provide its addresses. Then finish the open requests."""
-    # At shutdown aiohttp closes idle connections immediately. It waits up to `shutdown_timeout` for requests in
-    # progress.
+    """Serve an application within the block, and provide its addresses. At the end, finish the open requests."""
+    # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
     runner = ProblemRunner(app, access_log=None, handle_signals=False, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()

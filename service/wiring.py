@@ -80,8 +80,6 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The parts that use the store and do not depend on requests."""
-
     store: Store
     salt: str
     key_watch: KeyWatch
@@ -133,8 +131,8 @@ async def open_context(
         stack.push_async_callback(jobs.stop)
         ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
         stack.callback(ending.cancel)
-        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a
-        # sole writer has no other process. So its requests go to the refresh queue of this process, which refuses them
+        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole
+        # writer has no other process. So its requests go to the refresh queue of this process. The queue refuses them
         # while no job runs.
         remote = settings.jobs == "none" and not stored.store.sole_writer
         refresher = _remote_refresher(settings, stored) if remote else refresh_queue

@@ -1,9 +1,9 @@
 """The work around every handler: the bytes of a request become a parsed `Call`, and an answer becomes bytes.
 
     bytes ──malformed──> aiohttp routes ──> endpoint ──> handler of a view
-                                             │  foreign_pages  may a web page send this request?
-                                             │  keys           who calls, and is the role enough?
-                                             │  key_limits     is the key within its rate?
+                                             │  foreign_pages  refuse requests that foreign web pages send
+                                             │  keys           identify the caller and check the role
+                                             │  key_limits     check the rate of the API key
                                              │  bodies         read the body, within its bounds
                                              └─ fast_json      write the answer
 

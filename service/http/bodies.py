@@ -41,7 +41,7 @@ class BodyLimits(Protocol):
 
     @property
     def arriving_bytes_max(self) -> int:
-        """The most bytes that all bodies may hold together. A further body is refused with status 503."""
+        """The largest size of all bodies together, in bytes. A body beyond this size is refused with status 503."""
 
 
 class BodyStream(Protocol):
@@ -176,7 +176,7 @@ class BodyReader:
             gathered.add(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse every body that is incomplete now or later. A stopping service receives no more bytes."""
+        """Refuse bodies that are incomplete, from now on. A stopping service receives no more bytes of them."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

@@ -1,6 +1,6 @@
 """Serves one route: identifies the caller, parses the request, calls the handler, and writes and logs the answer.
 
-    request ──> foreign page? ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
+    request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
@@ -322,7 +322,7 @@ def _media_types(route: Route) -> tuple[str, ...]:
 def _check_utf8(raw_path: str) -> None:
     """Refuse a path whose percent escapes are not UTF-8.
 
-    aiohttp would leave `%FF` as it is, and the request would reach the owner `%FF`, whose path has `%25FF`.
+    aiohttp would not decode `%FF`. The request would reach the owner named `%FF`, whose correct path has `%25FF`.
     """
     try:
         unquote_to_bytes(raw_path).decode("utf-8")

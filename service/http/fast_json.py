@@ -81,8 +81,7 @@ class FastJsonResponse(web.Response):
             b"X-Request-Id: %b\r\nDate: %b\r\nContent-Length: %d\r\n\r\n%b"
             % (self._request_id.encode(), _Date.now(), len(body), body)
         )
-        # A caller that sends requests but reads no answers has to wait. Without this wait, `write` would buffer the
-        # answers without a bound.
+        # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()
         return None

@@ -67,7 +67,7 @@ class KeyLimits:
 
         self._reads = make_buckets(bounds.key_reads_per_s, bounds.key_reads_burst)
         self._posts = make_buckets(bounds.key_posts_per_s, bounds.key_posts_burst)
-        # A flag is false if that kind has no limit. An endpoint then need not call `admit_read` or `admit_posts`.
+        # If a flag is false, that kind has no limit. An endpoint then need not call `admit_read` or `admit_posts`.
         self.limits_reads, self.limits_posts = self._reads is not None, self._posts is not None
 
     def admit_read(self, identity: Identity) -> None:

@@ -15,8 +15,8 @@ from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTo
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
-# A function that makes the answer to a request that aiohttp could not read or failed to answer. Its argument is the
-# error from reading the request, or None if aiohttp failed to answer. The connection is closed after the answer.
+# A `Refuse` function answers a request that aiohttp could not read or failed to answer. Its argument is the error
+# from reading the request, or None if aiohttp failed to answer. The connection is closed after the answer.
 Refuse = Callable[[HttpProcessingError | None], web.Response]
 REFUSE: web.AppKey[Refuse] = web.AppKey("refuse")
 HEAD_WAIT_S_MAX: web.AppKey[float] = web.AppKey("head_wait_s_max")
@@ -74,7 +74,7 @@ class _ProblemHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes. If the headers of a request have begun but are not complete, start a timer for the others."""
+        """Receive bytes. If the headers of a request have begun but are not complete, start a timer."""
         requests = self._request_count
         super().data_received(data)
         if self._request_count != requests:

@@ -72,7 +72,6 @@ def encode_document(routes: Sequence[Route], settings: object) -> bytes:
 
 
 def build_document(routes: Sequence[Route], settings: object) -> Schema:
-    """Return a document of exactly these routes, with the values of these settings as bounds."""
     used = {kind for route in routes for kind in _types(route)}
     types: list[type[msgspec.Struct]] = sorted({*used, *UNION_MEMBERS, ProblemDocument}, key=_name)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)

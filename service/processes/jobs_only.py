@@ -19,9 +19,7 @@ def run(settings: Settings) -> None:
     """Run the jobs until SIGTERM or SIGINT.
 
     Raises:
-        StorageError: the store can't be opened.
-        ServiceError: other machines could reach the port for monitoring without an API key.
-        OSError: the port for monitoring can't be bound.
+        StorageError, ServiceError, OSError: see `serve_until_stopped`; the port is that for monitoring.
     """
     run_process(settings, Metrics(), _keep_working)
 

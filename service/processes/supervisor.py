@@ -46,8 +46,6 @@ class ProcessSlot:
 
 
 class Child(Protocol):
-    """A started process."""
-
     @property
     def pid(self) -> int:
         """The id of the process."""

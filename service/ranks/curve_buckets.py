@@ -38,10 +38,7 @@ def split_range(least: int, most: int, parts: int) -> list[int]:
 
 
 def estimate_buckets(curve: RankCurve, padding: Padding, parts: int) -> list[EstimatedBucket]:
-    """Return the number of entries in each of `parts` parts of the range that the curve knows, smallest values first.
-
-    Return an empty list if the column has no entries.
-    """
+    """Return the number of entries in each of `parts` parts of the curve's range of values, smallest values first."""
     if not curve.total:
         return []
     keys = [knot.key for knot in curve.knots]

@@ -6,9 +6,9 @@ A rank comes from the curve or from a count. The mode of the request decides whi
     exact     always counts
     estimate  never counts where a curve exists
 
-A count may start at the anchor knot: among the curve's knots that are better than the value, the one nearest to it.
-Such a count is as short for a bad rank as for a good one. It is possible only while the change log still holds every
-change since the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows.
+A count may start at the anchor knot, which is the nearest knot of the curve that is better than the value. Such a count
+is as short for a bad rank as for a good one. It is possible only while the change log still holds every change since
+the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows.
 """
 
 from __future__ import annotations

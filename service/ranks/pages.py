@@ -26,8 +26,6 @@ from .locator import Locator, read_board_totals
 
 @dataclass(slots=True)
 class Window:
-    """Consecutive rows of a ranking, best first."""
-
     rows: list[Entry]
     first_row_number: int  # 1-based
     first_rank: int  # the rank of the first row; smaller than its row number if the window begins inside a tie
@@ -98,7 +96,7 @@ class Pager:
         return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
-        """Return whether the board is archived and has entries after this row, which the archive need not hold."""
+        """Return whether the board is archived and has entries after this row. The archive may lack them."""
         return self._board.archived_us is not None and row_number < totals.get(self._index, 0)
 
     def find_count_start(self) -> CountStart | None:

@@ -56,5 +56,8 @@ class Topic(Protocol):
         ...
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        """Return the event, number `until`, for a client that missed only these rows; None if it would see no change."""
+        """Return the event for a client that missed only these rows, or None if the topic shows no change.
+
+        `until` is the number of the event.
+        """
         ...

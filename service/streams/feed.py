@@ -60,8 +60,6 @@ class FeedObserver(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Joining:
-    """A client that waits for its first event."""
-
     key: Hashable
     make: Callable[[], Topic]  # makes the topic; the feed calls it before the poll begins
     last_seen: int | None
@@ -78,25 +76,21 @@ class _Watched:
 
 @dataclass(slots=True)
 class _PollResult:
-    """The result of one poll, before any client receives it."""
-
     snapshot: FeedSnapshot
     published: int
     rows: int = 0
-    lost: bool = False  # whether rows that the topics have not seen were already pruned from the journal
+    lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     events: list[tuple[_Watched, Event]] = field(default_factory=list)
     ended: list[_Watched] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
-        """Return the journal's sequence number up to which the topics have seen every row after this poll."""
+        """Return the last sequence number of the journal that the topics have seen after this poll."""
         return self.snapshot.until
 
 
 class Feed:
-    """Reads the journal while there are clients, and sends them the events of their topics."""
-
     def __init__(
         self,
         store: Store,
@@ -140,8 +134,7 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # This task serves all clients. Without a context of its own, its log lines would have the request id of the
-            # first client.
+            # Without a context of its own, the task of all clients would log the request id of the first client.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 

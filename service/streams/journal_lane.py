@@ -51,7 +51,7 @@ class JournalLane:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON. Other tasks run between two turns, also while a lazy `lines` makes its lines."""
+    """Return the lines as NDJSON. Other tasks run between two turns, even if `lines` is made lazily."""
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:

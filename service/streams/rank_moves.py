@@ -29,7 +29,7 @@ class Move:
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move erases some owner with this cell, or empties the board. Such a row names no owner."""
+        """Return whether the move erases some owner with this cell, or empties the board. Its row names no owner."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 

@@ -35,7 +35,7 @@ OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners
 class _Top:
     last: Event | None = None
     owners: frozenset[str] = frozenset()
-    worst: str | None = None  # the cell of the last row shown; None: the ranking has too few rows to fill the top
+    worst: str | None = None  # the cell of the last row shown; None if the ranking has too few rows to fill the top
     shown: bytes = b""
 
 
@@ -179,7 +179,7 @@ class OwnerTopic:
         return self._event(now, until, None if moved or now.rank is None else now.rank - more, overtakers)
 
     def _passed(self, moves: Iterable[Move], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether its own entry moved, and how much others changed the rank."""
+        """Return who overtook the owner, whether the owner's entry moved, and how much others changed the rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:

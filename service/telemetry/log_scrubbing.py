@@ -17,7 +17,7 @@ from service.contract.keys import KEY_PREFIX
 TEXT_CHARS_MAX = 200
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?""")
 _HIDDEN = "'…'"
-# The types of errors that quote only names of the code or of tables. Other errors may quote a caller's input.
+# Errors of these types quote only names of the code or of tables. Other errors may quote a caller's input.
 _QUOTING_CODE = frozenset(
     (
         "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError",

@@ -28,8 +28,6 @@ class TracingMissingError(ServiceError):
 
 
 class Span(Protocol):
-    """The span of one request that is being answered."""
-
     def end(self, status: int, key_id: str) -> None:
         """End the span, with the HTTP status of the answer and the id of the caller's API key."""
 

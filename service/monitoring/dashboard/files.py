@@ -24,8 +24,6 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """The content of one file, plain and compressed."""
-
     content: bytes
     compressed: bytes
     etag: str  # a weak tag, because the plain and the compressed form share it

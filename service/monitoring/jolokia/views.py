@@ -23,8 +23,7 @@ from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_
 from .values import encode_answer
 
 _PREFIX = "/jolokia"
-# A body with a thousand requests can take seconds. So each time this many seconds have passed, the handler lets
-# other tasks run.
+# A body with a thousand requests can take seconds. So other tasks run each time this many seconds have passed.
 _TURN_S_MAX = 0.005
 _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")
@@ -46,7 +45,7 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
-    """Answer the request in the body, or a list of requests. An operation in the path is only for people; ignore it."""
+    """Answer the request or the list of requests in the body. Ignore an operation in the path: it is for people."""
     agent = _agent(context)
     _refuse_foreign(call)
     if not call.body:

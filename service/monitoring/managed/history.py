@@ -1,4 +1,4 @@
-"""Computes recent rates and percentiles of the metrics, from snapshots that a task takes at every tick.
+"""Computes recent rates and percentiles of the metrics, from snapshots that a task takes every `rates_tick_s` seconds.
 
 The metrics are those that Prometheus scrapes. In a node with several processes, they are sums over all processes, so
 every process computes the same rates.
@@ -88,7 +88,6 @@ class MetricHistory:
             await self._sleep(self._limits.rates_tick_s)
 
     def note_snapshot(self) -> None:
-        """Take a snapshot and keep it for later rates."""
         self._past.append(self._take())
 
     def read_moment(self) -> MetricsMoment:

@@ -85,7 +85,6 @@ class NodeChannel:
         return {name: one.result for name, one in zip(names, said, strict=True) if one.result is not None}
 
     def list_sockets(self) -> list[Path]:
-        """Return the sockets of all processes of the node, this one included."""
         return [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
 
     async def _do(self, asked: _ActionRequest) -> _ActionResult:

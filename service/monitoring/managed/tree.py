@@ -56,7 +56,6 @@ class ObjectTree:
         return TreeSnapshot(moment, self._objects, self._boards)
 
     def note_changes(self, snapshot: TreeSnapshot) -> None:
-        """Set `changed_at_s` to now if the set of object names has changed since the last call."""
         listed = frozenset(name.canonical for name in snapshot.list_names())
         if listed != self._listed:
             self._listed, self.changed_at_s = listed, self._now_s()

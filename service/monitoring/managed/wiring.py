@@ -40,8 +40,6 @@ _JOB_OPERATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ManagedParts:
-    """The parts of a process from which the objects are made."""
-
     store: Store
     catalog: Catalog
     book: CurveBook

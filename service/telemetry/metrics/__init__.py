@@ -11,6 +11,6 @@ each method is called.
 processes that one supervisor runs.
 
 The room imports observer protocols and record types of storage and jobs. Its most important rule: every label has a
-bounded set of values from the code, and never a board, an owner, a key or anything else that a caller sends. A node has
-at most 500 series, which a test counts. A reader begins with `process`.
+bounded set of values from the code or the settings, and never a board, an owner, a key or anything else that a caller
+sends. A node has at most 500 series, which a test counts. A reader begins with `process`.
 """

@@ -17,8 +17,7 @@ from typing import Literal, Protocol
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
 CellKind = Literal["counter", "histogram", "gauge", "word"]
-# The size of a file of cells, which is far more than all routes with their statuses and buckets need. The file is
-# sparse, so that its unused parts take no memory.
+# All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
 _HEAD_BYTES = 8
 _SUFFIX = "-loop"  # distinguishes these files from the files that prometheus_client writes
@@ -31,8 +30,6 @@ _FILE_PREFIXES: Mapping[CellKind, str] = {
 
 
 class NumberArray(Protocol):
-    """A list or a memoryview of numbers."""
-
     def __getitem__(self, index: int, /) -> float: ...
 
     def __setitem__(self, index: int, value: float, /) -> None: ...
@@ -59,7 +56,7 @@ class LocalCells:
         self.values: list[float] = []
 
     def index_of(self, family: str, sample: str, labels: Mapping[str, str], documentation: str) -> int:
-        """See `Cells`. Every call adds a number, so an instrument must call this method only once for each sample."""
+        """Return the index of a new number. An instrument must call this method only once for each sample."""
         self.values += (0.0, 0.0)
         return len(self.values) - 2
 

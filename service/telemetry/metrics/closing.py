@@ -37,7 +37,7 @@ class CloseMetrics:
         self._closed.inc(boards)
 
     def closing_lag(self, seconds: float) -> None:
-        """Set how long the board to be closed next has been due; see `CloseObserver`."""
+        """Set for how many seconds the next board to be closed has been due."""
         self._lag.set_value(seconds)
 
     def closing_left(self) -> None:

@@ -1,8 +1,4 @@
-"""Metrics of the change log: the age of its oldest change, folded changes, and curves that lost their live counts.
-
-The numbers come from the process that folds or prunes the change log. Every process shows the age of its live curves in
-`rankcurve_live_lag_seconds_max`.
-"""
+"""Metrics of the change log: the age of its oldest change, folded changes, and curves that lost their live counts."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Metrics:
         self._queue_posts.set_value(posts)
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Set how many write transactions are in flight, and how many may be."""
+        """Set how many write transactions are in flight, and how many may be in flight."""
         self._writes_in_flight.set_value(groups)
         self._writes_limit.set_value(limit)
 
@@ -260,7 +260,6 @@ class Metrics:
         return found[0] if found else 0.0
 
     def text(self) -> bytes:
-        """Return the metrics of `collect_all` in Prometheus' text format."""
         return generate_latest(self._shown)
 
 

@@ -1,7 +1,6 @@
 """Metrics of the ingest queue: how many posts wait, for how long, and how fast workers apply them.
 
-The number of waiting posts comes from the last measurement of the worker that measures the queue. Labels are reasons,
-outcomes and shards; the store bounds the number of shards.
+The number of waiting posts comes from the last measurement of the worker that measures the queue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Metrics of the store: its statements, connections, retries and size, and the build of the service that uses it.
 
 `StoreSizes` measures the size of the store every INTERVAL_S seconds and shows the last result, because a scrape must
-never wait for the store. Labels are kinds of statements, which the code names, and connection pools, which the settings
-name.
+never wait for the store.
 """
 
 from __future__ import annotations
