@@ -89,7 +89,7 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _aiohttp_path(route: Route) -> str:
-    """Return the path in aiohttp's syntax. Its default pattern would not match braces, which an owner may contain."""
+    """Return the path for aiohttp. aiohttp's default pattern matches no braces, but an owner may contain them."""
     return re.sub(r"\{(\w+)\}", rf"{{\1:{_parameter(route)}}}", route.path)
 
 

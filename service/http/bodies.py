@@ -176,7 +176,7 @@ class BodyReader:
             gathered.add(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse bodies that are incomplete, from now on. A stopping service receives no more bytes of them."""
+        """Refuse bodies that are incomplete, from now on. A stopping service receives no more of their bytes."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

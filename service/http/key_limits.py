@@ -21,7 +21,7 @@ class KeyLimitObserver(Protocol):
     """Receives the outcome of each check, for the metrics."""
 
     def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Record `count` reads or posts (`kind`). `passed` says whether the key's rate allowed them."""
+        """Record `count` reads or posts, as `kind` says. `passed` says whether the key's rate allowed them."""
 
 
 class TokenBuckets:

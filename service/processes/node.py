@@ -142,7 +142,7 @@ class WorkerProcess:
 
 
 async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
-    """Start a process and send orders to it. It writes its log lines to the standard error of the supervisor."""
+    """Start a process and send orders to it. The process logs to the standard error of the supervisor."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
     process = await asyncio.create_subprocess_exec(

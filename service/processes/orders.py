@@ -12,7 +12,7 @@ import msgspec
 
 from config import Settings
 
-STOP_GRACE_S = 5.0  # after requests and jobs have stopped: the time to close the store and write the last log lines
+STOP_GRACE_S = 5.0  # the time to close the store and write the last log lines, after requests and jobs have stopped
 WorkKind = Literal["serve", "jobs"]
 
 

@@ -209,7 +209,7 @@ class Locator:
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
     def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return the starts of counts by column index. Leave out the columns that have none."""
+        """Return the start of a count for each wanted column that has one, by column index."""
         found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
         return {index: start for index, start in found.items() if start is not None}
 

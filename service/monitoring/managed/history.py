@@ -129,7 +129,7 @@ class MetricsMoment:
         self._befores: dict[float, _Snapshot | None] = {}  # the snapshot at the start of each window
 
     def value(self, sample: str, labels: Labels = ()) -> float:
-        """Return the current number of a Prometheus sample, or 0 if there is no such sample."""
+        """Return the current number of a Prometheus sample, or 0."""
         index = self._indexes.get((sample, labels))
         return 0.0 if index is None else _at(self._present, index)
 

@@ -61,7 +61,6 @@ class LeaseMetrics:
         self._duplicates.labels("released").inc(taken.released)
 
     def peer_away(self) -> None:
-        """Count a failure to apply a page of another store's lease journal."""
         self._peer_failures.inc()
 
     def resources_moved(self, resources: int) -> None:

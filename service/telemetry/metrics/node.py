@@ -74,7 +74,7 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def _processes(folder: Path) -> list[Metric]:
-    """Return the library's metrics of processes, added up over the node. The earliest start time is kept."""
+    """Return the library's metrics of processes, added up over the node. Of the start times, the earliest is kept."""
     sums: dict[str, Metric] = {}
     ended_s = 0.0
     for path in sorted(folder.glob(f"*{_PID_SUFFIX}")):

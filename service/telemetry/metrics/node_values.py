@@ -27,7 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _Family:
-    """A metric. For each of its samples it has the index of the sample's total over all processes."""
+    """A metric. `places` has, for each sample, the index of the sample's total over all processes."""
 
     name: str
     kind: str

@@ -177,7 +177,6 @@ class Metrics:
                 self._rates.add_count((kind, passed), 0)
 
     def posts_settled(self, outcome: str, count: int = 1) -> None:
-        """Count posts by their final outcome, one of OUTCOMES."""
         self._posts.add_count((outcome,), count)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:

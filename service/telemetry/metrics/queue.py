@@ -98,7 +98,6 @@ class QueueMetrics:
         self._races.inc(drained.races)
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """Set how many posts wait in each shard, and how long the oldest has waited."""
         self._shards |= backlog.keys()
         for shard in self._shards:
             found = backlog.get(shard)
@@ -111,5 +110,4 @@ class QueueMetrics:
         self._oldest.clear_values()
 
     def drain_fenced(self) -> None:
-        """Count a round whose worker had lost a shard to another worker."""
         self._fenced.inc()
