@@ -5,11 +5,10 @@
         dial_from(lease.resource)  # lease.version is its fencing number
 
 The agent remembers each lease, and returns the remembered lease until shortly before the lease ends. It sends a request
-only to get a new lease, or to extend a lease.
+only to get, extend or give back a lease.
 
 This package imports nothing of the service, so a program may copy or install it without the service. It needs aiohttp.
-
-Begin with `agent`. The module `leases` has the class of the leases and the errors that the agent raises.
+Begin with `agent`.
 """
 
 from .agent import LeaseAgent

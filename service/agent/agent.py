@@ -76,9 +76,7 @@ class LeaseAgent:
         await self._session.close()
 
     async def get_lease(self, client_id: str, pool_id: str, key: str, lease_expires: datetime) -> Lease:
-        """Return a lease for a key; the lease lasts until about `lease_expires`.
-
-        The lease is for the resource that the key already has, or else for a new resource.
+        """Return a lease until about `lease_expires`, of the resource that the key already has, or of a new one.
 
         Raises:
             NoResourceAvailableError: the region has no free resource.
@@ -178,8 +176,6 @@ class LeaseAgent:
         self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
     ) -> tuple[int, Any]:
         """Send a request at most `attempts_max` times, until an answer is final. Return the answer's status and body.
-
-        `before_attempt` is called before each attempt.
 
         Raises:
             ServiceAwayError: no attempt got a final answer.

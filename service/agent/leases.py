@@ -41,7 +41,7 @@ class Lease:
     region: str
     version: int  # the fencing number
     lease_expires: datetime  # the end of the lease by the store's clock
-    # The end of the lease by this process's monotonic clock. The agent read the clock before it sent the request, so
+    # The end of the lease by this process's monotonic clock. The agent read this clock before it sent the request, so
     # this time is never later than the true end.
     good_until_s: float
     acquired: bool  # true: this request gave the key its resource; false: the key already had it

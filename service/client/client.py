@@ -3,8 +3,7 @@
     async with ServiceClient("http://127.0.0.1:8080", key) as client:
         board = await client.get_board("game")
 
-Every failure is raised as one ClientError. The error's text is a single line that is safe to print on a terminal.
-Every attempt, wait and walk over pages has a bound.
+The errors:
 
     ClientError
     ├── UnreachableError       no answer at all
@@ -85,11 +84,11 @@ class RefusedError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When and how often a client repeats a request.
+    """The number of attempts for a request, and the waits between them.
 
     With `reconnects`, the client also repeats a request after a lost connection, a 502 or a 504. Set it only if it is
-    safe to repeat the request. `awaits` needs `reconnects`. With `awaits`, the client keeps trying even if the service
-    has never answered. Without it, the client gives up in this case.
+    safe to repeat the request. `awaits` needs `reconnects`: the client keeps trying even if the service has never
+    answered.
     """
 
     attempts_max: int = 3
@@ -137,7 +136,7 @@ class ServiceClient:
         self._rng = rng or random.Random()
         self._sleep = sleep
         self._on_away = on_away
-        self._answered = False  # whether the service has ever answered this client
+        self._answered = False
         self._away = False
         self._session: aiohttp.ClientSession | None = None
 
@@ -234,16 +233,16 @@ class ServiceClient:
         return ceiling_s * (0.5 + self._rng.random() / 2)
 
     def _asked_wait_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds that the header `Retry-After` gives, plus a random extra of up to half as many seconds.
+        """Return the seconds in the header `Retry-After`, plus a random extra of up to half as many seconds.
 
-        If the header has a date instead of a number, return the wait of `_backoff_s`.
+        For a date instead of a number, return the wait of `_backoff_s`.
         """
         if not retry_after.strip().isdecimal() or len(retry_after) > 9:
             return self._backoff_s(attempt)
         return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
 
     async def check_ready(self) -> None:
-        """Raise ClientError unless the service is ready, which means that `/readyz` answers 200."""
+        """Raise ClientError unless `/readyz` answers 200."""
         await self.send_request("GET", "/readyz")
 
     async def get_board_document(self, board: str) -> dict[str, Any]:
@@ -255,7 +254,6 @@ class ServiceClient:
         return await self.request_answer("GET", board_path(board), Board)
 
     async def list_boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
-        """Return at most `limit` documents of boards whose id starts with `prefix`."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while len(found) < limit:
@@ -288,7 +286,6 @@ class ServiceClient:
         return [PostResult("accepted")] * len(posts)
 
     async def get_queue_state(self) -> QueueState:
-        """Return how many posts wait in the ingest queue, and which workers apply them."""
         return await self.request_answer("GET", "/v1/queue", QueueState)
 
     async def get_page(
@@ -328,10 +325,8 @@ class ServiceClient:
     ) -> list[Position]:
         """Return an owner's positions in `columns`, or in every ranked column if `columns` is empty.
 
-        `with_next` adds the next better place to each position. `with_previous` adds the owner's position in the
-        previous period.
-
-        Raises RefusedError `unknown_owner` or `not_ranked`.
+        `with_next` adds the next better place to each position, and `with_previous` the position in the previous
+        period. Raises RefusedError `unknown_owner` or `not_ranked`.
         """
         path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
         query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
@@ -373,12 +368,11 @@ class ServiceClient:
         )
 
     async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return the first lines of the journal after the sequence number `after`, at most `limit` lines."""
+        """Return the first lines of the journal after the sequence number `after`."""
         return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
 
     @staticmethod
     def parse_seq(line: bytes) -> int:
-        """Return the sequence number of a line of the journal."""
         return int(decode_answer(line, dict[str, Any])["seq"])
 
     async def refresh_curve(self, board: str, column: str) -> RefreshDone:
@@ -389,7 +383,6 @@ class ServiceClient:
 
 
 def board_path(board: str) -> str:
-    """Return the path of one leaderboard."""
     return f"/v1/leaderboards/{quote_segment(board)}"
 
 
@@ -402,10 +395,7 @@ def decode_answer(content: bytes, answer: type[T]) -> T:
 
 
 def refusal_of(status: int, content: bytes) -> RefusedError:
-    """Return the error for a response other than 2xx.
-
-    If the response has no problem document, the code of the error names the HTTP status.
-    """
+    """Return the error for a response other than 2xx. Without a problem document, its code names the HTTP status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

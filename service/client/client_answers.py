@@ -22,8 +22,6 @@ def one_line(text: str) -> str:
 
 
 class FieldProblem(msgspec.Struct, frozen=True):
-    """A fault in one part of the request."""
-
     pointer: str = ""
     detail: str = ""
 
@@ -46,7 +44,7 @@ class Problem(msgspec.Struct, frozen=True):
         return one_line(text)
 
     def _added_detail(self, detail: str) -> str:
-        """Return the detail of a fault, or an empty text if the problem's own detail already ends with this detail."""
+        """Return the detail of a fault, or an empty text if the problem's own detail already ends with it."""
         return "" if self.detail.endswith(detail) else detail
 
 
@@ -84,7 +82,6 @@ class Board(msgspec.Struct, frozen=True):
     curves: dict[str, CurveState | None] = {}
 
     def ranked_columns(self) -> list[str]:
-        """Return the names of the ranked columns, in the order of the spec."""
         return [column.name for column in self.columns if column.ranked]
 
 
@@ -100,8 +97,6 @@ class PostsAccepted(msgspec.Struct, frozen=True):
 
 
 class QueueShard(msgspec.Struct, frozen=True):
-    """One shard of the ingest queue."""
-
     shard: int
     posts: int
     age_seconds: Decimal | int
@@ -110,8 +105,6 @@ class QueueShard(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """The state of the ingest queue."""
-
     posts: int
     age_seconds: Decimal | int
     workers: int
@@ -213,7 +206,7 @@ class RefreshDone(msgspec.Struct, frozen=True):
 
 
 class Knot(msgspec.Struct, frozen=True):
-    """A value with its rank; `value` is exact (`decimal.Decimal` if it has a decimal point)."""
+    """A value with its rank. `value` is exact (`decimal.Decimal` if it has a decimal point)."""
 
     value: Any
     rank: int

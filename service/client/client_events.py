@@ -1,4 +1,4 @@
-"""Read the server-sent events of a service, for the command line.
+"""Reads the server-sent events of a service, for the command line.
 
 The length of a line is bounded. The reader skips everything that is not an event, as the standard requires.
 """

@@ -1,7 +1,4 @@
-"""Requests for pools and leases with a `ServiceClient`, for the commands.
-
-As in `client`, every failure is raised as one ClientError, and every walk over pages has a bound.
-"""
+"""Requests for pools and leases with a `ServiceClient`, for the commands."""
 
 from __future__ import annotations
 
@@ -16,27 +13,21 @@ Record = dict[str, Any]
 
 
 def client_path(client_id: str) -> str:
-    """Return the path of one client."""
     return f"/v1/clients/{quote_segment(client_id)}"
 
 
 def pool_path(client_id: str, pool_id: str) -> str:
-    """Return the path of one pool."""
     return f"/v1/pools/{quote_segment(client_id)}/{quote_segment(pool_id)}"
 
 
 def lease_path(client_id: str, pool_id: str, lease_key: str) -> str:
-    """Return the path of one lease."""
     return f"/v1/leases/{quote_segment(client_id)}/{quote_segment(pool_id)}/{quote_segment(lease_key)}"
 
 
 async def list_records(
     client: ServiceClient, path: str, member: str, *, limit: int, query: Mapping[str, str] | None = None
 ) -> list[Record]:
-    """Return at most `limit` records of a list that the service returns in pages.
-
-    `member` is the name of the list in a page.
-    """
+    """Return at most `limit` records of a list that comes in pages. `member` is the list's name in a page."""
     found: list[Record] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -50,14 +41,13 @@ async def list_records(
 
 
 async def read_lease_journal(client: ServiceClient, after: int, limit: int) -> list[Record]:
-    """Return the first events of resources after the sequence number `after`, at most `limit` events."""
+    """Return the first events of resources after the sequence number `after`."""
     query = {"after": str(after), "limit": str(min(limit, PAGE_ENTRIES_MAX))}
     lines = (await client.send_request("GET", "/v1/leases/journal", query=query)).splitlines()
     return [decode_answer(line, Record) for line in lines]
 
 
 def split_names(names: Sequence[str], size: int) -> list[list[str]]:
-    """Split names into lists of at most `size`."""
     return [list(names[start : start + size]) for start in range(0, len(names), size)]
 
 
@@ -71,5 +61,4 @@ def add_up_figures(answers: Sequence[Record]) -> Record:
 
 
 def record_line(record: Record) -> str:
-    """Return a record as JSON on one line, for programs."""
     return msgspec.json.encode(record).decode()

@@ -1,7 +1,6 @@
-"""Read the lease journals of other stores over HTTP.
+"""Reads the lease journals of other stores over HTTP.
 
-If the answer is not a page of the journal, a `PeerUnavailableError` is raised. The error's text never contains the API
-key.
+If the answer is not a page of the journal, a `PeerUnavailableError` is raised. Its text never contains the API key.
 """
 
 from __future__ import annotations

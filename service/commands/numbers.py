@@ -1,7 +1,4 @@
-"""Let commands take an owner whose name is a negative number, such as `-5`, as an argument.
-
-Any other unknown option is refused, as in every command.
-"""
+"""Lets commands take an owner whose name is a negative number, such as `-5`, as an argument."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ class NumbersAreArguments(TyperCommand):
     """A command that has no options such as `-5`, so that `-5` can only be an argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line, and treat negative numbers as arguments."""
-        # Set this only if an argument is a negative number. Otherwise typer would treat every unknown option as an
+        # Set this only if an argument is a negative number. Otherwise typer would take every unknown option for an
         # argument, and complain about one argument too many.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
         return super().parse_args(ctx, args)

@@ -1,7 +1,6 @@
-"""Read the settings for `serve`, `config` and `keys`: from the command line, the environment, a TOML file and defaults.
+"""Reads the settings for some commands: from the command line, the environment, a TOML file and defaults.
 
-If two sources set the same setting, the source named first above decides. An option that was not given is not
-passed on. Otherwise `rankcurve config` would name the command line as the source of a setting from elsewhere.
+If two sources set the same setting, the source named first above decides.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ StoreOption = Annotated[
 
 
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
-    """Return the effective settings.
+    """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
 
-    `named` has the options with a name of their own; None means that the option was not given. `assignments` has the
-    texts of --set. If any setting is invalid, list all invalid settings and exit with code 2.
+    `named` has the options with a name of their own. An option that was not given is None and is not passed on.
+    Otherwise `rankcurve config` would name the command line as its source. `assignments` has the texts of --set.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

@@ -1,6 +1,6 @@
-"""Print tables for people and JSON for programs: the two shapes in which a command shows records.
+"""Prints tables for people and JSON for programs.
 
-Everything that comes from a service is data. It is printed as plain text, never as markup or terminal codes.
+Everything that comes from a service is printed as plain text, never as markup or terminal codes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.text import Text
 from service.client.client import ENCODER
 from service.client.client_answers import one_line
 
-# A file or a pipe has no width. This width is enough for every owner (128 characters at most).
+# A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
 
 
@@ -28,7 +28,6 @@ def make_console() -> Console:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, numeric: Sequence[str] = ()) -> None:
-    """Print `rows` under `headings`. The columns named in `numeric` are aligned right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(Text(heading), justify="right" if heading in numeric else "left", overflow="fold")

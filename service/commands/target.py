@@ -1,4 +1,4 @@
-"""The service that a command calls, and how failures reach the shell. All commands use this module for both.
+"""The service that a command calls, and how failures reach the shell.
 
 Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wrong arguments). A user or a service can
 never cause a traceback.
@@ -48,8 +48,6 @@ HINTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service and the key for it."""
-
     url: str
     key: str | None
 
@@ -69,7 +67,6 @@ def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
 
 
 def say_waiting(error: ClientError) -> None:
-    """Print on stderr that the command waits for the service, and why."""
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 

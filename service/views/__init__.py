@@ -8,14 +8,12 @@
     keys       API keys
 
 A handler receives a `Context` (the objects of the process) and a `Call` (the decoded request). It returns a type of
-`service.contract`, bytes, or a `Reply`. If the request fails, it raises a `ProblemError` or a typed error of a lower
-room. `service.http` turns results and errors into HTTP answers.
+`service.contract`, bytes, or a `Reply`, or it raises a `ProblemError` or a typed error of a lower room. `service.http`
+turns results and errors into HTTP answers.
 
-A handler asks the store before it answers that something does not exist. This process's copy of a board is not enough,
-because another process may have changed the board. `retry_on_change` runs a handler again if a board has changed while
-the handler ran.
+A handler asks the store before it answers that something does not exist, because another process may have created it.
+`retry_on_change` runs a handler again if a board has changed while the handler ran.
 
-`owners` is the lowest folder: the others import `find_column`, profiles and positions from it. The other folders do not
-import each other. Begin with the route table in `service.api`, which names every handler. Then read
-`rankings/rankings` as an example of a module of handlers.
+`owners` is the lowest folder: the others import from it, and not from each other. Begin with the route table in
+`service.api`, then read `rankings/rankings`.
 """

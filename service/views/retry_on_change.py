@@ -1,6 +1,6 @@
-"""Handle a request again if another process has changed its boards: created them again, emptied them, or added columns.
+"""Second tries of requests whose boards another process has changed: created again, emptied, or given new columns.
 
-Before every new try, the boards are read from the store again. Therefore the answer fits their current state.
+Before every new try, the boards are read from the store again, so the answer fits their current state.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from storage.records import Board, PartOutcome, Post
 
 T = TypeVar("T")
 
-_RENEWALS_MAX = 3  # how often the boards are read again; the request fails if a board still changes afterwards
+_RENEWALS_MAX = 3  # the most rereads of the boards; if a board still changes afterwards, the request fails
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return a route whose handler runs again if a board has changed or is unknown.
-
-    If the route concerns no boards, return it unchanged.
-    """
+    """Return a route whose handler runs again if a board has changed or is unknown."""
     if "unknown_board" not in route.problems:
         return route
     handler = route.handler
@@ -55,9 +52,7 @@ async def _reread(catalog: Catalog, call: Call) -> None:
 async def retry_with_boards(
     catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
 ) -> T:
-    """Call `answer` with the current boards by id, and return its result. Call it again if a board has changed.
-
-    Ids whose board is not in the store are left out.
+    """Call `answer` with those of the boards that the store has, by id. Call it again if a board has changed.
 
     Raises:
         UnknownBoardError, BoardChangedError: the boards changed during every try.
@@ -89,7 +84,7 @@ async def find_retriable_posts(
 
 
 async def _behind(catalog: Catalog, boards: Iterable[Board]) -> set[str]:
-    """Return the ids of those boards that still exist but differ from this process's copy."""
+    """Return the ids of boards that still exist but differ from this process's copy."""
     behind = set()
     for board in boards:
         try:

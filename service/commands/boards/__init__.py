@@ -1,6 +1,5 @@
 """The commands for boards, families and owners: create, change, show and delete them, and refresh curves.
 
 The room uses `service.client`, the shared modules of `service.commands`, and `reading.ranks` for options and brackets.
-A command builds a specification from its arguments, and refuses arguments that it cannot parse. The service checks the
-specification. Begin with `boards`.
+Begin with `boards`.
 """

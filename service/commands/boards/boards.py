@@ -1,8 +1,4 @@
-"""`rankcurve board …`: create, list, show and delete leaderboards.
-
-This module builds a specification from arguments, and refuses arguments that it cannot parse. The service checks the
-specification.
-"""
+"""`rankcurve board …`: create, list, show and delete leaderboards."""
 
 from __future__ import annotations
 
@@ -156,15 +152,11 @@ def create(
 
 
 def parse_columns(texts: list[str] | None) -> list[dict[str, object]]:
-    """Return the specifications of columns that are written like `xp:sum:high`. Raises typer.BadParameter."""
     return [parse_column(text) for text in texts or []]
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """Return the specification in the file `path`, with exact numbers. Raises typer.BadParameter.
-
-    The file may hold the output of `board show`, too.
-    """
+    """Return the specification in the file `path`, or in a saved output of `board show`. Raises typer.BadParameter."""
     try:
         document: dict[str, Any] = decode_answer(path.read_bytes(), dict[str, Any])
     except (OSError, NotTheContractError) as cause:
@@ -173,7 +165,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
 
 def writable_members(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a board document without null bounds of columns, and without the members that only the service sets."""
+    """Return a board document without null bounds, and without the members that only the service sets."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
@@ -182,7 +174,6 @@ def writable_members(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_nulls(column: dict[str, Any]) -> dict[str, Any]:
-    """Return a column without the bounds that are null."""
     return {name: value for name, value in column.items() if value is not None or name not in ("min", "max")}
 
 
@@ -214,7 +205,6 @@ def list_boards(
 
 
 def state_text(document: dict[str, Any]) -> str:
-    """Return the state of a board in words."""
     return "archived" if document.get("archived") else "closed" if document.get("closed") else "open"
 
 

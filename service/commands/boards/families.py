@@ -1,7 +1,4 @@
-"""`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history.
-
-The service checks the requests. This module only builds the requests from arguments.
-"""
+"""`rankcurve family …`: manage families, find the board of a period, list facet values, and show an owner's history."""
 
 from __future__ import annotations
 
@@ -235,5 +232,4 @@ def position_cells(position: Position | None) -> tuple[object, ...]:
 
 
 def family_path(family: str) -> str:
-    """Return the path of one family."""
     return f"/v1/families/{quote_segment(family)}"

@@ -1,7 +1,4 @@
-"""`rankcurve owner …`: hide, show and erase owners, their profiles and their match history.
-
-A command that cannot be undone asks first, unless the caller passes `--yes`.
-"""
+"""`rankcurve owner …`: hide, show and erase owners, their profiles and their match history."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`rankcurve refresh`: have a job process fit curves now.
-
-The command only sends a request. A job fits the curve, and the service responds once readers get the new curve.
-"""
+"""`rankcurve refresh`: have a job process fit curves now. The service responds once readers get the new curve."""
 
 from __future__ import annotations
 
@@ -56,6 +53,5 @@ def refresh(
 
 
 def show_refreshed(done: list[tuple[str, RefreshDone]]) -> None:
-    """Print one line for each curve."""
     rows = [(name, curve.method, curve.total, f"{curve.seconds * 1000:.0f}", curve.as_of) for name, curve in done]
     show_table(("column", "method", "entries", "ms", "as of"), rows, numeric=("entries", "ms"))

@@ -7,7 +7,7 @@ The position in the resume file never passes a line whose outcome is unknown. Ea
 content, the mapping and the line. So an import can be stopped, killed and run again at any time, and every line counts
 once.
 
-`import_lines` uses no network, and `import_run` knows nothing of CSV. Begin with `importing`, which joins the two.
+`import_lines` uses no network, and `import_run` knows nothing of CSV. `importing` joins the two; begin there.
 `import_options` holds the command line. `import_notes` warns before the same file is added a second time with another
 mapping.
 """

@@ -1,7 +1,7 @@
-"""Turn the lines of a CSV file into posts: the part of `rankcurve import` that uses no network.
+"""Turns the lines of a CSV file into posts: the part of `rankcurve import` that uses no network.
 
-A record that cannot be a post becomes a rejected line with its number and reason. Such a record never stops the import,
-and no value is guessed. Reading can start at the byte offset of any record, which makes an import resumable.
+A record that cannot be a post becomes a rejected line with its number and reason, and the import goes on. Reading can
+start at the byte offset of any record, so an import can be resumed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class UnusableFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of the board, and the heading of the CSV column whose values are posted to it.
-
-    If `scale` is given, values are rounded to that many digits after the point.
-    """
+    """A board column, and the heading of its CSV column. With `scale`, values are rounded to that many decimals."""
 
     column: str
     heading: str
@@ -46,7 +43,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an import reads its file, and the `identity` that begins its post ids.
+    """The way an import reads its file. The `identity` begins its post ids.
 
     `identity` depends only on the file, the mapping and the label, so a second run makes the same post ids.
     """
@@ -75,10 +72,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that was rejected.
-
-    `line` is 1-based, as in editors. `span` is None if the line does not come from a file.
-    """
+    """A rejected line. `line` is 1-based, as in editors. `span` is None if the line does not come from a file."""
 
     line: int
     reason: str
@@ -97,7 +91,7 @@ class Batch:
     spans: list[Span] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
-    rounded: int = 0  # number of values that were rounded
+    rounded: int = 0
 
 
 class Lines:
@@ -138,10 +132,10 @@ def file_digest(path: Path) -> str:
 
 
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
-    """Return 32 hexadecimal digits made from the content, the mapping and the label.
+    """Return 32 hexadecimal digits made from the content, the mapping and the label, as part of the post ids.
 
-    These digits are part of the post ids. If a known post id arrives with other stats, the service reports a conflict.
-    Therefore an import with another mapping must make other post ids.
+    If a known post id arrives with other stats, the service reports a conflict. Therefore an import with another
+    mapping must make other post ids.
     """
     parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -244,10 +238,7 @@ class RecordReader:
 
 
 def rounded_text(cell: str, scale: int) -> str | None:
-    """Return the decimal rounded to `scale` digits after the point, halves away from zero.
-
-    Return None if the decimal has no more than `scale` digits after the point.
-    """
+    """Return the decimal rounded to `scale` digits, halves away from zero, or None if it needs no rounding."""
     _, _, fraction = cell.partition(".")
     if len(fraction.rstrip("0")) <= scale:
         return None

@@ -1,8 +1,8 @@
 """A note beside a CSV file. It records which imports of the file fed columns that merge by `sum`.
 
 Post ids are made from the file and the mapping. If the same file is imported with another mapping, its lines are
-therefore new posts to the service. Only this note shows that their values would be added a second time. If the note is
-lost, the import gives no warning; nothing else is lost.
+therefore new posts to the service, and their values are added a second time. Only with this
+note can an import warn of that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One import of a file: the content of the file, the board, and the columns with merge `sum` that it fed.
+    """One import of a file: its content, the board, and the columns with merge `sum` that it fed, as COLUMN=HEADING.
 
-    `identity` is the part of the post ids that identifies the import. `columns` are written COLUMN=HEADING.
+    `identity` is the part of the post ids that identifies the import.
     """
 
     digest: str
@@ -32,7 +32,7 @@ class Imported(msgspec.Struct, frozen=True):
     def is_remapped(self, other: Imported) -> bool:
         """Return whether the other import posted the same file to the same board, but with another mapping.
 
-        If the labels differ, return False: with another label, the caller wants to add the values again.
+        With another label, the caller wants to add the values again, so the result is False.
         """
         same = ("digest", "url", "board", "label")
         return self.identity != other.identity and all(getattr(self, name) == getattr(other, name) for name in same)
@@ -48,16 +48,13 @@ class ImportNote:
         self._recorded = not this.columns
 
     def columns_fed_before(self) -> list[str]:
-        """Return the columns that this import would feed again, as COLUMN=HEADING.
-
-        Earlier imports of this file fed them with other mappings. HEADING is the one that the earlier import used.
-        """
+        """Return the columns that this import would feed again, as COLUMN=HEADING with the earlier heading."""
         again = {text.partition("=")[0] for text in self._this.columns}
         fed = {text for each in self._read() if self._this.is_remapped(each) for text in each.columns}
         return sorted(text for text in fed if text.partition("=")[0] in again)
 
     def record_import(self) -> None:
-        """At the first call, add this import to the note. If the note cannot be written, go on without it."""
+        """Add this import to the note, once. If the note cannot be written, go on without it."""
         if self._recorded:
             return
         self._recorded = True

@@ -1,7 +1,4 @@
-"""The command line of `rankcurve import`: every argument and option with its bounds and its help.
-
-The help says what a person at a terminal needs to choose. Other modules implement the options.
-"""
+"""The command line of `rankcurve import`: every argument and option with its bounds and its help."""
 
 from __future__ import annotations
 

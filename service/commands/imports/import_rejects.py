@@ -1,8 +1,7 @@
-"""Write the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
+"""Writes the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
 
-The file begins with the heading line of the CSV file, and each record is copied byte for byte. So the file can be read
-like the CSV file. If the rejects file is also another file of the import, the import refuses to start. Otherwise it
-would overwrite that other file.
+The file begins with the heading line of the CSV file, and each record is copied byte for byte. The import refuses to
+start if the rejects file is also another file of the import, which it would overwrite.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def refuse_shared_files(files: Mapping[str, Path]) -> None:
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Return whether two paths lead to the same file; False if one of them leads to no file."""
+    """Return whether two paths lead to the same existing file."""
     try:
         return path.samefile(other)
     except OSError:
@@ -92,7 +91,6 @@ class RejectsFile:
         self._files.close()
 
     def write_rejection(self, rejection: Rejection) -> None:
-        """Add a rejected record and its reason."""
         self._note((rejection.line, self._lines + 1, rejection.reason))
         if rejection.span is not None:
             self._copy(rejection.span)
@@ -141,14 +139,13 @@ class _Row:
 
 
 def file_bytes(stream: BinaryIO) -> int:
-    """Return the number of bytes in an open file."""
     return os.fstat(stream.fileno()).st_size
 
 
 def advice_after_rejections(path: Path, rejects: Path | None) -> str:
     """Return advice for a user whose import rejected lines.
 
-    Post ids are made from the content of the file, so the lines of an edited file are new posts.
+    The lines of an edited file are new posts, because post ids are made from the content of the file.
     """
     todo = (
         f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"

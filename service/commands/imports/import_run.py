@@ -1,8 +1,7 @@
-"""Send the batches of an import, several at the same time, and count the results in the order of the file.
+"""Sends the batches of an import, several at the same time, and counts the results in the order of the file.
 
 The position on disk never passes a line whose outcome is unknown. The next run sends the lines after the position
-again, under the same post ids. If the service already has a post, it answers `duplicate`. So no line
-counts twice.
+again, under the same post ids. If the service already has a post, it answers `duplicate`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Tally(msgspec.Struct):
     unchanged: int = 0
     duplicate: int = 0
     rejected: int = 0
-    accepted: int = 0  # number of lines whose posts wait in the ingest queue
-    rounded: int = 0  # number of rounded values; a line may have several
+    accepted: int = 0  # lines whose posts wait in the ingest queue
+    rounded: int = 0  # rounded values, of which a line may have several
 
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
@@ -47,7 +46,7 @@ class Tally(msgspec.Struct):
 
 
 class ResumeState(msgspec.Struct):
-    """What the resume file holds."""
+    """The content of the resume file."""
 
     format: int
     identity: str
@@ -63,8 +62,7 @@ class ResumeState(msgspec.Struct):
 class Source:
     """The import that a resume file belongs to.
 
-    If the file, the mapping, the board or the service differs from the one in the resume file, the import starts at
-    line 1.
+    If the file, the mapping, the board or the service is another one, the import starts at line 1.
     """
 
     identity: str
@@ -105,7 +103,6 @@ class ResumeFile:
             self.writable = False
 
     def delete_file(self) -> None:
-        """Delete the file: the import is complete."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -186,7 +183,7 @@ async def deliver_posts(post: Sender, board: str, posts: Sequence[Post]) -> list
 
 
 def account_for_batch(batch: Batch, results: list[PostResult], tally: Tally, reports: Reports) -> None:
-    """Count a batch, report its rejected lines in the order of the file, then report the position after the batch."""
+    """Count a batch, report its rejected lines in the order of the file, then the position after the batch."""
     rejected = list(batch.rejected)
     for index, (line, result) in enumerate(zip(batch.lines, results, strict=True)):
         if result.status == "rejected":

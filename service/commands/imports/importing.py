@@ -1,7 +1,6 @@
-"""`rankcurve import`: post the lines of a CSV file to a leaderboard, as a stream that can be resumed.
+"""`rankcurve import`: post the lines of a CSV file to a leaderboard.
 
-An import can be stopped, killed and run again at any time, and counts every line once. The board must exist, because
-its specification says how the values of the file are merged and ranked.
+The board must exist, because its specification says how the values of the file are merged and ranked.
 """
 
 from __future__ import annotations
@@ -65,8 +64,6 @@ TOO_FINE = "more digits after the point"  # part of the service's message about 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The arguments and options of an import."""
-
     board: str
     path: Path
     owner_heading: str
@@ -140,8 +137,6 @@ def import_csv(
 
 
 def start_import(target: Target, job: Job, patience: Patience) -> None:
-    """Run an import against a service. End the command if the file cannot be imported."""
-
     async def action(client: ServiceClient) -> None:
         try:
             await run_import(client, job)
@@ -160,15 +155,15 @@ def parse_delimiter(text: str) -> str:
 
 
 async def run_import(client: ServiceClient, job: Job) -> None:
-    """Run the whole import. End the command with exit code 1 if lines were rejected."""
+    """Run the whole import. Exit with code 1 if lines were rejected."""
     board = await client.get_board(job.board)
     headings, heading = read_headings(job.path, job.delimiter)
     fields = map_fields(board, job, headings)
     digest = file_digest(job.path)
     identity = import_identity(digest, job.owner_heading, fields, job.label)
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
-    # Without --round, an earlier run may have rejected lines that have too many digits. A run with --round accepts such
-    # lines, so it starts at the first line again. Post ids stay the same, so no line counts twice.
+    # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them, so
+    # it starts at the first line again. Post ids stay the same, so no line counts twice.
     resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
     imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
@@ -242,7 +237,7 @@ def is_interactive() -> bool:
 
 
 def may_succeed_later(error: ClientError) -> bool:
-    """Return whether the same command may succeed later. A wrong request would be refused again."""
+    """Return whether the same command may succeed later."""
     own_fault = isinstance(error, RefusedError) and error.status < 500 and error.status not in (408, 429)
     return not own_fault and not isinstance(error, NotTheContractError)
 
@@ -256,7 +251,6 @@ def advice_after_many_rejections(tally: Tally, job: Job) -> str:
 
 
 def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
-    """Return the path of every file of an import, by the purpose of the file."""
     files = {"the file to import": job.path, "the note for resuming": resume.path}
     files["the note for resuming while it is written"] = resume.partial_path
     files |= {"the note of the import": note.path, "the note of the import while it is written": note.partial_path}
@@ -308,8 +302,8 @@ def report_progress(
 ) -> Iterator[Reports]:
     """Provide the `Reports` of an import.
 
-    Its functions show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the
-    position after each batch.
+    They show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the position
+    after each batch.
     """
     screen = Console(stderr=True, highlight=False)
     shown = 0
@@ -332,7 +326,7 @@ def report_progress(
             if tally.applied or tally.accepted or tally.duplicate:
                 note.record_import()
             could_write = resume.writable
-            # Write the rejects to their files before the position moves past their lines.
+            # Write the rejected lines to their file before the position moves past them.
             resume.save_state(position, tally, rejects.current_position() if rejects else None)
             if could_write and not resume.writable:
                 screen.print(

@@ -1,7 +1,4 @@
-"""`rankcurve client …`: create, list, show, rename and delete clients, who own pools.
-
-The service checks the requests. This module only builds the requests from arguments.
-"""
+"""`rankcurve client …`: create, list, show, rename and delete clients, who own pools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`rankcurve lease …`: get a resource for a key, show it, give it back, and read the journal of leases.
-
-The service checks the requests. This module only builds the requests from arguments.
-"""
+"""`rankcurve lease …`: get a resource for a key, show it, give it back, and read the journal of leases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`rankcurve pool …`: create, list, show, fill, empty, watch and delete pools of resources.
-
-The service checks the requests. This module only builds the requests from arguments.
-"""
+"""`rankcurve pool …`: create, list, show, fill, empty, watch and delete pools of resources."""
 
 from __future__ import annotations
 
@@ -125,7 +122,6 @@ def show(
 
 
 def region_rows(pool: Record) -> list[list[object]]:
-    """Return the regions of a pool as rows of a table."""
     regions: dict[str, Record] = pool.get("regions") or {}
     return [[name, *(region.get(column) for column in COLUMNS[1:])] for name, region in sorted(regions.items())]
 

@@ -72,7 +72,7 @@ def restore(
 
 
 def _file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
-    """Return the path of the SQLite store in the settings. End the command with exit code 2 if the store is no file."""
+    """Return the path of the SQLite store in the settings. Exit with code 2 if the store is no file."""
     from service.stores import SQLITE_PREFIX, is_shared
 
     settings = read_settings({"store": store}, assignments, config)

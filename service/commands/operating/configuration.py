@@ -1,7 +1,4 @@
-"""`rankcurve config`: the effective settings, and where each comes from.
-
-The package `config` masks the secrets, so this module never sees one.
-"""
+"""`rankcurve config`: the effective settings, and where each comes from. The package `config` masks the secrets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`rankcurve keys …`: create, list and revoke API keys.
 
-The commands work over HTTP, or on the store itself, for instance to create the first key. The text of a key is shown
-once, when the key is created. Standard output then holds nothing else. A store refuses to open while a `serve` process
-holds its lock.
+The commands work over HTTP, or on the store itself, for instance to create the first key. Creating a key prints only
+its text, and no command can show this text again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ keys_app = typer.Typer(
 
 
 class Role(StrEnum):
-    """What an API key allows. Each role allows everything that the roles listed before it allow."""
+    """The role of an API key. Each role allows everything that the roles listed before it allow."""
 
     reader = "reader"
     writer = "writer"
@@ -55,7 +54,7 @@ class Role(StrEnum):
 class StoredRecord(Protocol):
     """A key as the store holds it, without its text.
 
-    Times are microseconds since 1970; `revoked_at_us` is None while the key is in use.
+    Times are microseconds since 1970; `revoked_at_us` is None while the key is valid.
     """
 
     @property
@@ -80,7 +79,7 @@ class KeyStore(Protocol):
         """Make a key and return it with its text, which is stored nowhere."""
 
     async def revoke(self, id: str) -> None:
-        """Revoke a key, so that no request is accepted with it. Raises UnknownKeyError."""
+        """Revoke a key. Raises UnknownKeyError."""
 
 
 Row = tuple[str, str, str, str, str]  # an API key's id, name, role, time of creation and time of revocation
@@ -90,13 +89,13 @@ class Keys(Protocol):
     """The keys of a service, or of a store."""
 
     async def list_rows(self) -> list[Row]:
-        """Return all keys, revoked ones included, for people."""
+        """Return all keys, revoked ones included."""
 
     async def create_key(self, name: str, role: str) -> str:
         """Make a key and return its text."""
 
     async def revoke_key(self, key_id: str) -> None:
-        """Revoke a key, so that no request is accepted with it."""
+        """Revoke a key."""
 
 
 class ServiceKeys:
@@ -106,7 +105,6 @@ class ServiceKeys:
         self._client = client
 
     async def list_rows(self) -> list[Row]:
-        """See `Keys`."""
         found = await list_records(self._client, KEYS_PATH, "keys", limit=LISTED_MAX)
         return [
             (
@@ -120,12 +118,10 @@ class ServiceKeys:
         ]
 
     async def create_key(self, name: str, role: str) -> str:
-        """See `Keys`."""
         made = await self._client.request_answer("POST", KEYS_PATH, Record, body={"name": name, "role": role})
         return str(made["key"])
 
     async def revoke_key(self, key_id: str) -> None:
-        """See `Keys`."""
         await self._client.send_request("DELETE", f"{KEYS_PATH}/{quote_segment(key_id)}")
 
 
@@ -136,25 +132,22 @@ class StoreKeys:
         self._store = store
 
     async def list_rows(self) -> list[Row]:
-        """See `Keys`."""
         return [
             (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
             for each in await self._store.list_keys()
         ]
 
     async def create_key(self, name: str, role: str) -> str:
-        """See `Keys`."""
         _, text = await self._store.create(name, role)
         return text
 
     async def revoke_key(self, key_id: str) -> None:
-        """See `Keys`."""
         await self._store.revoke(key_id)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLocation:
-    """Where the keys are: in a service, or in the store of the settings if `target` is None."""
+    """The place of the keys: a service, or the store of the settings if `target` is None."""
 
     target: Target | None
     store: str | None
@@ -181,10 +174,7 @@ def locate_keys(
 
 
 def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
-    """Return a context that provides the keys of the settings' store.
-
-    If a service owns the store, entering the context raises StoreLockedError.
-    """
+    """Provide the keys of the settings' store. Raises StoreLockedError if a service owns the store."""
     from service.key_store import open_keys  # imported here: the other commands need no driver
     from service.wiring import now_us
 
@@ -282,5 +272,5 @@ def day_text(time_us: int | None) -> str:
 
 
 def wire_day_text(time: Any) -> str:
-    """Format a time from a response as `day_text` does. Return an empty text for None."""
+    """Return a time of a response in the format of `day_text`."""
     return "" if time is None else f"{str(time)[:19].replace('T', ' ')}Z"

@@ -1,7 +1,4 @@
-"""`rankcurve queue`: the posts that wait to be applied, and the workers that apply them.
-
-All figures come from the store, so every process of the service shows the same ones.
-"""
+"""`rankcurve queue`: the posts that wait to be applied, and the workers that apply them."""
 
 from __future__ import annotations
 

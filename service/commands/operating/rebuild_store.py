@@ -1,7 +1,7 @@
-"""Rebuild a board on the store itself, without a service.
+"""Rebuilds a board on the store itself, without a service.
 
-Opening the store locks it, as `serve` does. If other processes share the store, their posts to the board wait until
-the rebuild has ended.
+Opening the store locks it, as `serve` does. If other processes share the store, their posts to the board wait until the
+rebuild has ended.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from storage.store import Program
 async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
     """Rebuild the rows of a board from the journal.
 
-    The rebuild begins at the journal number `since`. If `since` is None, it begins where the board was created or last
-    reset.
+    The rebuild begins at the journal number `since`, or, if it is None, where the board was created or last reset.
 
     Raises:
         StoreLockedError: a service owns the store.
-        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be rebuilt,
-            and nothing was changed.
+        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be
+            rebuilt, and nothing was changed.
     """
     with logging_to_stderr():
         store = await open_store(settings)

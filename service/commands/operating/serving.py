@@ -1,8 +1,4 @@
-"""`rankcurve serve` and `rankcurve jobs`: run the API, the jobs, or both, in one process or in several.
-
-This module reads options and refuses impossible ones. It starts `service.serve`, `service.processes.node` or
-`service.processes.jobs_only`.
-"""
+"""`rankcurve serve` and `rankcurve jobs`: run the API, the jobs, or both, in one process or in several."""
 
 from __future__ import annotations
 
@@ -60,7 +56,7 @@ def serve(
     """
     named = {"host": host, "port": port, "store": store, "jobs": jobs, "workers": workers}
     settings = read_settings({**named, "memcached_servers": memcached}, assignments, config)
-    # Imported here, because these modules load the whole server. So `--help` and the other commands start quickly.
+    # Imported here, because these modules load the whole server, and `--help` and other commands should start quickly.
     if settings.workers > 1:
         _refuse_one_file(settings, f"{settings.workers} workers would all write to it: use one")
         from service.processes.node import run
@@ -91,7 +87,7 @@ def run_jobs(
 
 
 def _refuse_one_file(settings: Settings, instead: str) -> None:
-    """End the command with exit code 2 if only one process can open the store."""
+    """Exit with code 2 if only one process can open the store."""
     from service.stores import is_shared
 
     if not is_shared(settings.store):

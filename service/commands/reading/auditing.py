@@ -73,5 +73,4 @@ def show_audit(done: AuditDone) -> None:
 
 
 def percent_text(error: float | None) -> str:
-    """Return a relative error in percent, or an empty text for None."""
     return "" if error is None else f"{100 * error:.3g} %"

@@ -1,7 +1,4 @@
-"""`rankcurve curve`: the shape of a ranking, as a summary, as the whole document, or as a picture.
-
-The command sends at most three requests. It never reads the entries of the ranking.
-"""
+"""`rankcurve curve`: the shape of a ranking, as a summary, as the whole document, or as a picture."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ def curve(
 
 
 def show_curve(found: CurveDocument, error: str) -> None:
-    """Print one line about the curve."""
     headings = ("column", "method", "entries", "knots", "off by at most", "as of")
     row = (found.column, found.method, found.total, len(found.knots), error, found.as_of)
     show_table(headings, [row], numeric=("entries", "knots"))
@@ -88,8 +84,7 @@ def show_curve(found: CurveDocument, error: str) -> None:
 def error_text(board: Board, column: str) -> str:
     """Return the largest error of ranks that are read from the curve, as text.
 
-    The service counts some ranks instead of reading them from the curve. Those ranks are exact, so this error ignores
-    them. The curve's certificate includes them.
+    Ranks that the service counts are exact, so this error ignores them. The curve's certificate includes them.
     """
     state, exact_top = board.curves.get(column), board.predictor.exact_top
     if state is None or state.bound is None:
@@ -100,7 +95,6 @@ def error_text(board: Board, column: str) -> str:
 
 
 def show_values(wanted: list[ValueFor], column: str) -> None:
-    """Print the values that an owner needs to be among the best."""
     rows = [
         (
             f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",

@@ -1,4 +1,4 @@
-"""Draw a curve as two diagrams: the rank of each value, and the percentage of entries that the value is better than.
+"""Draws a curve as two diagrams: the rank of each value, and the percentage of entries that the value is better than.
 
 matplotlib is an extra (`plots`). It is imported only when a picture is drawn.
 """
@@ -64,7 +64,7 @@ def _figure() -> Figure:
         raise DrawingImpossibleError(
             "drawing needs matplotlib; install it with: pip install 'rankcurve[plots]'"
         ) from error
-    matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # a fixed salt, so that the same curve gives the same file
+    matplotlib.rcParams["svg.hashsalt"] = "rankcurve"  # with this fixed salt, the same curve gives the same file
     return Figure(figsize=SIZE_INCHES, layout="constrained")
 
 

@@ -1,7 +1,4 @@
-"""`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst.
-
-Rows are written as they arrive, so memory holds one page, however long the board is. Values keep every digit.
-"""
+"""`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst. Memory holds one page of it."""
 
 from __future__ import annotations
 
@@ -23,8 +20,6 @@ from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Targe
 
 
 class Format(StrEnum):
-    """The format of an export."""
-
     csv = "csv"
     ndjson = "ndjson"
 
@@ -76,7 +71,7 @@ def export(
 
 
 def open_output(path: Path | None) -> TextIO | nullcontext[TextIO]:
-    """Open the file to write. For None, return standard output in a context that does not close it."""
+    """Open the file to write, or standard output in a context that does not close it."""
     return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="")
 
 
@@ -93,13 +88,11 @@ def make_csv_writer(stream: TextIO, stats: list[str]) -> Callable[[RankedEntry],
 
 
 def raw_text(value: object) -> str:
-    """Return a value as CSV text: stored text unchanged, control characters included, and numbers with every digit."""
+    """Return a value as CSV text: stored text with its control characters, and numbers with every digit."""
     return value if isinstance(value, str) else cell_text(value)
 
 
 def make_ndjson_writer(stream: TextIO) -> Callable[[RankedEntry], None]:
-    """Return a function that writes one entry as a line of JSON."""
-
     def write(entry: RankedEntry) -> None:
         stream.write(ENCODER.encode(entry).decode() + "\n")
 

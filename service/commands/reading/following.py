@@ -1,7 +1,6 @@
 """`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object on each line.
 
-Standard output holds lines for programs and nothing else. To continue later, pass the number in the last line to the
-next command.
+To continue later, pass the number in the last line to the next command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`rankcurve top` and `rankcurve rank`: read a ranking from a terminal.
-
-An estimate is never shown without its bracket.
-"""
+"""`rankcurve top` and `rankcurve rank`: read a ranking from a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from service.commands.target import (
 
 
 class Mode(StrEnum):
-    """How a rank may be found."""
+    """The ways in which a rank may be found."""
 
     auto = "auto"
     exact = "exact"
@@ -55,7 +52,7 @@ ValuesOption = Annotated[
 
 
 def named_column(argument: str | None, option: str | None) -> str | None:
-    """Return the column that was named in one of the two ways. Raises typer.BadParameter if it was named in both."""
+    """Return the column, which may be named in one of two ways. Raises typer.BadParameter if both are used."""
     if argument and option:
         raise typer.BadParameter("name the column once, with --column")
     return option or argument
@@ -67,7 +64,6 @@ async def ranked_column(client: ServiceClient, board: str, column: str | None) -
 
 
 def first_ranked(name: str, board: Board) -> str:
-    """Return the first ranked column of a board. End the command if there is none."""
     ranked = board.ranked_columns()
     if not ranked:
         fail(f"{name} has no ranked column")
@@ -153,7 +149,7 @@ def rank(
 
 
 def show_positions(positions: list[Position]) -> None:
-    """Print one line for each position. If a rank is an estimate, the line shows both bounds of its bracket."""
+    """Print one line for each position, with both bounds of the bracket if the rank is an estimate."""
     headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
     rows = [
         (each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of)
@@ -163,7 +159,7 @@ def show_positions(positions: list[Position]) -> None:
 
 
 def show_next(positions: list[Position]) -> None:
-    """For each position with a next better rank, print that rank, its value and how many points are missing."""
+    """For each position with a next better rank, print that rank, its value and the missing points."""
     rows = [(each.column, each.next.rank, each.next.value, each.next.points) for each in positions if each.next]
     typer.echo()
     show_table(("column", "next rank", "held with", "points missing"), rows, numeric=("next rank", "points missing"))
@@ -172,8 +168,7 @@ def show_next(positions: list[Position]) -> None:
 def show_previous(positions: list[Position]) -> None:
     """Print one line for each position that has an earlier period.
 
-    The line shows how many ranks the owner gained because the owner's value changed, and how many because the values of
-    others changed.
+    The line shows how many ranks the owner gained by the owner's own value, and how many by the values of others.
     """
     rows = [
         (
@@ -193,7 +188,7 @@ def show_previous(positions: list[Position]) -> None:
 
 
 def bracket_text(position: Position) -> str:
-    """Return `exact`, or bounds such as `12301..12390`, or `no value` for a column without a value."""
+    """Return `exact`, or bounds such as `12301..12390`, or `no value`."""
     if position.rank is None:
         return "no value"
     return "exact" if position.exact else f"{position.low}..{position.high}"

@@ -1,7 +1,4 @@
-"""Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards.
-
-A specification is checked here once, when it arrives. Therefore every specification in the store fits the contract.
-"""
+"""Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ async def put_board(context: Context, call: Call) -> Reply:
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Return the season of a board: the times at which it opens and closes. Return None if the body has no such times.
+    """Return the season of a board: the times at which it opens and closes. Return None if the body has neither time.
 
     Raises:
         SpecInvalidError: the times contradict each other.
@@ -247,11 +244,9 @@ class _Counted(NamedTuple):
     families: dict[int, Family]  # by family key: the families that the boards belong to
 
     def entries(self, board: Board) -> int:
-        """Return how many entries a board has."""
         return self.totals[board.key].get(ALL_ENTRIES, 0)
 
     def is_closed(self, board: Board, now_us: int) -> bool:
-        """Return whether a board is closed."""
         return is_closed(board, self.families.get(board.family_key or 0), now_us)
 
 
@@ -264,7 +259,6 @@ def _counted(dialect: Dialect, boards: Sequence[Board]) -> Program[_Counted]:
 def make_board_answer(
     board: Board, entries: int, *, closed: bool, curves: dict[str, CurveState | None] | None = None
 ) -> BoardAnswer:
-    """Return a board's full specification as the API shows it."""
     predictor = board.spec.predictor
     return BoardAnswer(
         id=board.id,

@@ -1,7 +1,4 @@
-"""Handlers of families: create, change, show and delete them; find the board of a period; list the values of a facet.
-
-A specification is checked here once, when it arrives. Therefore every specification in the store fits the contract.
-"""
+"""Handlers of families: create, change, show and delete them, find the board of a period, list values of a facet."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from storage.store import Program
 
 from .boards import make_board_answer, make_spec
 
-# The most pages of boards that one request reads. It may read several pages, because the answer leaves out boards
-# without entries.
+# The most pages of boards that one request reads. Boards without entries are left out, so one page may not be enough.
 FACET_READS_MAX = 16
 
 
@@ -126,8 +122,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 async def boards(context: Context, call: Call) -> FamilyBoardAnswer:
     """Handle `GET /v1/families/{family}/boards`."""
     query: FamilyBoardsQuery = call.query
-    # Read the family from the store, because another process may have changed the family's grace. The grace decides
-    # whether a period is closed.
+    # Another process may have changed the family's grace, which decides whether a period is closed.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query.period, query)
@@ -184,10 +179,7 @@ def _with_entries(
     after: str,
     limit: int,
 ) -> Program[tuple[list[tuple[Board, int]], str | None]]:
-    """Return a page of boards that have entries, and the id after which the next page begins.
-
-    The id is None if there is no next page.
-    """
+    """Return a page of boards that have entries, and the id after which the next page begins, or None."""
     shown: list[tuple[Board, int]] = []
     for _ in range(FACET_READS_MAX):
         found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)

@@ -1,7 +1,7 @@
 """The handler of an owner's history: the owner's final position in each closed period, newest first.
 
-The answer lists every closed period since the family was created, even periods in which the owner has no entry. This
-gives a chart a point for each period. One answer takes at most four reads by each connection pool, whatever the limit:
+The answer lists every closed period since the family was created, even periods in which the owner has no entry, so that
+a chart has a point for each period. One answer takes at most four reads by each connection pool, whatever the limit:
 
     1. the family
     2. the catalog, for boards that this process does not know
@@ -33,7 +33,7 @@ from .families import check_facets, make_period_answer
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
     """Handle `GET /v1/families/{family}/owners/{owner}/history`."""
     query: HistoryQuery = call.query
-    # Read the family from the store, because another process may have deleted the family or shortened its grace.
+    # Another process may have deleted the family or shortened its grace.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = _kind(family, query.period)

@@ -1,7 +1,5 @@
-"""Handlers of clients, who own pools; of pools, which hold resources; and of leases, which keys have on resources.
+"""Handlers of clients, who own pools; of pools, which hold resources; and of leases, which give resources to keys.
 
-Operators change clients and pools, and writers read them. Writers take and give back leases. The clock of the store
-decides when a lease ends, not the clock of this process.
-
-`routes` is the table of these routes, which `service.api` adds to its own table. Begin with `leases`.
+Operators change clients and pools; writers read them, and take and give back leases. The clock of the store decides
+when a lease ends, not the clock of this process. `routes` is the table of these routes. Begin with `leases`.
 """

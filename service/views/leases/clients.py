@@ -1,4 +1,4 @@
-"""Handlers of clients, who own the pools of resources. Operators change clients, and writers read them."""
+"""Handlers of clients, who own the pools of resources."""
 
 from __future__ import annotations
 

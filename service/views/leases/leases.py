@@ -1,7 +1,4 @@
-"""Handlers of leases: lease a resource for a key, extend, show and give back the key's lease, read the lease journal.
-
-The caller and the clock of the store decide how long a lease lasts, not the clock of this process.
-"""
+"""Handlers of leases: lease a resource for a key, extend, show and give back its lease, read the lease journal."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
             raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
         return None, max(1, round(seconds * 1e6))
     expires_at_us = to_micros(expires)  # type: ignore[arg-type]
-    # The clock of this process is used only to reject ends that are much too late. It never decides when a lease ends.
+    # This only rejects ends that are much too late: the clock of the store decides when a lease ends.
     if expires_at_us > context.now_us() + most_s * 1e6:
         raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
     return expires_at_us, 0

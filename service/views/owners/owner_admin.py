@@ -3,9 +3,8 @@
 Each transaction works on a bounded number of boards. If the work is interrupted, the operator finishes it by sending
 the same request again.
 
-An owner is erased first from the boards that have rows, then from archives. With this order, a board that is archived
-in the meantime is still found, among the archives. The catalog of a process does not hold archives, so they are looked
-up in the store.
+An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
+therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
 """
 
 from __future__ import annotations
@@ -31,11 +30,9 @@ from storage.records import Board
 from storage.store import Program
 
 ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
-# The most boards of families in one transaction. They may be many, because one query reads all of them, and opening a
-# board takes microseconds.
+# The most boards of families in one transaction. One query reads all of them, and opening a board takes microseconds.
 FAMILY_BOARDS_A_STEP = 2_000
-# The most other boards in one transaction. They are few, because compiling the statements of unused boards blocks the
-# event loop.
+# The most other boards in one transaction. Compiling the statements of unused boards blocks the event loop.
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 TOKEN_BYTES = 8
@@ -60,10 +57,9 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 
 
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
-    """Erase the owner's entries.
+    """Erase the owner's entries, and add to `until` the `seq` of each erasure in the change log, by board key.
 
-    For each board from which an entry was erased, add to `until` the `seq` of the erasure in the change log, by board
-    key. The caller must remove the owner's name and posts from the change log up to this number.
+    The caller must remove the owner's name and posts from the change log up to this number.
     """
     erased: list[int] = []
     for entries in boards:
@@ -80,8 +76,8 @@ async def erase_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
     log = erasure_statements(context.store.dialect)
-    # Drop queued posts first. Posts that a worker had already taken from the queue are applied when `drop_queued`
-    # returns, and what they wrote is erased below.
+    # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue are
+    # applied, and the code below erases what they wrote.
     await drop_queued(context.store, owner)
     begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
@@ -97,7 +93,7 @@ def _forget(context: Context, owner: str) -> Program[None]:
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
-    """Remove the owner's name and posts from the journal. Each transaction changes a bounded number of rows."""
+    """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows."""
     log, rows_max = erasure_statements(context.store.dialect), context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
 
@@ -160,9 +156,7 @@ async def _change(context: Context, owner: str, *, hide: bool) -> None:
 
 
 async def _await_earlier_transactions(context: Context) -> None:
-    """Wait until every transaction has ended that began before an owner was hidden or shown.
-
-    Such a transaction may not have seen that the owner is being hidden or shown.
+    """Wait for the end of all transactions that began before an owner was hidden or shown.
 
     Raises:
         StoreBusyError: such a transaction runs for too long. The caller may send the request again.
@@ -215,7 +209,7 @@ def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
 
 
 async def erase_from_archives(context: Context, owner: str) -> None:
-    """Erase an owner from every archive. Each transaction changes a bounded number of archives."""
+    """Erase an owner from every archive, in transactions that change a bounded number of archives."""
     after_key = -1
     while True:
         keys = await context.store.read(

@@ -1,7 +1,7 @@
 """The positions of one owner on many boards, in few statements, whatever the number of boards.
 
-Each store is read at most twice, each time in one snapshot. The first read gets all entries. The second read counts all
-ranks that must be counted.
+Each store is read at most twice, each time in one snapshot: first all entries, then the counts of all ranks that must
+be counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from storage.store import Program, Store
 
 
 class BoardColumn(NamedTuple):
-    """A ranked column of a board."""
-
     board: Board
     column_index: int
 
@@ -41,7 +39,6 @@ class _Count(NamedTuple):
     starts: CountStarts
 
     def reads_more_than(self, rows_max: int, mode: RankMode) -> bool:
-        """Return whether the count may read more than `rows_max` rows."""
         locator, wanted, totals = self.sought
         return totals.get(wanted.column_index, 0) > rows_max and locator.may_read_many_rows([wanted], mode, self.starts)
 
@@ -87,10 +84,7 @@ async def _of_store(
 async def _located(
     context: Context, store: Store, sought: Sequence[_Sought], mode: RankMode
 ) -> list[tuple[LocatedRank, dict[int, int]]]:
-    """Return ranks with the totals of their boards.
-
-    A rank comes from the board's curve if the curve is good enough. All other ranks are counted in one snapshot.
-    """
+    """Return ranks with the totals of their boards. Count ranks for which no curve is good enough, in one snapshot."""
     found = [each.locator.locate_without_count(each.wanted, mode) for each in sought]
     counts = [
         _Count(each, each.locator.find_count_starts([each.wanted]))

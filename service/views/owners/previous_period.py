@@ -1,9 +1,9 @@
-"""Compares an owner's positions with those of the previous period.
+"""The comparison of an owner's positions with those of the previous period.
 
 The answer says how many places the owner gained by the owner's own value (`moved`), and how many by the values of
 others (`field_moved`). To compute `moved`, the owner's current value is ranked on the earlier board, without the
-owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. It is 0 if the value is the same.
-`field_moved` is the remaining part of the change of rank.
+owner's own earlier entry. `moved` is the owner's earlier rank minus that rank. `field_moved` is the remaining part of
+the change of rank.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .owner_on_boards import BoardColumn, find_positions
 
 
 def find_board_before(board: Board) -> str | None:
-    """Return the id of the board for the previous period; None if the board has no previous period.
+    """Return the id of the board for the previous period, or None.
 
     Raises:
         ProblemError: the board belongs to no family.
@@ -40,10 +40,7 @@ def find_board_before(board: Board) -> str | None:
 async def add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> OwnerPositions:
-    """Set `previous` in each position of the answer, and return the answer.
-
-    `previous` is None if `before_id` is None.
-    """
+    """Set `previous` in each position of the answer, and return the answer. Without `before_id`, `previous` is None."""
     if before_id is None:
         for position in answer.positions:
             position.previous = None

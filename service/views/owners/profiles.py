@@ -1,6 +1,6 @@
 """Handlers of profiles, such as an owner's name and picture. Profiles are stored as callers sent them.
 
-Other handlers add profiles to the rows of their answers: one statement reads them for all rows of an answer.
+Other handlers add profiles to the rows of an answer, with one statement for all rows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def remove_profile(context: Context, call: Call) -> Reply:
 
 
 async def add_profiles(context: Context, rows: Sequence[N]) -> None:
-    """Set the profile of each row; None if the row's owner has no profile."""
+    """Set `profile` of each row, to None if the row's owner has no profile."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:
         return

@@ -3,8 +3,8 @@
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
 
-Missing boards are created in a transaction of their own, before the posts are applied. If the posts then fail, the
-boards remain. This does no harm: a board without posts is empty for readers, whether the store has the board or not.
+A transaction of its own creates the missing boards before the posts are applied. If the posts then fail, the boards
+remain. This does no harm: readers see an empty board, whether the store has it or not.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ FACET_SETS_KEPT = 32_768
 
 
 class _PeriodBoards(NamedTuple):
-    """The boards of one period that a post goes to, and whether the period is closed."""
-
     boards: list[NewBoard]
     closed: bool
 
@@ -67,7 +65,6 @@ class _Wanted(NamedTuple):
     changes: list[ColumnChange]
 
     def targets(self) -> Iterable[tuple[NewBoard, bool]]:
-        """Return every board that the post goes to, and whether its period is closed."""
         return ((new, closed) for boards, closed in self.periods for new in boards)
 
 
@@ -82,7 +79,7 @@ class _PostOutcome(NamedTuple):
     def found_board_deleted(self) -> bool:
         """Return whether the post was rejected because a board was deleted together with its family.
 
-        The family may have been created again. Therefore such a post is tried once more.
+        Such a post is tried once more, because the family may have been created again.
         """
         if self.status is not PostStatus.REJECTED:
             return False
@@ -144,7 +141,7 @@ async def _queue(context: Context, family_id: str, posts: Sequence[ReceivedPost]
 
 
 async def _forget(context: Context, family: Family) -> Family:
-    """Drop this process's copies of a family's boards, and return the family as the store has it now.
+    """Drop this process's copies of a family's boards, and read the family from the store again.
 
     Raises:
         UnknownFamilyError: the family was deleted.
@@ -192,7 +189,7 @@ async def _settle(context: Context, family: Family, posts: Sequence[ReceivedPost
 async def _repeated(
     context: Context, applied: Sequence[Sequence[PartOutcome]], boards: dict[str, Board]
 ) -> dict[int, Board]:
-    """Return, by key, the boards that duplicate posts reached when they were first applied. Omit deleted boards."""
+    """Return, by key, the boards that duplicate posts reached when they were first applied, without deleted boards."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -236,10 +233,7 @@ def _boards_in(
     listed: tuple[tuple[str, ...], ...],
     values: tuple[tuple[str, str], ...],
 ) -> list[NewBoard]:
-    """Return the boards that a post reaches in a period.
-
-    Each list of facets in `listed` gives one board, if the post has a value for every facet of the list.
-    """
+    """Return the boards of a period that a post reaches: one for each facet list that the post has values for."""
     return [
         NewBoard(board_id(family_id, period_id, facets), _shelf(period_id, tuple([name for name, _ in facets])))
         for facets in facets_of(listed, dict(values))
@@ -250,7 +244,7 @@ _shelf = lru_cache(maxsize=1_024)(shelf)  # boards with the same period and face
 
 
 async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -> dict[str, Board]:
-    """Return the boards of these posts by id, except boards of closed periods. Create the boards that are missing."""
+    """Return the boards of these posts by id, except boards of closed periods. Create the missing boards."""
     found: dict[str, Board] = {}
     missing: set[NewBoard] = set()
     columns, known = len(family.spec.board.columns), context.catalog.find_known

@@ -1,7 +1,7 @@
 """Handlers of the journal, the durable log of accepted posts. They read the whole journal, or the posts of one owner.
 
-A line shows what was posted and what was stored afterwards. Its values have the form in which callers post values. A
-line of an erased owner keeps its sequence number, but has no owner, no post and no value.
+A line shows what was posted and what was stored afterwards, in the form in which callers post values. A line of an
+erased owner keeps its sequence number, but has no owner, no post and no value.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ async def owner_posts(context: Context, call: Call) -> OwnerPosts:
 
 
 def make_lines(rows: Iterable[JournalRow], boards: _Boards) -> Iterator[JournalLine]:
-    """Yield each row of the journal as a line of the response."""
     writers: dict[int, _LineWriter] = {}
     for row in rows:
         writer, board = writers.get(row.board_key), boards.get(row.board_key)
@@ -117,7 +116,6 @@ class _LineWriter:
         self._reader, self._merger = RowReader(board), Merger(board)
 
     def write_post(self, line: JournalLine, row: JournalRow, posted: ChangeRecord) -> None:
-        """Fill a line with the posted values and with the values that were stored afterwards."""
         line.stats = self._named(posted.changes, overwrite=False)
         if overwritten := self._named(posted.changes, overwrite=True):
             line.set = overwritten

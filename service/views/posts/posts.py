@@ -1,8 +1,4 @@
-"""Posting to leaderboards: parse the posts of a request, apply them durably, and return their results.
-
-If these functions find a fault in one post, the result of this post is `rejected`, and the post never reaches the
-writer. For all other posts, the writer's transaction decides the result.
-"""
+"""Posting to leaderboards: parse the posts of a request, apply them durably, and return their results."""
 
 from __future__ import annotations
 
@@ -137,10 +133,7 @@ async def _apply_again(
     applied: list[list[PartOutcome]],
     only_board: str | None,
 ) -> tuple[list[_Resolved], list[list[PartOutcome]]]:
-    """If this process had outdated copies of boards, apply the posts again that were rejected because of this.
-
-    Return all posts and all outcomes.
-    """
+    """Apply posts again that were rejected because this process had outdated copies of their boards."""
     accepted = [index for index, found in enumerate(resolved) if isinstance(found, Post)]
     sent = [found for found in resolved if isinstance(found, Post)]
     outcomes = dict(zip(accepted, applied, strict=True))
@@ -174,7 +167,7 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 
 
 class _Asked(NamedTuple):
-    """What one request has already read from the store. A board that many posts name is therefore read only once."""
+    """The boards that one request has already looked for in the store, so that each is read once for all its posts."""
 
     unknown: dict[str, UnknownBoardError]
     reread: set[str]
@@ -265,7 +258,7 @@ def _bounds(column: ColumnSpec) -> str:
 def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
     """Return a hash of owner, values and `at`. It tells a retry of a post from a different post with the same id.
 
-    Numbers that are equal give the same hash. Neither their spelling nor the scale of a board's column matters.
+    Equal numbers give the same hash, whatever their spelling and the scale of the board's column.
     """
     columns = board.spec.columns
     values = sorted(make_comparable(columns[change.index], change) for change in changes)
@@ -274,7 +267,7 @@ def hash_post(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: 
 
 
 def make_comparable(column: ColumnSpec, change: ColumnChange) -> tuple[str, str, bool]:
-    """Return what a fingerprint holds of one value: the column's name, the value, and whether the value overwrites."""
+    """Return the part of a fingerprint for one value: column name, value, and whether the value overwrites."""
     value = change.value
     if isinstance(value, int):
         value = format_decimal(value, column.scale)
@@ -324,7 +317,6 @@ def _result(post: Post, parts: list[PartOutcome], *, named: bool, single: bool) 
 
 
 def board_result(board: Board, part: PartOutcome) -> BoardResult:
-    """Return the outcome of a post on one board, as the API shows it."""
     if part.error is not None:
         return BoardResult(board=board.id, status="rejected", error=post_problem_of(part.error).to_document())
     return BoardResult(

@@ -1,7 +1,6 @@
 """Posting with `mode=queued`: a request is accepted as a whole, and answered before its posts are applied.
 
-If a post has a fault that can be found before it is applied, the whole request is refused and none of its posts is
-queued. A retry of an applied post is not a fault. It counts as a duplicate, even if all its boards are closed now.
+A retry of an applied post is no fault. It counts as a duplicate, even if all boards of the post are closed now.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from storage.posting.post_ids import find_repeats
 from storage.records import Post, PostStatus
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # how often a request is tried; it fails if its boards change during every try
+_RENEWALS_MAX = 3  # the most tries of a request whose boards change
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[Resolved
 async def _check_repeats(
     context: Context, closed: Mapping[int, tuple[Post, PeriodClosedError]], *, single: bool
 ) -> None:
-    """Refuse the request unless every post in `closed` is a duplicate of a post that was applied before.
+    """Refuse the request unless every post in `closed` is a duplicate of an applied post.
 
     Raises:
         ProblemError: a post is not a duplicate.
@@ -74,7 +73,7 @@ async def _check_repeats(
 
 
 async def _reread(context: Context, posts: list[Post]) -> None:
-    """Read the boards and families of the posts from the store again, because this process's copies are outdated."""
+    """Read the boards and families of the posts from the store again."""
     for family_id in {post.family.id for post in posts if post.family is not None}:
         for part in (part for post in posts for part in post.parts):
             if part.board.family_key is not None:
@@ -91,7 +90,7 @@ async def _reread(context: Context, posts: list[Post]) -> None:
 
 
 def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
-    """Return the error if all of a post's boards are closed or not yet open; None if one of them may take the post."""
+    """Return an error if all of a post's boards are closed or not yet open, or None."""
     error = None
     for part in post.parts:
         if not part.board.may_close:
@@ -108,7 +107,7 @@ def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
 def make_refusal(error: Exception, index: int | None) -> ProblemError:
     """Return the problem that refuses a request because of one of its posts.
 
-    `index` is the index of the post in the request's list. It is None if the body of the request is the post itself.
+    `index` is the post's index in the request's list, or None if the body of the request is the post itself.
     """
     problem = post_problem_of(error)
     if index is None:

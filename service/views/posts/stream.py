@@ -1,8 +1,7 @@
 """The handler of event streams. Events have sequence numbers of the journal, so a client can resume where it stopped.
 
-Each event is written to the connection immediately, so a client needs only the memory of the bytes that wait in its
-socket. A client that reads too slowly is dropped when more than `stream_unread_bytes_max` bytes wait. It can connect
-again with the number of the last event that it saw.
+Each event is written to the connection immediately. A client that reads too slowly is dropped when more than
+`stream_unread_bytes_max` bytes wait in its socket. It can connect again with the number of the last event that it saw.
 """
 
 from __future__ import annotations
@@ -53,11 +52,9 @@ class StreamClient:
             await self._ended.wait()
 
     def send_event(self, event: Event) -> bool:
-        """See `feed.Subscriber`."""
         return self._write(event.encode_event())
 
     def send_heartbeat(self) -> bool:
-        """See `feed.Subscriber`."""
         return self._write(_BEAT)
 
     def _write(self, text: bytes) -> bool:
@@ -74,7 +71,6 @@ class StreamClient:
         return True
 
     def end_stream(self) -> None:
-        """See `feed.Subscriber`."""
         self._ended.set()
 
 
@@ -85,8 +81,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # The key of the topic contains the board's id, because all boards of a family that no post has reached share one
-    # board key. It also contains the time of archiving, because an archived board is read in another way.
+    # The board's id is needed, because all boards of a family that no post has reached share one board key. The time of
+    # archiving is needed, because an archived board is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]

@@ -22,8 +22,8 @@ from storage.store import Program
 
 from .rankings import parse_wanted_value
 
-# How many further rows are read at each end of the window. They show whether the ranking has more rows, and whether the
-# tie of the first row begins before the window.
+# Further rows that are read at each end of the window. They show whether the ranking has more rows, and whether the tie
+# of the first row begins before the window.
 MORE = 1
 
 
@@ -115,7 +115,7 @@ def _window(
     better: int,
     worse: int,
 ) -> Window:
-    """Return the wanted rows as a window. `near` may have `MORE` further rows at each end, which are left out."""
+    """Return the wanted rows as a window, without the `MORE` further rows at each end."""
     ranking = pager.ranking
     before = near.before[max(0, len(near.before) - better) :]
     rows = before + near.after[:worse]
@@ -165,8 +165,8 @@ def _known(pager: Pager, window: Window, located: LocatedRank, wanted: WantedRan
     """Return, for each row, whether its rank is exact."""
     if window.exact or wanted.owner is None or not located.exact:
         return [window.exact] * len(window.rows)
-    # The curve gave the owner an exact rank. The ranking may have changed between that lookup and the read of the rows.
-    # So a row is exact only if it has the rank and the value that the lookup found.
+    # The curve gave the owner an exact rank, but the ranking may have changed before the rows were read. So a row is
+    # exact only if it has the rank and the value that the curve gave.
     ranks = rank_rows(pager.ranking, window)
     return [
         rank == located.rank and cell_of(pager.ranking, row) == wanted.cell

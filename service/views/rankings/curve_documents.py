@@ -1,6 +1,6 @@
 """The document of a curve: everything that a client needs to calculate ranks offline with the same curve.
 
-A client that calculates ranks from this document as docs/rank_offline.py does gets exactly the ranks of the service.
+A client that calculates ranks as docs/rank_offline.py does gets exactly the ranks of the service.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from storage.records import Board
 def curve_etag(served: ServedCurve) -> str:
     """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
 
-    The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes. For example, the
-    first live counts of a curve come shortly after the fit and change no rank.
+    The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
     as_fitted = not isinstance(served.curve, LiveCurve) or served.curve.is_as_fitted
     live_version = 0 if as_fitted else served.live_version
@@ -27,7 +26,6 @@ def curve_etag(served: ServedCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curve: Curve | LiveCurve) -> CurveAnswer:
-    """Return the document of a column's curve. `curve` is a curve without live counts, or a live curve."""
     column = board.spec.columns[column_index]
     at = _Places(board, column_index)
     return CurveAnswer(
@@ -67,7 +65,7 @@ class _Places:
 
 
 def _outside(curve: Curve | LiveCurve, at: _Places) -> OutsideAnswer | None:
-    """Return what is known about entries beyond the outer knots, which came after the fit; None if there are none."""
+    """Return what is known about entries beyond the outer knots, which came after the fit, or None."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

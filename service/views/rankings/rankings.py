@@ -129,12 +129,12 @@ async def get_values(context: Context, call: Call) -> Values:
 
 
 class _ValueFinder:
-    """Finds the values of ranks. It reads rows if they are few or if there is no curve; otherwise it uses the curve."""
+    """Finds the values of ranks: from rows if they are few or if there is no curve, otherwise from the curve."""
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
         self._start = context.ranks.locators.find_locator(board).find_count_start(index)
-        # How many rows this request may still read to find exact values of deep ranks.
+        # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
         self._context, self._board, self._index = context, board, index
         self._ranking: Ranking = context.boards.open_board(board)[0].rankings[index]
@@ -187,10 +187,7 @@ class _ValueFinder:
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
-    """Return the worst rank with at least this percentile.
-
-    The percentile of a rank is 100 * (total - rank) / (total - 1).
-    """
+    """Return the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least this percentile."""
     if total <= 1:
         return 1
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
@@ -213,7 +210,7 @@ async def curve(context: Context, call: Call) -> Answer:
 async def _final_curve(context: Context, call: Call, board: Board, index: int) -> Answer:
     """Answer with the final curve of a closed board, if this process has no curve of the board.
 
-    For an archived board, the curve is read from the archive. For a board with few entries, a curve is made that has a
+    The curve of an archived board comes from the archive. For another board with few entries, make a curve that has a
     knot for each value.
     """
     entries, _ = context.boards.open_board(board)
@@ -259,8 +256,7 @@ async def buckets(context: Context, call: Call) -> Buckets:
     scale = board.spec.columns[index].scale
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
-        # If another process has emptied the board, this process's curve still describes the former entries. This read
-        # raises an error in that case.
+        # As in `curve`: this read raises an error if another process has emptied the board.
         await context.store_for_board(board).read(lambda: read_board_totals(context.store.dialect, board))
         parts = estimate_buckets(curve, ranking.padding, query.buckets)
         context.metrics.count_ranks_read("rankings", "curve", len(parts))

@@ -1,7 +1,7 @@
 """The rank of a value among the entries of several leaderboards together, such as those of the regions of a game.
 
-Each board ranks the value as usual. Then the numbers of better entries are added up, and so are the ends of the
-brackets. Therefore the bracket of the sum is as reliable as the brackets of the boards.
+The numbers of better entries on all boards are added up, and so are the ends of the brackets. Therefore the bracket of
+the sum is as reliable as the brackets of the boards.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from service.views.owners.owners import find_column
 from storage.errors import UnknownColumnError
 from storage.records import Board
 
-# The methods from the best to the worst. The method of the answer is the worst of the boards' methods, because a sum is
-# no more exact than its least exact part.
+# From the best method to the worst. The answer has the worst of the boards' methods, because a sum is no more exact
+# than its least exact part.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
@@ -57,7 +57,7 @@ async def find_added_boards(context: Context, call: Call, first: Board, index: i
 
 
 def add_up_positions(parts: list[Position]) -> Position:
-    """Return the position of a value among the entries of all boards. `parts` has its position on each board."""
+    """Return the position of a value among the entries of all boards, from its position on each board."""
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     total = sum(part.total for part in parts)
     return Position(
