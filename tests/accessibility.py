@@ -1,4 +1,4 @@
-"""Check a page with axe-core, which finds what people who see badly, or who have no mouse, could not use.
+"""Checks a page with axe-core, which finds what people who see badly, or who have no mouse, could not use.
 
 All rules of axe-core apply, best practices included; none is switched off.
 """
@@ -20,7 +20,7 @@ def _axe() -> str:
 
 
 async def violations(page: Page) -> list[str]:
-    """Return what is wrong with the current page: the rule, the element and the remedy of each violation."""
+    """Return the rule, the element and the remedy of each violation of the current page."""
     if not await page.evaluate("'axe' in globalThis"):
         await page.evaluate(_axe())
     return list(await page.evaluate(_JUDGE))

@@ -19,8 +19,7 @@ from tests.chromium import DevTools, DevToolsError, devtools
 WAIT_S = 60.0  # the longest wait; a wait ends as soon as its condition holds
 DESKTOP, PHONE = (1280, 900), (360, 740)
 _TOLD = "rankcurveTestTold"
-# The browser reports a violation of the content security policy by an event, which names the file and the line. The
-# console shows the violation without them.
+# The event of a violation of the content security policy names the file and the line. The console does not.
 _TELL_VIOLATIONS = f"""addEventListener("securitypolicyviolation", (event) => globalThis.{_TOLD}(
   `policy: ${{event.violatedDirective}} forbids ${{event.blockedURI}} ${{event.sourceFile}}:${{event.lineNumber}}`))"""
 _LOOK = """new Promise((resolve) => {{
@@ -68,8 +67,6 @@ class Sent:
 
 
 class Page:
-    """One page, with a browser profile of its own."""
-
     def __init__(self, tools: DevTools, session: str) -> None:
         self._tools, self._session = tools, session
         self._sent: dict[str, Sent] = {}
@@ -86,7 +83,6 @@ class Page:
         await self.show()
 
     async def command(self, method: str, /, **parameters: Any) -> dict[str, Any]:
-        """Send one command of DevTools to the page."""
         return await self._tools.send(method, self._session, **parameters)
 
     async def show(self, size: tuple[int, int] = DESKTOP, *, dark: bool = False, motion: bool = False) -> None:
@@ -139,11 +135,9 @@ class Page:
         await self.wait_for(f"document.querySelector({json.dumps(within)})?.innerText.includes({json.dumps(text)})")
 
     async def text(self, selector: str = "body") -> str:
-        """Return the text that an element shows."""
         return str(await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     async def texts(self, selector: str) -> list[str]:
-        """Return the text of every element that a selector finds."""
         found = await self.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.innerText)")
         return list(found)
 
@@ -155,7 +149,6 @@ class Page:
             await self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def press(self, key: str, *, shift: bool = False) -> None:
-        """Press and release a key."""
         code, text = _CODES[key], {"Enter": "\r", " ": " "}.get(key, "")
         named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
         named["modifiers"] = _SHIFT if shift else 0
@@ -167,14 +160,13 @@ class Page:
         await self.command("Input.insertText", text=text)
 
     async def screenshot(self) -> bytes:
-        """Return a picture of the whole page, as PNG."""
         box = (await self.command("Page.getLayoutMetrics"))["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": box["width"], "height": box["height"], "scale": 1}
         found = await self.command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         return base64.b64decode(found["data"])
 
     async def settle(self) -> None:
-        """Wait until the response of every request is complete. Do not wait for event streams."""
+        """Wait until the response of every request is complete, except event streams."""
         until = time.monotonic() + WAIT_S
         while under_way := [sent.url for sent in self.sent if not sent.settled]:
             await self.evaluate("new Promise(requestAnimationFrame)")
@@ -183,7 +175,6 @@ class Page:
 
     @property
     def sent(self) -> list[Sent]:
-        """Return all requests so far."""
         return list(self._sent.values())
 
     def hosts(self) -> set[str]:
@@ -203,7 +194,7 @@ class Page:
             self.errors.append(f"console: {' '.join(str(each.get('value', each)) for each in event['args'])}")
         elif method == "Log.entryAdded":
             entry = event["entry"]
-            # A response with an error status is no error of the page: the page must handle it. `sent` has the status.
+            # An error status is no error of the page, which must handle it. `sent` has the status.
             if entry["level"] in ("error", "warning") and entry["source"] != "network":
                 self.errors.append(f"{entry['source']}: {entry['text']}")
         elif method == "Page.javascriptDialogOpening":

@@ -25,7 +25,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
     "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
-    # The browser can resolve only HOST, so that its own look-ups of other hosts do not leave this machine.
+    # Without this, the browser's own look-ups of other hosts would leave this machine.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
 
@@ -40,7 +40,6 @@ class Chromium:
     """The browser process. `address` is where its DevTools listen."""
 
     def __init__(self) -> None:
-        """Create a temporary folder for the browser; `start` starts the process."""
         self._program = program(PACKAGE, PACKAGE)
         self._folder = Folder("rankcurve-chromium-", "pid", user=None, last_signal="KILL")
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,7 +54,7 @@ class Chromium:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder,
                 env={**os.environ, "HOME": str(folder), "LANG": "en_US.UTF-8", "LANGUAGE": "en", "TZ": "UTC"},
             )  # fmt: skip
-        # With the minus sign, the signal reaches the whole process group: the browser and its many child processes.
+        # The minus sign sends the signal to the whole process group: the browser and its child processes.
         (folder / "pid").write_text(f"-{self._process.pid}\n")
         told, until = folder / "profile" / "DevToolsActivePort", time.monotonic() + READY_S
         while not (told.exists() and len(lines := told.read_text().split()) == 2):
@@ -64,7 +63,6 @@ class Chromium:
         self.address = f"ws://{HOST}:{lines[0]}{lines[1]}"
 
     def remove(self) -> None:
-        """End the browser with its child processes, and remove its folder."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -74,7 +72,6 @@ class Chromium:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Chromium]:
-    """Start a browser, and remove it at the end."""
     browser = Chromium()
     try:
         browser.start()
@@ -93,7 +90,6 @@ class DevTools:
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, session: str, listener: Listener) -> None:
-        """Register the listener of a session's events."""
         self._listeners[session] = listener
 
     async def send(self, method: str, session: str = "", /, **parameters: Any) -> dict[str, Any]:
@@ -128,7 +124,6 @@ class DevTools:
 
 @contextlib.asynccontextmanager
 async def devtools(address: str) -> AsyncIterator[DevTools]:
-    """Connect to a browser."""
     async with ClientSession() as session, session.ws_connect(address, max_msg_size=0) as socket:
         made = DevTools(socket)
         reader = asyncio.create_task(made.read())

@@ -1,7 +1,7 @@
 """The servers of a test run, as fixtures, and the markers of the tests.
 
-The first test that needs a server starts it; the server runs for the whole session. A test whose server is not
-installed fails; no test is skipped.
+The first test that needs a server starts it for the whole session. A test whose server is not installed fails; no test
+is skipped.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ STARTERS = {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with what it needs. Put files of end-to-end and browser tests first: they take the longest.
-
-    A test that needs nothing gets the marker `unit`.
-    """
+    """Mark every test with what it needs. Put end-to-end and browser tests first, because they take the longest."""
     for item in items:
         module = item.getparent(pytest.Module)
         callspec = getattr(item, "callspec", None)
@@ -76,7 +73,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_url(request: pytest.FixtureRequest) -> str:
-    """Return the connection string from RANKCURVE_TEST_STORE, or that of a server of the tests if it is not set."""
+    """Return the connection string from RANKCURVE_TEST_STORE, or else that of a server of the tests."""
     given = os.environ.get("RANKCURVE_TEST_STORE")
     if given:
         return given

@@ -14,7 +14,6 @@ _BUILD = Path(__file__).parents[1] / "build" / "clients"
 
 
 def node() -> Path:
-    """Return the path of the JavaScript interpreter."""
     return program("node", "nodejs")
 
 
@@ -24,7 +23,6 @@ def javascript_modules() -> Path:
 
 
 def python_modules() -> Path:
-    """Return the folder that holds pyjolokia."""
     return _installed("pip", "pyjolokia.txt")
 
 

@@ -1,7 +1,4 @@
-"""A real Prometheus for tests: it scrapes a service, and answers queries about it.
-
-Like every server of the tests it has a free port and a folder of its own, and ends with its `with` block.
-"""
+"""A real Prometheus for tests: it scrapes a service, and answers queries about it."""
 
 from __future__ import annotations
 
@@ -35,7 +32,6 @@ scrape_configs:
 
 
 def promtool(*words: str, standard_input: str = "") -> subprocess.CompletedProcess[str]:
-    """Run Prometheus' own checking tool and return its result."""
     command = [str(program("promtool", PACKAGE)), *words]
     return subprocess.run(command, input=standard_input, capture_output=True, text=True, timeout=READY_S)
 
@@ -44,7 +40,6 @@ class Prometheus:
     """A Prometheus that scrapes one target; inside its `with` block it is ready."""
 
     def __init__(self, target: str, *, rules: Path, key: str = "") -> None:
-        """Write the configuration of a server that scrapes `target` (host:port); the `with` block starts the server."""
         self._program = program("prometheus", PACKAGE)
         self._folder = Folder("rankcurve-prometheus-", "pid", user=None, last_signal="KILL")
         self._port = free_port()
@@ -73,7 +68,6 @@ class Prometheus:
         self._folder.remove()
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Return once a condition holds; fail if it does not hold within READY_S seconds."""
         until = time.monotonic() + READY_S
         while not condition():
             log = (self._folder.path / "log").read_text(errors="replace")[-2000:]
@@ -94,7 +88,7 @@ class Prometheus:
         return found
 
     def value(self, expression: str) -> float | None:
-        """Return the value of the first series of an expression; None if there is none, or no answer yet."""
+        """Return the value of the first series of an expression, or None."""
         try:
             found = self.query(expression)
         except OSError:

@@ -1,7 +1,4 @@
-"""Create an empty schema on a shared PostgreSQL server; the connection string names the schema.
-
-Tests know nothing of the server but its connection string, so that any compatible server can be used.
-"""
+"""Creates an empty schema on a shared PostgreSQL server. Tests know the server by its connection string only."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
-# The watcher waits until this process closes the pipe. Then it ends the server by the process id in the pid file.
-# After a second, it removes the folder.
+# The watcher waits until this process closes the pipe. Then it ends the server by the process id in the pid file, and
+# removes the folder after a second.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
 # Most tests do not need durable commits. A test of durability starts a server of its own, with DURABLE.
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
@@ -33,7 +33,6 @@ class ServerMissingError(Exception):
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -71,7 +70,7 @@ class Folder:
     """A temporary folder that a watcher removes when this process ends."""
 
     def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
-        # The folder is not in pytest's folder, which only the user of pytest can open.
+        # Only the user of pytest can open pytest's folder, so this one is elsewhere.
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
         if user is not None:
             shutil.chown(self.path, user)
@@ -81,7 +80,6 @@ class Folder:
         )
 
     def remove(self) -> None:
-        """Remove the folder, after the server in it has ended."""
         shutil.rmtree(self.path, ignore_errors=True)
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
@@ -90,7 +88,7 @@ class Folder:
 
 
 class PostgresServer:
-    """A PostgreSQL server that a test starts, stops, kills and restarts; `url` returns a connection string."""
+    """A PostgreSQL server that a test starts, stops, kills and restarts."""
 
     def __init__(self, settings: Mapping[str, str] = FAST, *, standby_of: PostgresServer | None = None) -> None:
         """Set up a cluster without starting it. If `standby_of` is given, copy that server's cluster and follow it."""
@@ -117,12 +115,10 @@ class PostgresServer:
             conf.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
 
     def url(self, database: str = "postgres") -> str:
-        """Return the connection string of a database."""
         return f"postgresql://postgres@{HOST}:{self.port}/{database}"
 
     @property
     def log(self) -> str:
-        """Return what the server has logged so far."""
         return (self._folder.path / "log").read_text(errors="replace")
 
     def start(self, *, wait: bool = True) -> None:
@@ -137,7 +133,6 @@ class PostgresServer:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Return when the server accepts connections. Raises RuntimeError if it does not."""
         probe = [str(self._postgres.with_name("pg_isready")), "-q", "-h", HOST, "-p", str(self.port)]
         until = time.monotonic() + READY_S
         while subprocess.run(probe, check=False).returncode != 0:
@@ -165,16 +160,13 @@ class PostgresServer:
                 os.kill(int(child), number)
 
     def restart(self, mode: str = "immediate", *, wait: bool = True) -> None:
-        """Stop the server in the given mode and start it again."""
         self.stop(mode)
         self.start(wait=wait)
 
     def promote(self) -> None:
-        """Make a standby the primary; return when it accepts writes."""
         self._run("pg_ctl", "promote", "-D", self.data, "-w")
 
     def create_database(self, name: str) -> str:
-        """Create an empty database; return its connection string."""
         self.run_sql(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
@@ -184,7 +176,6 @@ class PostgresServer:
         return self._run("psql", *words, *(word for one in statements for word in ("-c", one)))
 
     def remove(self) -> None:
-        """Stop the server and remove its folder."""
         self.kill()
         self._folder.remove()
 
@@ -204,8 +195,6 @@ class PostgresServer:
 
 
 class MemcachedServer:
-    """A memcached that a test starts, kills and freezes."""
-
     def __init__(self, *words: str) -> None:
         """Choose a port without starting the server; `words` are further arguments."""
         self._program = program("memcached", "memcached")
@@ -216,11 +205,9 @@ class MemcachedServer:
 
     @property
     def address(self) -> str:
-        """Return `host:port`."""
         return f"{HOST}:{self.port}"
 
     def start(self) -> None:
-        """Start the server and return when it accepts connections. Raises RuntimeError if it does not."""
         command = [str(self._program), "-l", HOST, "-p", str(self.port), "-U", "0", "-m", "64", *self._words]
         if os.getuid() == 0:
             command += ["-u", "nobody"]
@@ -245,20 +232,17 @@ class MemcachedServer:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """Kill the server without letting it clean up."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def remove(self) -> None:
-        """End the server and remove its folder."""
         self.kill()
         self._folder.remove()
 
 
 @contextlib.contextmanager
 def postgres(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServer]:
-    """Start a PostgreSQL server, and remove it at the end."""
     server = PostgresServer(settings)
     try:
         server.start()

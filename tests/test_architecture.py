@@ -1,4 +1,4 @@
-"""The page about the architecture, its picture and the glossary agree with the code."""
+"""Test that the page about the architecture, its picture and the glossary agree with the code."""
 
 import ast
 import importlib.util
@@ -25,7 +25,6 @@ def text_of(name: str) -> str:
 
 
 def folders() -> list[Path]:
-    """Return the packages and their rooms."""
     return [folder.parent for package in PACKAGES for folder in sorted((ROOT / package).rglob("__init__.py"))]
 
 
@@ -71,7 +70,6 @@ def test_every_module_that_the_description_of_a_room_names_exists() -> None:
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
-    """Yield every name that the code of a module uses."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.alias):
             yield from node.name.split(".")

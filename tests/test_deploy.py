@@ -1,4 +1,4 @@
-"""The units, the image and the compose file are accepted by their tools; the operating guide agrees with the code.
+"""Test that the deployment's files pass the checks of their tools, and that the operating guide agrees with the code.
 
 These tests do not repeat the contents of the files. They check the rules that the contents must follow.
 """
@@ -176,7 +176,7 @@ def test_the_image_copies_existing_files_and_runs_as_an_ordinary_user() -> None:
 
 
 def _commands(text: str) -> list[list[str]]:
-    """Return the words after `rankcurve` of every command in a text; a command without further words is left out."""
+    """Return the words after `rankcurve` of every command in a text, except commands without further words."""
     shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
     shown += [
         line

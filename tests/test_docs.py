@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: links, names, examples and figures.
+"""Test that the documentation agrees with the code: links, names, examples and figures.
 
 The tests read figures and names from the pages, so that they are written down only once.
 """

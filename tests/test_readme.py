@@ -1,7 +1,4 @@
-"""Newcomers start with the README, so these tests compare its lists and examples with the code.
-
-The tests read the tables from the file, so that their content is written down only once.
-"""
+"""Compare the lists and examples of the README, with which newcomers start, with the code."""
 
 import json
 import os

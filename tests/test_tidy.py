@@ -51,7 +51,6 @@ WORKPLACE = re.compile(
 
 @cache
 def _sources() -> dict[Path, str]:
-    """Return every Python file of the project by its path from the root."""
     paths = (path for folder in PYTHON_FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
     return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
 
@@ -83,7 +82,6 @@ def _module(path: Path) -> str:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """Yield the full name of everything that a file imports: modules, and names inside modules."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -177,7 +175,7 @@ def _program_names(paths: Iterable[Path]) -> set[str]:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the name of the called function; an empty text if the node is no call."""
+    """Return the name of the called function, or an empty text."""
     if not isinstance(node, ast.Call):
         return ""
     return getattr(node.func, "attr", None) or getattr(node.func, "id", None) or ""

@@ -1,7 +1,4 @@
-"""Compare the documents about settings with the settings themselves.
-
-The tests compare all of docs/settings.md and default.toml, so that a missing or an outdated line is found.
-"""
+"""Compare docs/settings.md and default.toml with the settings, so that a missing or an outdated line is found."""
 
 import tomllib
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Test that mistakes of operators are reported and never skipped.
 
-Each test makes one mistake and checks which problems are reported. All settings come from arguments; no test reads the
-real environment.
+Each test makes one mistake. All settings come from arguments; no test reads the real environment.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Helpers for tests of closing: make the closing job of a world, and run one or all of its steps.
-
-The job uses the store of the world, which a test may have replaced.
-"""
+"""Helpers for tests of closing: make the closing job of a world, and run one or all of its steps."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
-    """Make a closing job that is not started."""
     fitting = Fitting(
         world.store,
         world.store,

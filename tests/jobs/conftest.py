@@ -1,7 +1,4 @@
-"""A world for each test: a real store that no other test uses.
-
-The tests of jobs run on every store that the storage tests know.
-"""
+"""A world for each test: a real store that no other test uses, of every kind that the storage tests know."""
 
 from __future__ import annotations
 

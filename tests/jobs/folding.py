@@ -1,7 +1,4 @@
-"""Helpers for tests of folding: fold once with the lease, and compare the curve that readers get with a recount.
-
-A comparison covers every gap and every group of ties, not only a few ranks.
-"""
+"""Helpers for tests of folding: fold once with the lease, and compare a whole live curve with a recount."""
 
 from __future__ import annotations
 
@@ -28,7 +25,6 @@ class Folder:
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
-        """Fold once. Return the number of folded changes."""
         return await self._job.fold_changes(self._held, self.counting)
 
 
@@ -45,7 +41,6 @@ async def open_folder(world: World, **limits: int) -> AsyncIterator[Folder]:
 
 
 async def refresh(world: World, board: Board, column_index: int = 0) -> None:
-    """Refresh one column with a new refresh job."""
     job = world.refresh_job()
     async with run_workers(job):
         await within(world.desk.refresh_now(board, column_index))
@@ -53,7 +48,6 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
-    """Return the keys of all entries, best first."""
     entries = world.deployment.entries(board)
     rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]

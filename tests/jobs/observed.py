@@ -1,7 +1,4 @@
-"""An observer that records what jobs report.
-
-Reports that tests wait for are in queues, so that no test waits for real time to pass.
-"""
+"""An observer that records what jobs report. Reports that tests wait for are in queues."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Observed:
-    """What the jobs of one process reported."""
+    """The reports of the jobs of one process."""
 
     scanned: list[tuple[int, int]] = field(
         default_factory=list
@@ -31,53 +28,41 @@ class Observed:
     close_failures: int = 0
 
     def refreshed(self, seconds: float) -> None:
-        """See `RefreshObserver`."""
         assert seconds >= 0
         self.refreshes.put_nowait(seconds)
 
     def scan_read(self, entries: int, *, left: int) -> None:
-        """See `FittingObserver`."""
         self.scanned.append((entries, left))
 
     def refresh_failed(self) -> None:
-        """See `RefreshObserver`."""
         self.failures.put_nowait(None)
 
     def refresh_fenced(self) -> None:
-        """See `RefreshObserver`."""
         self.fenced.put_nowait(None)
 
     def closed(self, boards: int) -> None:
-        """See `CloseObserver`."""
         self.boards_closed += boards
 
     def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """See `ArchiveObserver`."""
         assert stored_bytes > 0
         self.owners_archived += owners
 
     def closing_lag(self, seconds: float) -> None:
-        """See `CloseObserver`."""
         self.lag_s = seconds
 
     def closing_left(self) -> None:
-        """See `CloseObserver`."""
         self.lag_s = None
 
     def close_failed(self) -> None:
-        """See `CloseObserver`."""
         self.close_failures += 1
 
     def log_age(self, seconds: float) -> None:
-        """See `PruneObserver`."""
         self.log_ages.put_nowait(seconds)
 
     def pruned_elsewhere(self) -> None:
-        """See `PruneObserver`."""
         self.pruned_elsewhere_times.put_nowait(None)
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """See `FoldObserver`."""
         assert seconds >= 0
         self.void += void
         self.folds.put_nowait(changes)

@@ -1,8 +1,4 @@
-"""Helpers for tests of refreshing with a job that is not started.
-
-They find due columns, refresh them, and read the curves that readers get. Time passes only if a test advances the
-clock.
-"""
+"""Helpers for tests of refreshing with a job that is not started. Time passes only if a test advances the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from tests.jobs.world import REFRESH_S, World
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Return the number of entries in the curve that readers get, or None if there is no curve."""
+    """Return the number of entries in the curve that readers get, or None."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
@@ -30,7 +26,6 @@ async def count_due(world: World, job: RefreshJob, seconds: float = REFRESH_S) -
 
 @asynccontextmanager
 async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
-    """Run the job's workers."""
     job.open()
     tasks = [asyncio.create_task(job.work()) for _ in range(workers)]
     yield
@@ -40,7 +35,6 @@ async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
 
 
 async def work_off(world: World, job: RefreshJob) -> None:
-    """Refresh all columns that wait in the job's queue."""
     count = job.waiting
     async with run_workers(job):
         await world.wait_for_refreshes(count)

@@ -17,8 +17,6 @@ LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 
 
 
 class RecordingObserver:
-    """A `JobObserver` that records what it gets."""
-
     def __init__(self) -> None:
         self.rounds: list[tuple[str, float]] = []
         self.failures: list[str] = []

@@ -44,7 +44,6 @@ async def make_two_processes_with_due_column(world: World) -> tuple[Board, World
 
 
 async def find_refresh_lease(world: World, board: Board) -> WorkLease:
-    """Return the lease on refreshing the board's first column."""
     found = await world.store.read(lambda: world.leases.find_lease(REFRESH_POOL, refresh_resource(board.key, 0)))
     assert found is not None
     return found

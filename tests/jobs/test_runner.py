@@ -16,7 +16,6 @@ LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 
 
 @pytest.fixture
 async def time() -> ManualTime:
-    """Provide a clock that stands still."""
     return ManualTime()
 
 

@@ -95,7 +95,6 @@ class ManualTime:
         self._changed = asyncio.Event()
 
     def monotonic(self) -> float:
-        """Return the time of the clock."""
         return self.now_s
 
     async def elapse(self, seconds: float) -> None:
@@ -119,14 +118,12 @@ class ManualTime:
                 await self._changed.wait()
 
     async def wait_for_sleepers(self, seconds: float, *, count: int) -> None:
-        """Wait until this many tasks sleep for exactly `seconds`."""
         async with asyncio.timeout(WAIT_S):
             while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
                 self._changed.clear()
                 await self._changed.wait()
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock, and wake the sleepers whose time has come."""
         self.now_s += seconds
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
@@ -154,16 +151,13 @@ class HeldStore(PassingStore):
         self._free.clear()
 
     async def wait_for_heavy_reads(self, count: int) -> None:
-        """Wait until this many heavy reads have begun."""
         async with self._read:
             await self._read.wait_for(lambda: self.heavy_reads >= count)
 
     def release(self) -> None:
-        """Let the waiting heavy reads continue."""
         self._free.set()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store.read`."""
         if heavy:
             async with self._read:
                 self.heavy_reads += 1
@@ -182,7 +176,6 @@ class HeldStore(PassingStore):
         await self._free.wait()
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store.write`."""
         try:
             return await self._store.write(program)
         except Exception as error:
@@ -214,7 +207,6 @@ class World:
         return World(self.deployment, beside=self)
 
     def advance(self, seconds: float) -> None:
-        """Advance every clock."""
         self.deployment.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
 
@@ -241,7 +233,7 @@ class World:
         )
 
     def fold_job(self, **limits: int) -> FoldJob:
-        """Make a folding job that is not started. The keywords are its limits."""
+        """Make a folding job that is not started."""
         return FoldJob(
             self.store,
             self.book,
@@ -295,12 +287,10 @@ class World:
         return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
 
     async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
-        """Post one value of a column for each owner."""
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]
         await self.deployment.apply(*posts)
 
     async def wait_for_refreshes(self, count: int = 1) -> None:
-        """Wait for this many refreshes."""
         for _ in range(count):
             await within(self.observed.refreshes.get())
 

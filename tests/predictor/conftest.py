@@ -1,4 +1,4 @@
-"""Helpers that answer the questions of a walk from a sorted list, so that walks are tested without a store."""
+"""Functions that answer the questions of a walk from a sorted list, so that walks are tested without a store."""
 
 from __future__ import annotations
 
@@ -78,8 +78,5 @@ def drive() -> Drive:
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Return a function that answers a walk's questions from sorted keys, and returns a curve with the walk's knots.
-
-    Its arguments are the sorted keys and `knots_max`.
-    """
+    """Return a function that makes a curve with a walk's knots, from sorted keys and `knots_max`."""
     return _sample

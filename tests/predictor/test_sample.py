@@ -1,7 +1,4 @@
-"""Test that a walk asks no more questions than its bound allows, whatever answers it gets.
-
-The walk must find both ends of the board. If the board has only a few values, the walk must find all of them.
-"""
+"""Test that a walk asks no more questions than its bound allows, and finds both ends or all values of a small board."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A database in memory that runs every construct, so that no test accepts SQL text that SQLite would refuse.
-
-The database executes exactly the text that a builder returns.
-"""
+"""A database in memory that runs every construct, so that no test accepts SQL text that SQLite would refuse."""
 
 import json
 import sqlite3
@@ -17,7 +14,6 @@ Run = Callable[..., list[Any]]
 
 @pytest.fixture
 def database() -> Iterator[sqlite3.Connection]:
-    """Open an empty database in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     yield connection
     connection.close()
@@ -39,8 +35,8 @@ def run(database: sqlite3.Connection) -> Run:
 def board(run: Run) -> str:
     """Create the table `board` with five rows, and return its name.
 
-    The columns are `owner`, a padded text `c1` and an integer `n`. The rows are (a, 09, 10), (b, 07, 20),
-    (c, 07, 30), (d, 05, 40) and (e, null, 50).
+    The columns are `owner`, a padded text `c1` and an integer `n`. The rows are (a, 09, 10), (b, 07, 20), (c, 07, 30),
+    (d, 05, 40) and (e, null, 50).
     """
     definition = create_table("board").column("owner", TEXT).column("c1", TEXT, null=True).column("n", INTEGER)
     run(definition.primary_key("owner").clustered())

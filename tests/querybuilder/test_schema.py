@@ -1,7 +1,4 @@
-"""Test tables, columns and indexes on a real SQLite.
-
-The tests check what the database does with a definition, not its text.
-"""
+"""Test tables, columns and indexes on a real SQLite: what the database does with a definition, not its text."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""Test queries that read, on a real SQLite.
-
-The tests check the rows that come back, not the SQL text.
-"""
+"""Test queries that read, on a real SQLite: the rows that come back, not the SQL text."""
 
 import json
 import sqlite3

@@ -107,7 +107,6 @@ TOKENS = {
     dialect: re.compile(rf"{kinds}|(?P<word>\w+)|(?P<sign>::|\[\]|[<>]=|<>|[(),.=<>*+-])")
     for dialect, kinds in KINDS.items()
 }
-# The names that the package itself adds to a statement.
 OWN_NAMES = {"C", "v", "s", "a0", "a1", "p", "p_", "p__", *(f"p{index}" for index in range(9))}
 
 

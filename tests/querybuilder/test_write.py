@@ -1,7 +1,4 @@
-"""Test inserts, conditional upserts, updates and deletes on a real SQLite.
-
-For every batch the tests also check the rows that it must not change.
-"""
+"""Test inserts, conditional upserts, updates and deletes on a real SQLite, and that they change no other rows."""
 
 import sqlite3
 from collections.abc import Callable

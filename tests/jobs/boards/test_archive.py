@@ -1,7 +1,4 @@
-"""Test that an archive gives the same answers as the rows, even if processes die while they write the archive.
-
-The tests compare the answers of the archive with those of the rows, for every owner and every value.
-"""
+"""Test that an archive gives the same answers as the rows, even if processes die while they write the archive."""
 
 from __future__ import annotations
 
@@ -56,7 +53,6 @@ class MortalStore(PassingStore):
         self._left, self._after = calls, after
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store.write`."""
         self._left -= 1
         if self._left == 0 and not self._after:
             raise KilledError
@@ -104,12 +100,10 @@ async def make_season(
 
 
 async def read_board(world: World, board: Board) -> Board:
-    """Read the board from the store."""
     return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
 
 
 async def read_rows(world: World, board: Board) -> list[Entry]:
-    """Return every row, by owner."""
     layout = layout_of(board)
     query = select(*layout.row_columns()).from_(layout.table).where(*layout.scope())
     rows = await world.store.read_query(query.build(world.deployment.dialect, **scope_of(board)))
@@ -117,7 +111,6 @@ async def read_rows(world: World, board: Board) -> list[Entry]:
 
 
 async def count_rows_left(world: World, board: Board) -> int:
-    """Count the board's rows that are still in its table."""
     layout = layout_of(board)
     counted = select(count()).from_(layout.table).where(*layout.scope())
     found: int = (await world.store.read_query(counted.build(world.deployment.dialect, **scope_of(board))))[0][0]
@@ -257,8 +250,8 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
     calls, deaths, alive = 0, 0, False
     while not alive:
         assert deaths < 200, "the archive makes no progress"
-        # The first process dies at its first write, the second at its second, and so on up to the ninth. Then the count
-        # begins again. In this way, some process dies at every step.
+        # The first process dies at its first write, the second at its second, and so on up to the ninth; then the count
+        # begins again. So some process dies at every step.
         calls = calls % 9 + 1
         process = world.beside()
         mortal = MortalStore(process, calls=calls, after=after)

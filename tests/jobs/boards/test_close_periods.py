@@ -1,7 +1,4 @@
-"""Test that boards close after their end, whichever process runs the job, and that they have certified curves then.
-
-A test advances the clock and waits for reports of the job, never for real time to pass.
-"""
+"""Test that boards close after their end, whichever process runs the job, and that they have certified curves then."""
 
 from __future__ import annotations
 
@@ -36,7 +33,6 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
 
 
 async def is_closed(world: World, board: Board) -> bool:
-    """Return whether the board is closed in the store."""
     return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
 
 

@@ -1,8 +1,4 @@
-"""Test pruning. A post id must be kept as long as its post may be sent again.
-
-Older post ids are deleted in short transactions, so that posts do not wait long. The rows that boards left behind in a
-shared table are deleted in the same way.
-"""
+"""Test pruning: a post id is kept as long as its post may be sent again, and short transactions delete older ones."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ def make_prune_job(world: World, unread_from: Callable[[], Program[int | None]] 
 
 
 async def apply_post(world: World, board: Board, post_id: str) -> PostStatus:
-    """Apply a post with this id. Return its status."""
     post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
     return (await world.deployment.apply_one(post)).status
 

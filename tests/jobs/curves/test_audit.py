@@ -23,7 +23,7 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 
 
 class Observed:
-    """What audits reported."""
+    """The reports of audits."""
 
     def __init__(self) -> None:
         self.audits: asyncio.Queue[Audit] = asyncio.Queue()
@@ -37,8 +37,6 @@ class Observed:
 
 
 class Auditing:
-    """The audit job of one process."""
-
     def __init__(self, world: World) -> None:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
@@ -79,7 +77,6 @@ async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
 
 
 def key_of_value(board: Board, value: int) -> int:
-    """Return the key with which a curve of the first column represents a value."""
     return -(value - board.spec.columns[0].min_scaled)
 
 

@@ -87,8 +87,7 @@ async def test_auto_samples_a_board_that_changes_too_fast_to_be_scanned(world: W
     board = await world.create("b")
     await world.post(board, MANY)
     await refresh_on_schedule(world, board)
-    # The board gets 1,500 changes a minute, so 7 entries change during a scan of 0.3 s. These are more than 1 % of the
-    # board's 300 entries.
+    # The board gets 1,500 changes a minute. So 7 entries change during a scan of 0.3 s, more than 1 % of 300 entries.
     for _ in range(5):
         await world.post(board, MANY)
     assert (await refresh_on_schedule(world, board)).method == "skip"

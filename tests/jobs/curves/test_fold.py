@@ -34,7 +34,6 @@ async def create_board_with_curve(world: World, entries: int = 120, columns: int
 
 
 async def change_entries(world: World, board: Board, seed: int, times: int = 40, columns: int = 1) -> None:
-    """Add, change and erase entries, several times for some owners."""
     rng = random.Random(seed)
     for _ in range(times):
         owner = f"o{rng.randrange(150)}"
@@ -48,7 +47,7 @@ async def change_entries(world: World, board: Board, seed: int, times: int = 40,
 async def test_live_counts_equal_a_recount_after_every_fold(world: World) -> None:
     board = await create_board_with_curve(world, columns=2)
     async with open_folder(world) as folding:
-        # This fold finds the curves. No change is left to count, because the fits have counted all of them.
+        # This fold finds no change left to count: the fits have counted all of them.
         assert await folding.fold() == 0
         for seed in range(4):
             await change_entries(world, board, seed, columns=2)

@@ -42,7 +42,6 @@ async def list_requests(world: World) -> list[StoredRefreshRequest]:
 
 
 async def wait_for_requests(world: World, count: int) -> None:
-    """Wait until this many requests are in the store."""
     async with asyncio.timeout(WAIT_S):
         while len(await list_requests(world)) < count:
             pass
@@ -50,10 +49,7 @@ async def wait_for_requests(world: World, count: int) -> None:
 
 @asynccontextmanager
 async def start_job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
-    """Start the world's own jobs, and yield the job that takes requests of other processes.
-
-    The yielded job is not started. A test runs it or calls its `take_requests`.
-    """
+    """Start the world's own jobs, and yield the job that takes requests of other processes, which is not started."""
     jobs = world.start()
     try:
         yield RefreshRequestJob(world.store, catalog or world.catalog, world.desk, LIMITS, sleep=asyncio.sleep)

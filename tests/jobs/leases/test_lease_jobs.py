@@ -68,7 +68,6 @@ class Upkeep:
         )
 
     def resources_moved(self, resources: int) -> None:
-        """See `BalanceObserver`."""
         self.moved += resources
 
     def _clock(self) -> Program[int]:
@@ -85,7 +84,6 @@ class Upkeep:
 
 @pytest.fixture
 async def upkeep(world: World) -> Upkeep:
-    """Provide the lease jobs, and a pool with resources in two regions."""
     made = Upkeep(world)
     await made.pools.create()
     await made.pools.add(*(f"e{number}" for number in range(40)), region="eu")

@@ -43,18 +43,15 @@ class Peer:
         )
 
     async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
-        """See `ReadPeer`."""
         self.asked.append(after)
         if self.away:
             raise PeerUnavailableError("gone")
         return [event for event in self.events if event.number > after][:limit]
 
     def page_taken_in(self, taken: AppliedPage) -> None:
-        """See `ExchangeObserver`."""
         self.taken.put_nowait(taken)
 
     def peer_away(self) -> None:
-        """See `ExchangeObserver`."""
         self.failures.put_nowait(None)
 
     def add_leases(self, *keys: str) -> None:
@@ -68,7 +65,6 @@ class Peer:
             )
 
     async def read_known_keys(self) -> set[str]:
-        """Return the keys that have leases in the other store, as far as this store knows."""
         pool = await self.pools.pool()
         keys = [(pool.key, event.key or "") for event in self.events]
         found = await self.world.store.read(lambda: remote_leases(self.pools.dialect).find_by_keys(keys))
@@ -77,7 +73,6 @@ class Peer:
 
 @pytest.fixture
 async def peer(world: World) -> AsyncIterator[Peer]:
-    """Provide a peer whose journal the job follows."""
     made = Peer(world)
     await made.pools.create()
     following = asyncio.create_task(made.job.follow_journal("us"))

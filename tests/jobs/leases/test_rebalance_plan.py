@@ -46,7 +46,6 @@ loads = st.builds(
 
 @st.composite
 def states(draw: st.DrawFn) -> RegionState:
-    """Draw the state of a region as a measurement may find it."""
     available = draw(st.integers(0, 1_000_000))
     return RegionState(available, draw(loads))
 

@@ -38,7 +38,7 @@ TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no lon
 
 @dataclass
 class Observed:
-    """What a worker reported."""
+    """The reports of a worker."""
 
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)
@@ -46,22 +46,18 @@ class Observed:
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """See `DrainObserver`."""
         assert seconds >= 0
         self.ages_s.append(age_s)
         self.rounds.put_nowait(drained)
 
     def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """See `DrainObserver`."""
         assert now_us > 0
         self.depths.append(sum(shard.posts for shard in backlog.values()))
 
     def backlog_left(self) -> None:
-        """See `DrainObserver`."""
         self.depths.append(TAKEN_BACK)
 
     def drain_fenced(self) -> None:
-        """See `DrainObserver`."""
         self.fenced.put_nowait(None)
 
 
@@ -87,7 +83,6 @@ class Place:
 
     @asynccontextmanager
     async def run_worker(self) -> AsyncIterator[None]:
-        """Run the worker, and cancel it at the end."""
         task = asyncio.create_task(self.worker.run_forever())
         yield
         task.cancel()
@@ -104,24 +99,20 @@ class Place:
         await self.time.wait_for_sleeper(LIMITS.ingest_poll_s)
 
     def advance(self, seconds: float) -> None:
-        """Advance every clock."""
         self.desk.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
 
     async def wait_for_round(self) -> DrainedRound:
-        """Wait for the next round and return it."""
         async with asyncio.timeout(WAIT_S):
             return await self.observed.rounds.get()
 
     async def read_xp(self, owner: str) -> int:
-        """Return an owner's points as stored."""
         stats = await self.desk.deployment.stats(self.board, owner)
         return 0 if stats is None else int(stats["xp"] or 0)
 
 
 @pytest.fixture
 async def place(world: World) -> Place:
-    """Provide a worker that is not started."""
     deployment = world.deployment
     desk = await QueueDesk.on(deployment)
     board = await deployment.create("b", ranked("xp"), counter("last", merge=Merge.LAST))

@@ -46,7 +46,7 @@ async def let_a_post_wait(desk: QueueDesk) -> None:
 
 
 async def hold_permits(desk: QueueDesk, count: int) -> None:
-    """Take this many permits of the semaphore, as that many workers would, and keep them for a long time."""
+    """Take this many permits of the semaphore, as that many workers would."""
     for number in range(count):
         holder = f"worker {number}"
         await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]

@@ -21,7 +21,7 @@ class Store:
         self.capacity, self.speed = capacity, speed
 
     def play_window(self, workers: int, *, arriving: float = float("inf")) -> Window:
-        """Return what is measured in a window with this many workers and this many arriving posts per second."""
+        """Return the measurements of a window with this many workers and this many arriving posts per second."""
         able = min(self.capacity, workers * self.speed)
         done = min(able, arriving)
         busy_s = workers * WINDOW_S * done / able
@@ -31,9 +31,9 @@ class Store:
 def record_windows(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
-    """Record windows and return the size after each one.
+    """Record windows and return the size after each one. No more than `there` workers work, even if the size is larger.
 
-    No more than `there` workers work, even if the size is larger. First, record an extra window with only one worker.
+    First, record an extra window with only one worker.
     """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
