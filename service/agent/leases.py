@@ -1,9 +1,6 @@
 """The lease that an agent returns, and the errors that it raises.
 
-AgentError
-├── RefusedError           the service refused the request; sending it again is of no use
-│   └── NoResourceAvailableError
-└── ServiceAwayError            no attempt got a final answer: the service was too busy, or did not answer in time
+AgentError ├── RefusedError │ └── NoResourceAvailableError └── ServiceAwayError
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ class AgentError(Exception):
 
 
 class RefusedError(AgentError):
-    """The service refused the request. `code` is the code of its problem document."""
+    """The service refused the request; sending it again at once is of no use. `code` is its problem's code."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -34,8 +31,6 @@ class ServiceAwayError(AgentError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A resource, the key that holds it, and the end of the lease."""
-
     resource: str
     key: str
     region: str

@@ -225,7 +225,7 @@ class ServiceClient:
         return refusal, reconnect_s if status in PROXY_STATUSES else None
 
     def _backoff_s(self, attempt: int) -> float:
-        """Return a random wait in seconds between half of a limit and the limit. The limit doubles with each attempt.
+        """Return a random wait in seconds between half of a limit and the limit, which doubles with each attempt.
 
         After an outage, random waits keep many clients from sending their requests at the same time.
         """

@@ -1,8 +1,7 @@
 """The types of a service's responses, for the command line. They are less strict than `service.contract.responses`.
 
 A type names only the members that a command uses, and decoding ignores all others. Therefore an older command line
-keeps working with a newer service. A decimal in a field of type `Any` is decoded as `decimal.Decimal`, with every
-digit.
+keeps working with a newer service. A decimal in a field of type `Any` is an exact `decimal.Decimal`.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ import msgspec
 
 
 def one_line(text: str) -> str:
-    """Return `text` with `?` in place of each character that is not printable.
-
-    The names of owners and the details of problems may contain control characters, which a terminal would obey.
-    """
+    """Return `text` with `?` in place of each unprintable character, because a terminal obeys control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -73,8 +69,6 @@ class Predictor(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True):
-    """The part of a board document that the commands use."""
-
     columns: list[Column]
     ties: str = "shared"
     entries: int | None = None
@@ -127,8 +121,6 @@ class PostResults(msgspec.Struct, frozen=True):
 
 
 class RankedEntry(msgspec.Struct, frozen=True):
-    """One row of a page. Decimals in `value` and `stats` are exact (`decimal.Decimal`)."""
-
     owner: str
     rank: int
     value: Any = None
@@ -183,7 +175,7 @@ class Positions(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """An owner's final position in a period. `position` is None if the owner had no value."""
+    """An owner's final position in a period. `position` is None if the owner had no value then."""
 
     board: str
     position: Position | None = None
@@ -206,16 +198,12 @@ class RefreshDone(msgspec.Struct, frozen=True):
 
 
 class Knot(msgspec.Struct, frozen=True):
-    """A value with its rank. `value` is exact (`decimal.Decimal` if it has a decimal point)."""
-
     value: Any
     rank: int
     ties: int = 1
 
 
 class CurveDocument(msgspec.Struct, frozen=True):
-    """The part of a curve's document that the commands show."""
-
     column: str
     method: str
     total: int

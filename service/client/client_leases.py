@@ -52,7 +52,7 @@ def split_names(names: Sequence[str], size: int) -> list[list[str]]:
 
 
 def add_up_figures(answers: Sequence[Record]) -> Record:
-    """Return the sum of the figures of several responses, for each name of a figure."""
+    """Return the sums of the figures of several responses, by name."""
     total: Record = {}
     for answer in answers:
         for name, count in answer.items():

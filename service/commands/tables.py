@@ -23,7 +23,6 @@ PIPED_WIDTH = 400
 
 
 def make_console() -> Console:
-    """Return a console on standard output. It is wide if the output is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 

@@ -53,7 +53,6 @@ class Target:
 
 
 def fail(message: str) -> NoReturn:
-    """Print the reason on stderr, on one line, and exit with 1."""
     typer.echo(f"error: {one_line(message)}", err=True)
     raise typer.Exit(1)
 

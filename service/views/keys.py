@@ -94,10 +94,7 @@ def _keys(context: Context) -> StoreKeys:
 
 
 async def _apply(context: Context) -> None:
-    """Make this process read the API keys immediately.
-
-    If the store can't be read now, the key watch reads the API keys within a second.
-    """
+    """Make this process read the API keys immediately. If it can't, the key watch reads them within a second."""
     with suppress(StorageError):
         await context.key_watch.poll_keys()
 

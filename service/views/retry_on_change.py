@@ -52,7 +52,7 @@ async def _reread(catalog: Catalog, call: Call) -> None:
 async def retry_with_boards(
     catalog: Catalog, board_ids: Sequence[str], answer: Callable[[Mapping[str, Board]], Awaitable[T]]
 ) -> T:
-    """Call `answer` with those of the boards that the store has, by id. Call it again if a board has changed.
+    """Call `answer` with the boards that the store has, by id. Call it again if a board has changed.
 
     Raises:
         UnknownBoardError, BoardChangedError: the boards changed during every try.

@@ -52,10 +52,7 @@ board_app = typer.Typer(
 
 
 def parse_column(text: str) -> dict[str, object]:
-    """Return the column that a text such as `xp:sum:high` or `lap:min:low:scale=3:max=86400` specifies.
-
-    Raises typer.BadParameter.
-    """
+    """Return the column of a text such as `xp:sum:high` or `lap:min:low:scale=3`. Raises typer.BadParameter."""
     name, *words = text.split(":")
     spec: dict[str, object] = {"name": name, "sorted": True}
     for word in words:
@@ -209,7 +206,7 @@ def state_text(document: dict[str, Any]) -> str:
 
 
 def columns_text(document: dict[str, Any]) -> str:
-    """Return the names of a board's columns as text such as `xp, lap, (shots)`. Unranked columns are in brackets."""
+    """Return the names of a board's columns such as `xp, lap, (shots)`. Unranked columns are in brackets."""
     columns = document.get("columns") or []
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 

@@ -43,10 +43,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The way an import reads its file. The `identity` begins its post ids.
-
-    `identity` depends only on the file, the mapping and the label, so a second run makes the same post ids.
-    """
+    """The way an import reads its file. `identity` begins its post ids; a second run of the import has the same one."""
 
     owner_heading: str
     fields: tuple[Field, ...]
@@ -83,7 +80,7 @@ class Rejection:
 class Batch:
     """Posts of neighbouring lines, the rejected lines between them, and the position after the last line.
 
-    `spans` says where the record of each post is in the file. It is empty if the posts do not come from a file.
+    `spans` has the place of each post's record in the file. It is empty if the posts do not come from a file.
     """
 
     end: FilePosition
@@ -95,10 +92,7 @@ class Batch:
 
 
 class Lines:
-    """Yields the physical lines of a file as text, and keeps the position after the line that was read last.
-
-    Bytes that are not valid UTF-8 become surrogates.
-    """
+    """Yields the physical lines of a file as text. Bytes that are not valid UTF-8 become surrogates."""
 
     def __init__(self, stream: BinaryIO, position: FilePosition) -> None:
         self._stream = stream
@@ -134,8 +128,8 @@ def file_digest(path: Path) -> str:
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
     """Return 32 hexadecimal digits made from the content, the mapping and the label, as part of the post ids.
 
-    If a known post id arrives with other stats, the service reports a conflict. Therefore an import with another
-    mapping must make other post ids.
+    An import with another mapping must make other post ids, because the service refuses a known post id with other
+    stats.
     """
     parts = [digest, label, owner_heading, *sorted(f"{each.column}={each.heading}" for each in fields)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -189,8 +183,6 @@ def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max
 
 
 class RecordReader:
-    """Turns each record into a post or a rejection."""
-
     def __init__(self, plan: Plan, headings: list[str]) -> None:
         self._cells_count = len(headings)
         self._owner_index = headings.index(plan.owner_heading)

@@ -23,10 +23,7 @@ REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 
 class RejectsPosition(msgspec.Struct, frozen=True):
-    """The part of a rejects file whose records come from batches that the import has counted.
-
-    The next run deletes everything after this part and writes it again.
-    """
+    """The part of a rejects file for batches that the import has counted. The next run writes the rest again."""
 
     path: str
     bytes: int
@@ -36,15 +33,11 @@ class RejectsPosition(msgspec.Struct, frozen=True):
 
 
 def reasons_path(rejects: Path) -> Path:
-    """Return the path of the file that holds the reason for each record of a rejects file."""
     return rejects.with_name(f"{rejects.name}.reasons")
 
 
 def refuse_shared_files(files: Mapping[str, Path]) -> None:
-    """Raise UnusableFileError if two files of an import are the same file, even under different names.
-
-    `files` maps the purpose of each file to its path.
-    """
+    """Raise UnusableFileError if two files of an import are the same. `files` maps the purpose of each to its path."""
     for (one, path), (other, other_path) in itertools.combinations(files.items(), 2):
         if path.resolve() == other_path.resolve() or is_same_file(path, other_path):
             raise UnusableFileError(f"{other_path} is both {one} and {other}; give another file")
@@ -130,8 +123,6 @@ class RejectsFile:
 
 
 class _Row:
-    """Receives the one line that a `csv.writer` writes."""
-
     text = ""
 
     def write(self, text: str) -> None:
@@ -143,10 +134,6 @@ def file_bytes(stream: BinaryIO) -> int:
 
 
 def advice_after_rejections(path: Path, rejects: Path | None) -> str:
-    """Return advice for a user whose import rejected lines.
-
-    The lines of an edited file are new posts, because post ids are made from the content of the file.
-    """
     todo = (
         f"correct {rejects} (reasons: {reasons_path(rejects)}) and import that file by itself"
         if rejects

@@ -27,8 +27,6 @@ RESUME_FORMAT = 1
 
 
 class Tally(msgspec.Struct):
-    """Counts of lines by outcome."""
-
     applied: int = 0
     unchanged: int = 0
     duplicate: int = 0
@@ -46,8 +44,6 @@ class Tally(msgspec.Struct):
 
 
 class ResumeState(msgspec.Struct):
-    """The content of the resume file."""
-
     format: int
     identity: str
     board: str
@@ -60,10 +56,7 @@ class ResumeState(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The import that a resume file belongs to.
-
-    If the file, the mapping, the board or the service is another one, the import starts at line 1.
-    """
+    """The import that a resume file belongs to. An import with another source starts at line 1."""
 
     identity: str
     board: str

@@ -232,7 +232,6 @@ def warn_of_sums(note: ImportNote, job: Job) -> None:
 
 
 def is_interactive() -> bool:
-    """Return whether standard input is a terminal, where a person can answer."""
     return sys.stdin.isatty()
 
 
@@ -243,7 +242,6 @@ def may_succeed_later(error: ClientError) -> bool:
 
 
 def advice_after_many_rejections(tally: Tally, job: Job) -> str:
-    """Return advice for an import that stopped at too many rejected lines: running the command again does not help."""
     return (
         f"{tally.rejected:,} lines rejected (--rejected-max {job.rejected_max}); is the mapping right? "
         f"With another mapping the import starts from the first line, with a larger --rejected-max it continues"
@@ -262,7 +260,6 @@ def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str
 def open_rejects_file(
     job: Job, heading: Span, position: RejectsPosition | None
 ) -> contextlib.AbstractContextManager[RejectsFile | None]:
-    """Open the file for rejected lines. Without --rejects, provide None."""
     return RejectsFile(job.rejects, job.path, heading, position) if job.rejects else contextlib.nullcontext()
 
 
@@ -300,11 +297,7 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
 def report_progress(
     job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
 ) -> Iterator[Reports]:
-    """Provide the `Reports` of an import.
-
-    They show progress on a terminal, write rejected lines to stderr and to the rejects file, and save the position
-    after each batch.
-    """
+    """Provide `Reports` that show progress on a terminal, write rejected lines and save the position."""
     screen = Console(stderr=True, highlight=False)
     shown = 0
     with make_progress_bar(screen) as bar:
@@ -338,7 +331,6 @@ def report_progress(
 
 
 def make_progress_bar(screen: Console) -> Progress:
-    """Return a progress bar that shows bytes and lines. It shows nothing if stderr is no terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

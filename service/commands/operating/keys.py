@@ -99,8 +99,6 @@ class Keys(Protocol):
 
 
 class ServiceKeys:
-    """The keys of a service, over HTTP."""
-
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
@@ -126,8 +124,6 @@ class ServiceKeys:
 
 
 class StoreKeys:
-    """The keys of a store, without a service."""
-
     def __init__(self, store: KeyStore) -> None:
         self._store = store
 

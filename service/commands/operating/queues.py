@@ -29,7 +29,6 @@ def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOpti
 
 
 def show_queue(state: QueueState) -> None:
-    """Print a line for each shard, and one for all shards."""
     rows: list[tuple[object, ...]] = [
         (each.shard, each.posts, each.age_seconds, each.applied, each.worker) for each in state.shards
     ]

@@ -1,7 +1,4 @@
-"""`rankcurve rebuild`: rebuild the rows of a leaderboard from the journal, on the store itself.
-
-The command prints the number of rows before and after, so that the operator notices an unexpected difference.
-"""
+"""`rankcurve rebuild`: rebuild the rows of a leaderboard from the journal, on the store itself."""
 
 from __future__ import annotations
 

@@ -59,7 +59,6 @@ def audit(
 
 
 def show_audit(done: AuditDone) -> None:
-    """Print one line for the audit, and one line for each wrong bracket."""
     headings = ("column", "owners", "mean error", "p99", "worst", "certified", "wrong brackets", "as of")
     errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.certificate))
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)

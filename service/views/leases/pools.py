@@ -1,7 +1,7 @@
 """Handlers of pools, mostly for operators: create, show and delete pools, and add or remove resources.
 
-The numbers in the answer about a pool come from stored counts. Only leases that have ended but are not yet liberated
-are counted row by row, at most `lease_expired_counted_max` in each region.
+The numbers of a pool come from stored counts. Only leases that have ended but are not yet liberated are counted row by
+row, at most `lease_expired_counted_max` in each region.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The routes of clients, pools and leases; `service.api` adds them to its table."""
+"""The routes of clients, pools and leases."""
 
 from __future__ import annotations
 

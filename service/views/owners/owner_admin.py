@@ -59,7 +59,7 @@ async def erase_entry(context: Context, call: Call) -> Reply:
 def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]) -> Program[None]:
     """Erase the owner's entries, and add to `until` the `seq` of each erasure in the change log, by board key.
 
-    The caller must remove the owner's name and posts from the change log up to this number.
+    The caller must remove the owner's name and posts from the change log up to that `seq`.
     """
     erased: list[int] = []
     for entries in boards:

@@ -25,7 +25,7 @@ class BoardColumn(NamedTuple):
 
 
 class _Sought(NamedTuple):
-    """An owner's cell on a board, with what is needed to find the cell's rank."""
+    """An owner's cell on a board, and the board's locator and totals, from which the rank is found."""
 
     locator: Locator
     wanted: WantedRank

@@ -77,7 +77,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows these entries."""
+    """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
     entries, statements = context.boards.open_board(board)[0], hidden_statements(context.store.dialect)
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))

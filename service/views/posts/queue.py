@@ -1,7 +1,7 @@
 """Handlers that show the ingest queue to operators, and the outcome of one post to its sender.
 
 Both handlers read from the store, so every process gives the same answer. Only a post with a `post_id` can be looked
-up. Callers do so after they queued a post, or if they never received the response to it.
+up, for example after its sender queued it or received no response to it.
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ class ResolvedPosts:
 
 
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[ResolvedPosts]], *, single: bool) -> Answer:
-    """Queue the posts of a request, and return the response 202.
-
-    `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
+    """Queue the posts of a request. `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
 
     Raises:
         BoardChangedError: the boards changed during every try.
@@ -105,10 +103,7 @@ def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
 
 
 def make_refusal(error: Exception, index: int | None) -> ProblemError:
-    """Return the problem that refuses a request because of one of its posts.
-
-    `index` is the post's index in the request's list, or None if the body of the request is the post itself.
-    """
+    """Return the problem that refuses a request because of its post `index`, or of its only post if `index` is None."""
     problem = post_problem_of(error)
     if index is None:
         return problem
