@@ -14,7 +14,7 @@ class AgentError(Exception):
 
 
 class RefusedError(AgentError):
-    """The service refused the request; sending it again at once is of no use. `code` is its problem's code."""
+    """The service refused the request; sending it again at once is of no use. `code` is the code of the problem."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")

@@ -10,7 +10,7 @@ use `ServiceClient`: it reads the lease journals of other stores for the jobs.
          ──anything else────────────────────────────────────────> ClientError
 
 The most important rule: every failure is raised as one `ClientError`. The error's text is a single line that is safe to
-print on a terminal. Attempts, waits and pages that are read have a bound.
+print on a terminal. The number of attempts, each wait and the number of pages have a bound.
 
 The room may import `contract`; only `lease_peers` also imports jobs and storage. Begin with `client`.
 """

@@ -1,4 +1,4 @@
-"""Second tries of requests whose boards another process has changed: created again, emptied, or given new columns.
+"""Runs a handler again if another process has changed a board: created it again, emptied it, or added columns.
 
 Before every new try, the boards are read from the store again, so the answer fits their current state.
 """

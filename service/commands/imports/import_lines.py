@@ -126,7 +126,7 @@ def file_digest(path: Path) -> str:
 
 
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
-    """Return 32 hexadecimal digits made from the content, the mapping and the label, as part of the post ids.
+    """Return 32 hexadecimal digits for the post ids, made from the content, the mapping and the label.
 
     An import with another mapping must make other post ids, because the service refuses a known post id with other
     stats.

@@ -1,8 +1,8 @@
 """A note beside a CSV file. It records which imports of the file fed columns that merge by `sum`.
 
 Post ids are made from the file and the mapping. If the same file is imported with another mapping, its lines are
-therefore new posts to the service, and their values are added a second time. Only with this note can an import warn of
-that.
+therefore new posts to the service, and their values are added a second time. An import can warn of that only with
+this note.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the rejected records of an import to a file that can be corrected and imported, and the reasons beside it.
 
 The file begins with the heading line of the CSV file, and each record is copied byte for byte. The import refuses to
-start if the rejects file is also another file of the import, which it would overwrite.
+start if the rejects would overwrite another file of the import.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REASONS_HEADINGS = ("line", "rejects_line", "reason")
 
 
 class RejectsPosition(msgspec.Struct, frozen=True):
-    """The part of a rejects file for batches that the import has counted. The next run writes the rest again."""
+    """The part of a rejects file that belongs to counted batches. The next run replaces the rest."""
 
     path: str
     bytes: int

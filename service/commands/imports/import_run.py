@@ -32,7 +32,7 @@ class Tally(msgspec.Struct):
     duplicate: int = 0
     rejected: int = 0
     accepted: int = 0  # lines whose posts wait in the ingest queue
-    rounded: int = 0  # rounded values, of which a line may have several
+    rounded: int = 0  # number of rounded values; a line may have several
 
     def total(self) -> int:
         return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted

@@ -82,7 +82,7 @@ def show_curve(found: CurveDocument, error: str) -> None:
 
 
 def error_text(board: Board, column: str) -> str:
-    """Return the largest error of ranks that are read from the curve. Counted ranks are exact and left out."""
+    """Return the largest error of ranks that are read from the curve, and ignore counted ranks, which are exact."""
     state, exact_top = board.curves.get(column), board.predictor.exact_top
     if state is None or state.bound is None:
         return "not known"

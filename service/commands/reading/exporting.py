@@ -1,4 +1,4 @@
-"""`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst. Memory holds one page of it."""
+"""`rankcurve export`: a whole ranking as CSV or NDJSON, best to worst. The command holds one page in memory."""
 
 from __future__ import annotations
 

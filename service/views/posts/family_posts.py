@@ -3,7 +3,7 @@
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
 
-A transaction of its own creates the missing boards before the posts are applied. If the posts then fail, the boards
+A separate transaction creates the missing boards before the posts are applied. If the posts then fail, the boards
 remain. This does no harm: readers see an empty board, whether the store has it or not.
 """
 

@@ -167,7 +167,7 @@ _Resolved: TypeAlias = "Post | dict[str, Exception]"
 
 
 class _Asked(NamedTuple):
-    """The boards that one request has already looked for in the store, so that each is read once for all its posts."""
+    """The boards that one request has already looked for in the store, so that it reads each board once."""
 
     unknown: dict[str, UnknownBoardError]
     reread: set[str]

@@ -88,7 +88,7 @@ async def _reread(context: Context, posts: list[Post]) -> None:
 
 
 def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
-    """Return an error if all of a post's boards are closed or not yet open, or None."""
+    """Return an error if all of a post's boards are closed or not yet open. Otherwise return None."""
     error = None
     for part in post.parts:
         if not part.board.may_close:
@@ -103,7 +103,7 @@ def find_closure(post: Post, now_us: int) -> PeriodClosedError | None:
 
 
 def make_refusal(error: Exception, index: int | None) -> ProblemError:
-    """Return the problem that refuses a request because of its post `index`, or of its only post if `index` is None."""
+    """Return the problem that refuses a request because of one post. `index` is None if the post is the whole body."""
     problem = post_problem_of(error)
     if index is None:
         return problem

@@ -81,8 +81,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # The board's id is needed, because all boards of a family that no post has reached share one board key. The time of
-    # archiving is needed, because an archived board is read in another way.
+    # The topic's key has the board's id, because all boards of a family that no post has reached share one board key.
+    # It has the time of archiving, because an archived board is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.epoch, board.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]

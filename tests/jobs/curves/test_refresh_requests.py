@@ -49,7 +49,7 @@ async def wait_for_requests(world: World, count: int) -> None:
 
 @asynccontextmanager
 async def start_job_process(world: World, catalog: Catalog | None = None) -> AsyncIterator[RefreshRequestJob]:
-    """Start the world's own jobs, and yield the job that takes requests of other processes, which is not started."""
+    """Start the world's own jobs, and yield the unstarted job that takes requests of other processes."""
     jobs = world.start()
     try:
         yield RefreshRequestJob(world.store, catalog or world.catalog, world.desk, LIMITS, sleep=asyncio.sleep)

@@ -21,7 +21,7 @@ LIMITS = LeaseSettings(lease_exchange_interval_s=1).model_copy(update={"lease_ex
 
 
 class Peer:
-    """The lease journal of another store, which a test fills, and what the exchange job reported."""
+    """The lease journal of another store, which a test fills, and the reports of the exchange job."""
 
     def __init__(self, world: World) -> None:
         self.world, self.pools = world, Pools(world.deployment)

@@ -31,9 +31,9 @@ class Store:
 def record_windows(
     store: Store, *, size: int, windows: int = 40, there: int = MOST, arriving: float = float("inf")
 ) -> list[int]:
-    """Record windows and return the size after each one. No more than `there` workers work, even if the size is larger.
+    """Record windows and return the size after each one. First, record an extra window with only one worker.
 
-    First, record an extra window with only one worker.
+    No more than `there` workers work, even if the size is larger.
     """
     count = WorkerCount(most=MOST)
     count.record_window(store.play_window(1, arriving=store.speed / 2), size=size)
