@@ -6,15 +6,10 @@ offers the programs for it.
 The most important rule: a transaction that changes a row also changes the totals of its board and the change log.
 Ranks, curves and the journal are computed from these.
 
-An owner's row on a board is either in the board's table or in the hidden table (see `hidden_owners`):
-
-    shown ──begin──> changing ──end──> hidden        shown:    new rows go to the board
-    hidden ──begin──> changing ──end──> shown        hidden:   new rows go to the hidden table
-                                                     changing: nobody inserts a row of this owner
+An owner's row on a board is either in the board's table or in the hidden table. `hidden_owners` draws how it moves.
 
 Statements are compiled once for all boards with the same table and spec, and bound on each call. The classes named
 `…Statements` hold them; `Entries`, `Ranking` and `NeighbourReads` bind them to one board.
 
-A reader begins with `entries.Entries`, then `rankings.Ranking`. `exact_ranks` explains how a rank is counted from a
-curve.
+Begin with `entries.Entries`, then `rankings.Ranking`. `exact_ranks` explains how a rank is counted from a curve.
 """

@@ -1,8 +1,8 @@
-"""Lock the rows that posts change, and write each row only if it is unchanged. One statement handles many rows.
+"""Lock the rows that posts change, and write each row only if its version is unchanged.
 
-In a shared table, a row is identified by two values: its board's key in that table, and its owner. In a board's own
-table, the owner identifies the row. One statement covers all boards that share a table, so the cost of a transaction
-does not grow with the number of boards.
+One statement covers all boards that share a table, so the cost of a transaction does not grow with the number of
+boards. In a shared table, a row is identified by its board's key in that table and its owner; in a board's own table,
+by its owner.
 """
 
 from __future__ import annotations
@@ -140,5 +140,4 @@ def _owner(row: tuple[Any, ...]) -> Any:
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
 def shared_writes(dialect: Dialect, layout: Layout) -> RowWrites:
-    """Return the programs for a table that boards share. Their statements are compiled once."""
     return RowWrites(dialect, layout)

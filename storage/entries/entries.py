@@ -1,7 +1,4 @@
-"""The statements for one board's rows by owner: reads, conditional writes, erasure, totals.
-
-The statements are compiled once for all boards with the same table and spec, and bound on each call.
-"""
+"""The statements for one board's rows by owner: reads, conditional writes, erasure, totals."""
 
 from __future__ import annotations
 
@@ -46,8 +43,6 @@ _ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; n
 
 
 class _EntryStatements:
-    """The compiled statements of a layout."""
-
     def __init__(self, dialect: Dialect, layout: Layout) -> None:
         table, row, scope = layout.table, layout.row_columns(), layout.scope()
         found = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
@@ -105,7 +100,7 @@ class Entries:
 
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        """Return the rankings by column index. Rankings are created on first use, because posts need none."""
+        """Return the rankings by column index. They are created on first use, because posts need none."""
         return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
@@ -114,7 +109,7 @@ class Entries:
         return {row[0]: decode_entry(row) for row in rows}
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Return the entries of owners, by owner, and the board's totals, by column index, in one statement."""
+        """Return the result of `find_entries` and the board's totals by column index, in one statement."""
         rows = yield self._sql.with_totals.bind(owners=owners, totals_key=self.board.key, **self._scope)
         entries: dict[str, Entry] = {}
         stored: list[tuple[int, int]] = []
@@ -126,16 +121,11 @@ class Entries:
         return entries, add_up_shares(stored)
 
     def erase_entry(self, owner: str, *, now_us: int) -> Program[bool]:
-        """Remove an owner's row, log the removal and adjust the totals; return False if there was no row.
-
-        Raises:
-            UnknownBoardError: the board was deleted.
-            BoardChangedError: the board was archived.
-        """
+        """Remove an owner's row, as `remove_entry` does; return False if there was no row."""
         return (yield from self.remove_entry(owner, ChangeKind.ERASED, now_us=now_us)) is not None
 
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Remove an owner's row and log the reason `happened`; return the entry, or None if there was no row.
+        """Remove an owner's row, log `happened` as the reason and adjust the totals; return the entry, or None.
 
         `place`: how many changes this transaction has already logged.
 
@@ -185,7 +175,7 @@ class Entries:
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
     """Return the owner's entries by board key; boards without an entry of the owner are left out.
 
-    All boards have to be in shared tables. The cost is one statement per table.
+    All boards have to be in shared tables. Each of these tables costs one statement.
     """
     tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
     for entries in boards:
@@ -200,7 +190,7 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
     """Return the boards on which the owner has an entry, and lock these entries until the transaction ends.
 
-    All boards have to be in shared tables. The cost is one statement per table.
+    All boards have to be in shared tables. Each of these tables costs one statement.
     """
     tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
@@ -215,8 +205,8 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
 def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Program[None]:
     """Add to the totals of boards. Call this in the transaction that changes the rows.
 
-    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. `spread`: any
-    number; it chooses the share that is changed. Transactions that choose different shares do not wait for each other.
+    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. `spread` is
+    any number; it selects the share to change. Transactions that change different shares do not wait for each other.
     """
     share = spread % count_shares(dialect)
     rows = [
@@ -242,7 +232,7 @@ def _add_totals(dialect: Dialect) -> Statement:
 def read_live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
     """Return the epochs of the boards that still exist, by board key.
 
-    `held`: whether to lock the rows of these boards in the catalog until the transaction ends.
+    `held`: whether to lock these boards in the catalog until the transaction ends.
     """
     rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}

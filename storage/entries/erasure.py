@@ -1,7 +1,7 @@
 """Take erased owners out of the change log. Their changes stay, first without a name, later without cells.
 
 `rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells once every
-fit and every live count has counted them. A bundle is locked while it is rewritten.
+fit and every live count has counted them. Both lock a bundle while they rewrite it.
 
 The most important rule: rename an owner's bundles from the oldest to the newest. In the log, all changes under the
 token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
@@ -41,7 +41,7 @@ _ALIAS = "v"
 
 
 class ErasureStatements:
-    """The compiled statements for one dialect; use `erasure_statements` to get them."""
+    """Programs that take an owner out of the change log. `erasure_statements` returns the instance for a dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -87,7 +87,7 @@ class ErasureStatements:
     def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
         """Return ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
 
-        Also return the position to pass as `past` in the next call; None: there are no further ranges.
+        Also return the position to pass as `past` in the next call, or None if there are no further ranges.
         """
         index = owner_blocks(self._dialect)
         page = yield from index.list_blocks_above(past)
@@ -109,9 +109,9 @@ class ErasureStatements:
     ) -> Program[int | None]:
         """Replace the name by the token, and remove the posts, in the owner's oldest bundles at these positions.
 
-        Return the `seq` to pass as `past` in the next call; None: no bundle is left. One call rewrites bundles whose
-        `seq` is above `past`, with about `rows_max` changes in all. `until` gives the last `seq` to rewrite, by board
-        key; `otherwise` is the last `seq` for all other boards. Each erasure has a `token` of its own.
+        Return the `seq` to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
+        whose `seq` is above `past`, with about `rows_max` changes in all. `until` gives the last `seq` to rewrite, by
+        board key; `otherwise` is the last `seq` for all other boards. Each erasure has a `token` of its own.
         """
         last = max(otherwise, *until.values()) if until else otherwise
         sought = {"first": positions.first, "last": positions.last, "owner": owner_mark(owner)}
@@ -134,8 +134,8 @@ class ErasureStatements:
     def blank_cells(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Remove the cells of nameless changes that every fit and every live count has counted.
 
-        Return how many bundles were rewritten. One call rewrites bundles with about `rows_max` changes in all. Changes
-        logged at `before_us` or later keep their cells, because a fit that is not stored yet may not have counted them.
+        Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
+        or later keep their cells, because a fit that is not stored yet may not have counted them.
         """
         erased = yield self._erased.bind(before_us=before_us, limit=rows_max)
         if not erased:
@@ -159,5 +159,4 @@ def _blanked(cells: str, posts: str) -> str:
 
 @lru_cache
 def erasure_statements(dialect: Dialect) -> ErasureStatements:
-    """Return the statements, compiled once for each dialect."""
     return ErasureStatements(dialect)

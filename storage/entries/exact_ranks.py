@@ -9,9 +9,11 @@ If the knot below the cell is nearer, the count starts at that knot. The result 
 than the knot, minus the number of those among them that are not better than the cell.
 
 The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
-knot's count, there is no result. This happens if changes after the mark were already removed from the log, or if the
-mark is newer than this snapshot of the log (after a restore, or on a replica). It also happens if so many changes
-follow the mark that a full count costs no more.
+knot's count, there is no result. The log cannot confirm it in three cases:
+
+- Changes after the mark were already removed from the log.
+- The mark is newer than this snapshot of the log, after a restore or on a replica.
+- So many changes follow the mark that a full count costs no more.
 """
 
 from __future__ import annotations
@@ -52,27 +54,19 @@ _BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sor
 
 
 class AnchorCurve(Protocol):
-    """The methods of a curve that exact counts need."""
+    """The methods of `KnotRanks` that exact counts need."""
 
-    def find_anchor_above(self, key: int) -> AnchorKnot:
-        """See `KnotRanks.find_anchor_above`."""
-        ...
+    def find_anchor_above(self, key: int) -> AnchorKnot: ...
 
-    def find_anchor_below(self, key: int) -> AnchorKnot:
-        """See `KnotRanks.find_anchor_below`."""
-        ...
+    def find_anchor_below(self, key: int) -> AnchorKnot: ...
 
-    def locate(self, key: int) -> Bracket:
-        """See `KnotRanks.locate`."""
-        ...
+    def locate(self, key: int) -> Bracket: ...
 
-    def key_at(self, rank: int) -> KeyBracket | None:
-        """See `KnotRanks.key_at`."""
-        ...
+    def key_at(self, rank: int) -> KeyBracket | None: ...
 
 
 class CountStart(NamedTuple):
-    """What a count in one column starts from."""
+    """The start of a count in one column."""
 
     curve: AnchorCurve
     mark: LogMark  # covers the changes that the counts of the curve include
@@ -90,8 +84,6 @@ class GapCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _GapCountQuery:
-    """The bound query for one count; `parse_count` parses its rows."""
-
     query: Built
     mark: LogMark
     anchor: AnchorKnot
@@ -99,7 +91,7 @@ class _GapCountQuery:
     from_below: bool
 
     def parse_count(self, rows: Rows) -> GapCount | None:
-        """Return the count from the rows of the query; None if the log cannot confirm it."""
+        """Return the count from the rows of the query, or None if the log cannot confirm it."""
         stored: list[tuple[int, int]] = []
         found: GapCount | None = None
         for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:
@@ -132,7 +124,7 @@ class GapCounts:
         return asked.parse_count((yield asked.query))
 
     def count_up_to_anchor(self, anchor: AnchorKnot, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries that are better than a knot or tied with it; None if the log cannot confirm this count."""
+        """Count the entries that are better than a knot or tied with it, or return None as `count_better` does."""
         asked = self._bound(anchor, start, None, "", from_below=False)
         return asked.parse_count((yield asked.query))
 

@@ -1,4 +1,4 @@
-"""Entries of hidden owners. They are in a separate table, the hidden table, so no ranking holds them.
+"""Entries of hidden owners: they are in a table of their own, the hidden table, so no ranking holds them.
 
 Posts are still merged into these entries.
 
@@ -54,8 +54,8 @@ from .entries import Entries
 HIDDEN_KEY = 0  # the owner is hidden
 CHANGING_KEY = -1  # the owner is being hidden or shown; this may last until the time in `updated_at`
 _WAS_SHOWN, _WAS_HIDDEN = "[]", "[1]"  # the state before a change, in `cells` of the row with CHANGING_KEY
-# To look up more owners than this, first ask the store whether any owner at all is hidden, because a look-up of 1,000
-# owners takes 1 ms.
+# For more owners than this, a program first asks the store whether any owner at all is hidden, because a look-up of
+# 1,000 owners takes 1 ms.
 _ASKED_SINGLY = 20
 _KEY = ("board_key", "owner")
 _BEGUN = {"updated_at": param("until_us"), "cells": param("was")}
@@ -77,7 +77,7 @@ class HiddenEntry(NamedTuple):
 
 
 class HiddenFound(NamedTuple):
-    """What the hidden table holds about some owners."""
+    """The marks and the entries of some owners in the hidden table."""
 
     hidden_owners: set[str]
     changing: dict[str, int]  # for each owner who is being hidden or shown, the latest time at which this change ends
@@ -88,7 +88,7 @@ _NOTHING = HiddenFound(set(), {}, [])
 
 
 class HiddenStatements:
-    """The compiled statements for one dialect; use `hidden_statements` to get them."""
+    """Programs over the hidden table. `hidden_statements` returns the instance for a dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -132,12 +132,10 @@ class HiddenStatements:
         return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
 
     def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
-        """Do what `find_hidden` does, and undo each change between shown and hidden that takes too long.
-
-        Only writers call this.
+        """Do what `find_hidden` does, and undo every hiding or showing that takes too long. Only writers call this.
 
         Raises:
-            LostRaceError: another transaction ended such a change.
+            LostRaceError: another transaction ended the hiding or showing.
         """
         found = yield from self.find_hidden(board_keys, owners)
         for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
@@ -169,8 +167,7 @@ class HiddenStatements:
     def begin_change(self, owner: str, *, until_us: int, hide: bool) -> Program[bool]:
         """Begin to hide or show an owner. Until the change ends, no transaction inserts new rows of this owner.
 
-        The change may last until `until_us`. If the owner is to be hidden but is hidden already, begin nothing and
-        return False.
+        The change may last until `until_us`. If a hidden owner is to be hidden, begin nothing and return False.
         """
         if hide and owner in (yield from self.find_hidden([], [owner])).hidden_owners:
             return False
@@ -193,33 +190,27 @@ class HiddenStatements:
             yield self._insert.bind(rows=[(HIDDEN_KEY, owner, now_us, "[]")])
 
     def delete_marks(self, owner: str) -> Program[None]:
-        """Delete the marks of an owner, as if the owner had never been hidden."""
         for key in (HIDDEN_KEY, CHANGING_KEY):
             yield self._take.bind(owner=owner, key=key)
 
     def take_transaction_id(self) -> Program[int]:
         """Return the id of this transaction. The database assigns one if the transaction has none yet.
 
-        From then on, `have_earlier_ended` waits for this transaction, too. That is why a transaction of posts calls it.
-
-        The process that hides an owner calls it in a second transaction, after the one of `begin_change` has committed.
-        That process then waits until every transaction up to the returned id has ended, and only then calls
-        `end_change`.
+        From then on, `have_earlier_ended` waits for this transaction, too. That is why a transaction of posts calls
+        this method. The process that hides an owner calls it in a second transaction, after the one of `begin_change`
+        has committed. Before it calls `end_change`, the process waits until every transaction up to the returned id has
+        ended.
         """
         rows = yield self._now.bind()
         return int(rows[0][0])
 
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
-        """Return whether all transactions up to this id have ended.
-
-        A transaction with a greater id checks the owner after `begin_change`, and therefore sees the change.
-        """
+        """Return whether all transactions up to this id have ended."""
         if not self._dialect.transaction:
             return True
         return (yield from change_log(self._dialect).find_horizon()) > transaction
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-        """Move the owner's rows from these boards to the hidden table."""
         moved: list[HiddenEntry] = []
         for entries in boards:
             entry = yield from entries.remove_entry(owner, ChangeKind.HIDDEN, now_us=now_us, place=len(moved))
@@ -231,7 +222,6 @@ class HiddenStatements:
                 raise LostRaceError(f"{owner!r} has a hidden row already")
 
     def show_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-        """Move the owner's rows from the hidden table back to these boards."""
         place = 0
         for entries in boards:
             rows = yield self._take.bind(owner=owner, key=entries.board.key)
@@ -242,7 +232,6 @@ class HiddenStatements:
                 place += 1
 
     def list_hidden_boards(self, owner: str, *, limit: int) -> Program[list[int]]:
-        """Return the keys of boards on which the owner has a hidden row, in ascending order, at most `limit`."""
         rows = yield self._of_owner.bind(owner=owner, limit=limit)
         return [row[0] for row in rows]
 
@@ -267,5 +256,4 @@ def _hidden(row: Sequence[object]) -> HiddenEntry:
 
 @lru_cache
 def hidden_statements(dialect: Dialect) -> HiddenStatements:
-    """Return the statements, compiled once for each dialect."""
     return HiddenStatements(dialect)

@@ -51,7 +51,7 @@ class Neighbours:
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
     ties_before: int  # number of rows with the place's cell that stand before the place's owner
-    # The rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
+    # Number of rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
     edge_ties: int = 0
 
 
@@ -63,8 +63,6 @@ class OwnersNeighbours(NamedTuple):
 
 
 class _NeighbourStatements:
-    """The compiled statements of one ranked column of a layout."""
-
     def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
         self._dialect, self._layout, self._index = dialect, layout, index
         column = layout.columns[index]
@@ -74,21 +72,18 @@ class _NeighbourStatements:
 
     @cached_property
     def of_places(self) -> Statement:
-        """Return the statement for the rows around places, and for the number of ties before each place."""
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
         return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
 
     @cached_property
     def ties_before(self) -> Statement:
-        """Return the statement that counts the ties before places."""
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
         return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
 
     @cached_property
     def of_owners(self) -> Statement:
-        """Return the statement for the rows around owners' rows, with the board's totals."""
         asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
         cell, owner = col(self._name, _OWN), col("owner", _OWN)
         return (
@@ -129,7 +124,7 @@ class _NeighbourStatements:
         return tied.where(self._owner.lt(owner)).scalar()
 
     def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the rows on one side of a place: rows with the place's cell, and rows with better or with worse cells.
+        """Select the rows on one side of a place: its ties on that side, and all rows with better or with worse cells.
 
         The caller adds an order and a limit, which apply to both parts together.
         """
@@ -151,7 +146,6 @@ class NeighbourReads:
         self._scope, self._board_key, self._index = scope_of(board), board.key, index
 
     def read_around_place(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Read the rows around one place."""
         (row,) = yield self._sql.of_places.bind(
             places=[(0, cell, owner)], better_rows=better_rows, worse_rows=worse_rows, **self._scope
         )
@@ -181,10 +175,10 @@ class NeighbourReads:
         return near
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties` of the rows around many places.
+        """Fill in `edge_ties` of the rows around many places. The edge of a place is the first row of `before`.
 
-        The edge of a place is the first row of `before`. If the edge and the place have the same cell, `edge_ties` is
-        computed from `ties_before`. One statement counts the ties of all other edges.
+        If the edge and the place have the same cell, `edge_ties` follows from `ties_before`. One statement counts the
+        ties of all other edges.
         """
         index = self._index
         to_count: list[Neighbours] = []

@@ -24,8 +24,6 @@ ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better th
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cell of one row, with its ties."""
-
     cell: str
     ties_before: int  # rows with this cell that stand before the row
     ties: int  # all rows with this cell, the row itself included
@@ -37,8 +35,6 @@ def decode_entry(row: Sequence[Any]) -> Entry:
 
 
 class _RankingStatements:
-    """The compiled statements of one ranked column of a layout."""
-
     def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
         column = layout.columns[index]
         self._dialect, self._layout = dialect, layout
@@ -91,8 +87,8 @@ class _RankingStatements:
         self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Count the tied rows before the found row and the other tied rows separately. A count of all tied rows, besides
-        # the count of those before the found row, would read some rows twice.
+        # Count the ties before the found row and the other ties separately. A count of all ties would read the ties
+        # before the found row twice.
         found = "s"
         tied = select(count()).from_(self._table, "t").where(*self._layout.scope("t"))
         tied = tied.where(col(self._name, "t").eq(col(self._name, found)))
@@ -147,8 +143,8 @@ class Ranking:
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row; None if the ranking has fewer rows.
 
-        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All statements of the
-        search have to run in one snapshot.
+        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
+        have to run in one snapshot.
         """
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
@@ -176,7 +172,7 @@ class Ranking:
         return int(rows[0][0]), int(rows[0][1])
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or below a cell, and return the next row's cell and owner; None if there is none."""
+        """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
         if below is None:
             rows = yield self._sql.landing_from_top.bind(offset=skip_rows, **self._scope)
         else:
@@ -192,26 +188,23 @@ class Ranking:
         return _sample(rows)
 
     def sample_worst_row(self) -> Program[Sample | None]:
-        """Do what `find_worst_row` does and count the ties."""
         rows = yield self._sql.sample_worst.bind(**self._scope)
         return _sample(rows)
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
-        """Return pairs (cell, number of entries with it) for up to `limit` distinct cells, best first.
+        """Return up to `limit` distinct cells, best first, each with its number of entries.
 
-        Begin at the top, or below the cell `below`.
+        Begin at the top, or after the cell `below`.
         """
         if below is None:
             return (yield self._sql.tallied_from_top.bind(limit=limit, **self._scope))
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the last row; None on an empty board."""
         rows = yield self._sql.worst.bind(**self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        """Return the `limit` best rows, best first."""
         rows = yield self._sql.first_rows.bind(limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 

@@ -34,8 +34,6 @@ _UNSEEN = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 @dataclass(slots=True)
 class RebuildCounts:
-    """The numbers of rows and entries that a rebuild handled."""
-
     rows: int = 0  # rows of the journal that were read
     replayed: int = 0  # rows of the journal from which the board's rows were made
     rejected: int = 0  # rows of the journal whose result would leave the range of a column
@@ -138,7 +136,7 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
     """Return the text of the error which says that the journal has no post to the board.
 
-    If the journal has changes of earlier boards with this id, the text also gives the number of the first such change.
+    If an earlier board with this id has changes, the text gives the number of the first change.
     """
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)

@@ -6,13 +6,10 @@
          journal: numbered changes for callers, streams and rebuilds <── published ───────┤
          owner_index: Bloom filters, made later by a job, to find an owner's changes <────┘
 
-The most important rule: a change gets its number before its transaction commits. So a reader may see a later number
-before an earlier one. A reader that simply continued after the last number that it saw would miss changes. Instead, a
-reader counts by a `LogMark`, which covers exactly the changes in one snapshot, or it reads the published numbers of the
-journal.
+The most important rule: a change gets its number before its transaction commits, so a reader may see a later number
+before an earlier one. Therefore no reader simply continues after the last number that it saw. A reader either counts by
+a `LogMark`, which covers exactly the changes in one snapshot, or reads the published numbers of the journal.
 
-Ranked values are stored as cells: text that sorts as the values do. This room may import `boards`, `schema` and the
-modules at the root of `storage`. It never reads the rows of boards.
-
-Begin with `cells` and `merging`, then `log_record` and `bundles` (what one row of the log holds), then `change_log`.
+This room may import `boards`, `schema` and the modules at the root of `storage`. It never reads the rows of boards.
+Begin with `cells` and `merging`, then `log_record`, `bundles` and `change_log`.
 """

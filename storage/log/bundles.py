@@ -1,15 +1,14 @@
 r"""Bundles: the changes of one board in one transaction, as one row of the log.
 
-With one row per change instead, posting was 10 % slower (benchmarks/change_log_cost.py). These columns hold the
-changes:
+With one row per change instead, posting was 10 % slower (benchmarks/change_log_cost.py). Three database columns hold
+one item per change, in the order in which the changes happened:
 
     cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after the change
     owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can find one owner
     posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
 
-Each of the three columns holds one item per change, in the order in which the changes happened. Commas separate the
-pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the change leaves the
-cells as they are, or if the owner of the change was erased long ago.
+Commas separate the pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the
+change leaves the cells as they are, or if the owner of the change was erased long ago.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PIECE_END = ","
 
 
 class LoggedChange(NamedTuple):
-    """What one post, or an erasure, changed on one board."""
+    """The change that one post, or an erasure, made on one board."""
 
     position: int
     number: int  # larger for each later change of an owner on a board
@@ -48,7 +47,6 @@ class Bundle(NamedTuple):
     changes_count: int  # the number of changes in the row
 
     def changes(self) -> Iterator[LoggedChange]:
-        """Yield the changes in the order in which they happened."""
         number = self.seq * PLACES
         for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
             half = len(piece) >> 1
@@ -57,13 +55,12 @@ class Bundle(NamedTuple):
 
 @dataclass(slots=True)
 class BundleDraft:
-    """A bundle that is being filled: the changes of one board that a transaction is about to log."""
+    """The changes of one board that a transaction is about to log."""
 
     board_key: int
     changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
 
     def add_change(self, owner: str, previous: str, following: str, record: RecordFields) -> None:
-        """Add one change."""
         self.changes.append((owner, previous + following, record))
 
     def encode_row(self, at_us: int) -> tuple[int, int, int, str, str, str]:
@@ -73,12 +70,11 @@ class BundleDraft:
 
 
 def owners_text(owners: Sequence[str]) -> str:
-    """Encode owners for the column `owners`."""
     return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
 
 
 def owners_of(text: str) -> list[str]:
-    """Decode the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
+    """Return the owners in the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
     return text[1:-1].split(_OWNER_END)
 
 
@@ -88,10 +84,9 @@ def owner_mark(owner: str) -> str:
 
 
 def cells_text(pieces: Sequence[str]) -> str:
-    """Encode the pieces of changes for the column `cells`."""
     return _PIECE_END.join(pieces)
 
 
 def pieces_of(text: str) -> list[str]:
-    """Decode the column `cells`: return the piece of each change, with its cells before and after."""
+    """Return the piece of each change, with its cells before and after."""
     return text.split(_PIECE_END)

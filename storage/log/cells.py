@@ -9,8 +9,8 @@ On `high` columns, where a larger text is better, that time is inverted.
     the same, where time breaks ties   "0250" + 16 digits
 
 The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
-compare one of them with a knot. An absent cell is worse than every cell. If a column was added after a change, the
-logged change has no cell of this column, so the change does not affect counts in this column.
+compare one of them with a knot. An absent cell is worse than every cell. A change that was logged before a column was
+added has no cell of this column, and does not affect counts in it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class Padding:
 
     @classmethod
     def for_column(cls, spec: BoardSpec, column: ColumnSpec) -> Padding:
-        """Return the padding for a column's range and a board's tie rule."""
         offset = -column.min_scaled if column.min_scaled < 0 else 0
         width = len(str(column.max_scaled + offset))
         return cls(
@@ -63,33 +62,27 @@ class Padding:
         return text + str(TIME_LIMIT_US - reached_us if self.high else reached_us).zfill(TIME_DIGITS)
 
     def pad_arrival(self, scaled: int) -> str:
-        """Return the worst cell with this value: the cell of a value that is reached in the far future."""
+        """Return the worst cell with this value, as if the value was reached in the far future."""
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that sorts after every cell of a smaller value, but not after cells of this or a larger value.
-
-        It may be shorter than a cell.
-        """
+        """Return a text that sorts after all cells of smaller values, and after no other cell. It may be shorter."""
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)
 
     def decode_value(self, cell: str) -> int:
-        """Return the scaled value of a cell."""
         return int(cell[: self.width]) - self.offset
 
     def reached_us(self, cell: str) -> int:
-        """Return when the value of a timed cell was reached, in microseconds."""
         time = int(cell[self.width :])
         return TIME_LIMIT_US - time if self.high else time
 
     def key_of_cell(self, cell: str) -> int:
-        """Return the key of a cell on a curve. A key is an integer; a smaller one is better."""
+        """Return the key of a cell on a curve: an integer, smaller for a better cell."""
         return -int(cell) if self.high else int(cell)
 
     def cell_of_key(self, key: int) -> str:
-        """Return the cell with this key."""
         digits = self.width + (TIME_DIGITS if self.timed else 0)
         return str(-key if self.high else key).zfill(digits)
 
@@ -100,7 +93,7 @@ _WORSE_THAN_ANY = {True: " ", False: "~"}
 
 @dataclass(frozen=True, slots=True)
 class CellSpan:
-    """Where the cell of one ranked column stands in the text of `RankedCells`."""
+    """The place of one ranked column's cell in the text of `RankedCells`."""
 
     start: int  # index of the cell's first character, 0-based
     width: int  # number of characters
@@ -117,10 +110,7 @@ class CellSpan:
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column.
-
-        A change that was logged before the column was added has none.
-        """
+        """Return the condition that a logged change has cells of this column: the column existed before it."""
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
@@ -150,17 +140,16 @@ class RankedCells:
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
 
     def find_span(self, column_index: int) -> CellSpan:
-        """Return where a column's cell stands. A text that is older than the column ends before this place."""
+        """Return the place of a column's cell. A text that is older than the column ends before this place."""
         return self._places[column_index]
 
     def join_cells(self, cells: Sequence[Cell]) -> str:
-        """Return the ranked cells of a row, side by side."""
         if self._only is not None:  # most boards have one ranked column
             return cells[self._only[0]] or self._only[1]  # type: ignore[return-value]
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
 
     def extract_cell(self, text: str, column_index: int) -> str | None:
-        """Return the cell of a column; None if the row has none, or the board had no such column yet."""
+        """Return the cell of a column, or None if the row had no value or the board had no such column yet."""
         place = self._places[column_index]
         found = text[place.start : place.start + place.width]
         return None if not found or found == place.absent else found

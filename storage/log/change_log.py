@@ -1,17 +1,14 @@
 """The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
 
-A reader that follows the log keeps a `LogMark`, which covers exactly the changes in one snapshot.
-
     take_mark ──> mark ── list_bundles_between(mark, next mark) ──> bundles to count, each exactly once ──> next mark
 
-A reader counts by marks, and never simply continues after the last number that it saw. A row gets its numbers before
-its transaction commits, so a greater number may become visible before a smaller one. On PostgreSQL a mark names the
-oldest transaction that was still running, and the later transactions that had already ended. SQLite has one writer at a
-time, so a mark is just the number of a row.
+A reader counts by marks, because a row gets its numbers before its transaction commits: a greater number may become
+visible before a smaller one. On PostgreSQL, a mark names the oldest transaction that was still running, and the later
+transactions that had already ended. SQLite has one writer at a time, so a mark is just the number of a row.
 
 There are two orders. `seq` orders the changes of an owner: of two bundles with the same owner, the earlier one has the
-smaller `seq`. (`position`, `seq`) orders pages, but not the changes of an owner: a transaction may begin before another
-one and still change the owner after that one did.
+smaller `seq`. Pages are ordered by (`position`, `seq`), which does not order the changes of an owner. A transaction may
+begin before another one, and still change the owner after that one did.
 """
 
 from __future__ import annotations
@@ -58,19 +55,16 @@ SEEN_MAX = 10_000  # the most ended transactions that a mark lists; a few hundre
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """How far a reader has come. The mark covers the changes before `position` and those at the positions `seen`."""
+    """The progress of a reader. The mark covers the changes before `position` and those at the positions `seen`."""
 
     position: int
     seen: tuple[int, ...] = ()  # positions above `position`, ascending
 
     def covers(self, position: int) -> bool:
-        """Return whether the mark covers the changes at a position."""
         return position < self.position or position in self.seen
 
 
 class NewChange(NamedTuple):
-    """A change as the writing transaction passes it to `ChangeLog.append_changes`."""
-
     board_key: int
     owner: str
     previous: str  # the ranked cells before the change, see `RankedCells`
@@ -131,11 +125,6 @@ class ChangeLog:
     def _pages(
         self, dialect: Dialect, order: tuple[Ordering, ...], between: tuple[Condition, ...]
     ) -> tuple[Statement, Statement]:
-        """Compile two statements over the rows that fulfil `between`.
-
-        The first reads the number of changes of each row; the second reads the bundles.
-        """
-
         def compiled(*columns: Column) -> Statement:
             found = select(*columns).from_(CHANGE_LOG).where(*between).order_by(*order)
             return found.limit(param("limit")).packed().compile(dialect)
@@ -148,11 +137,9 @@ class ChangeLog:
         return past if self._in_order else all_of(past, not_(self.position.in_(param("mark_seen"))))
 
     def mark_parameters(self, mark: LogMark) -> dict[str, object]:
-        """Return the parameters of `after_mark` for a mark."""
         return {"mark_position": mark.position} | ({} if self._in_order else {"mark_seen": mark.seen})
 
     def bundle_columns(self) -> tuple[Column, ...]:
-        """Return the columns of a `Bundle`, in its order."""
         return (self.position, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
@@ -167,7 +154,6 @@ class ChangeLog:
         yield from self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Program[None]:
-        """Log the changes of drafts, like `append_changes`."""
         rows: list[tuple[object, ...]] = [draft.encode_row(now_us) for draft in drafts]
         if not self._in_order:
             places = accumulate((len(draft.changes) for draft in drafts), initial=place)
@@ -175,7 +161,7 @@ class ChangeLog:
         yield self._append.bind(rows=rows)
 
     def find_horizon(self) -> Program[int]:
-        """Return the horizon: the position before which all transactions have ended and this snapshot sees them."""
+        """Return the horizon. All transactions at positions before it have ended, and this snapshot sees them."""
         rows = yield self._horizon.bind()
         return int(rows[0][0])
 
@@ -183,8 +169,7 @@ class ChangeLog:
         """Return the mark that covers exactly the changes in this snapshot. This works on a standby too.
 
         Raises:
-            ChangesUnorderedError: a transaction has been running for too long: more than `SEEN_MAX` later ones
-                have logged changes.
+            ChangesUnorderedError: more than `SEEN_MAX` transactions logged changes since the oldest running one began.
         """
         rows = yield self._mark.bind()
         position, *seen = sorted(row[0] for row in rows)  # the oldest running transaction has the lowest position
@@ -204,8 +189,8 @@ class ChangeLog:
         """Return the bundles that `until` covers and `done` does not, ordered by (position, seq).
 
         `past`: only bundles after this (position, seq), for the next page. `boards`: only bundles of boards with these
-        keys; each row that is read is compared with them, so pass few keys. The result consists of whole bundles, which
-        together hold `limit` changes or a few more. If the result holds fewer changes, there are no further bundles.
+        keys; each row that is read is compared with them, so pass few keys. The bundles of a page together hold `limit`
+        changes or a few more. If they hold fewer, there are no further bundles.
         """
         bound = self._between_parameters(done, until, past)
         sizes_of, page_of = self._sizes, self._between
@@ -218,7 +203,6 @@ class ChangeLog:
         return [Bundle(*row) for row in rows]
 
     def has_changes_between(self, done: LogMark, until: LogMark) -> Program[bool]:
-        """Return whether `until` covers any change that `done` does not."""
         rows = yield self._any_between.bind(**self._between_parameters(done, until, (0, 0)))
         return bool(rows)
 
@@ -227,7 +211,7 @@ class ChangeLog:
         return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def find_pruned_position(self) -> Program[int]:
-        """Return the position before which all bundles were pruned; 0 if no bundle was pruned.
+        """Return the position before which all bundles were pruned, or 0.
 
         A reader whose mark has a smaller position has missed changes.
         """
@@ -235,7 +219,6 @@ class ChangeLog:
         return int(rows[0][0]) if rows else 0
 
     def oldest_us(self) -> Program[int | None]:
-        """Return when the oldest bundle was logged; None if there is none."""
         rows = yield self._ages.bind(rows=1)
         return int(rows[0][1]) if rows else None
 
@@ -280,5 +263,4 @@ def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
 
 @lru_cache
 def change_log(dialect: Dialect) -> ChangeLog:
-    """Return the programs for a dialect. Their statements are compiled once."""
     return ChangeLog(dialect)

@@ -1,15 +1,13 @@
 """The journal: the change log as callers read it.
 
-Once a reader has read a number, no change with a smaller number is published later.
-
     logged in a transaction ──> committed ──> every earlier transaction has ended: published ──> pruned
 
-A change is published only when every transaction before its own has ended. The number of a change combines the position
-of its bundle with a place. On PostgreSQL, this is the place of the change within its transaction. On SQLite, where one
-transaction commits after the other, it is the place of the change within its bundle. So numbers have gaps.
+A change is published only when every transaction before its own has ended. So once a reader has read a number, no
+change with a smaller number is published later.
 
-`RowReader` decodes the cells that an entry had after a change. A logged change has no cells of columns that were added
-after the change.
+The number of a change combines the position of its bundle with a place. On PostgreSQL, this is the place of the change
+within its transaction. On SQLite, where one transaction commits after the other, it is the place of the change within
+its bundle. So numbers have gaps.
 """
 
 from __future__ import annotations
@@ -122,10 +120,7 @@ class Journal:
     def read_bundles(
         self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
     ) -> Program[list[Row]]:
-        """Return the bundles that hold the changes of `read_changes`, as stored rows for `changes_past`.
-
-        The bundles may hold more changes than `limit`.
-        """
+        """Return the bundles with the changes of `read_changes`, for `changes_past`. They may hold more changes."""
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
         bound |= {} if boards is None else {"boards": boards}
@@ -139,10 +134,10 @@ class Journal:
     def read_changes_of_owner(
         self, owner: str, *, before: int, limit: int, blocks_max: int
     ) -> Program[tuple[list[JournalRow], int | None]]:
-        """Return an owner's published changes with smaller numbers than `before`, newest first, and the next `before`.
+        """Return an owner's published changes with numbers below `before`, newest first, and the next `before` or None.
 
-        The next `before` is None if there are no further changes. One call searches at most `blocks_max` blocks of the
-        journal. Therefore it may return fewer than `limit` changes even if there are more.
+        One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
+        even if there are more.
         """
         index = owner_blocks(self._dialect)
         covered = yield from index.find_covered_position()
@@ -199,7 +194,6 @@ class Journal:
         return position * PLACES - 1
 
     def oldest_us(self) -> Program[int | None]:
-        """Return when the oldest change was accepted; None if there is none."""
         rows = yield from self.read_changes(0, limit=1)
         return rows[0].at_us if rows else None
 
@@ -233,7 +227,6 @@ class Journal:
         }
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
-        """Log that this transaction empties a board."""
         event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
         yield from self._log.append_changes([event], now_us=now_us)
 
@@ -264,7 +257,7 @@ def changes_of(row: Row) -> Iterator[JournalRow]:
 
 
 def changes_past(rows: Iterable[Row], after: int) -> Iterator[JournalRow]:
-    """Yield, in the order of their numbers, those changes in these bundles that have a number above `after`."""
+    """Yield the changes of these bundles that have a number above `after`, in the order of their numbers."""
     return (each for row in rows for each in changes_of(row) if each.number > after)
 
 
@@ -274,13 +267,12 @@ def board_key_of(row: Row) -> int:
 
 
 def position_of(number: int) -> int:
-    """Return the position, in the change log, of the change with this published number."""
+    """Return the log position of the change with this published number."""
     return number // PLACES
 
 
 @lru_cache
 def journal(dialect: Dialect) -> Journal:
-    """Return the programs for a dialect. Their statements are compiled once."""
     return Journal(dialect)
 
 
@@ -289,7 +281,7 @@ _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 
 class RowReader:
-    """Decodes the journal's rows of one board."""
+    """Decodes the cells that the entries of one board had after logged changes."""
 
     def __init__(self, board: Board) -> None:
         self._ranked = RankedCells(board)

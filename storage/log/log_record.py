@@ -1,10 +1,8 @@
 """The record of one change in the log: what was posted, or which other event it was.
 
-The ranked cells before and after the change are stored separately, see `bundles`.
-
-A record is a JSON array that ends after its last field with a value, because each byte makes every post more expensive.
-A column is stored as its index in the board's spec. This index never changes, because new columns are only added at the
-end.
+The ranked cells before and after the change are stored separately, see `bundles`. A record is a JSON array that ends
+after its last field with a value, because each byte makes every post more expensive. A column is stored as its index in
+the board's spec. This index never changes, because new columns are only added at the end.
 """
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ RecordFields = tuple[Any, ...]  # the first fields of `ChangeRecord`, up to the 
 
 
 class ChangeKind(StrEnum):
-    """The kind of change that a record describes. The log stores the letter of the kind."""
-
     APPLIED = "p"
     UNCHANGED = "u"  # a post that changed no value
     REJECTED = "n"  # a queued post that was rejected when it was applied
@@ -41,8 +37,6 @@ NO_CHANGE = (ChangeKind.UNCHANGED, ChangeKind.REJECTED)
 
 
 class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The record of one change, decoded."""
-
     kind: ChangeKind
     changes: list[ColumnChange] = []
     post_id: str | None = None
@@ -66,7 +60,6 @@ def record_of_post(
     cells: Sequence[Cell],
     version: int | None,
 ) -> RecordFields:
-    """Return the record of a post, with no more fields than needed."""
     if at_us is None and version is None and not cells:
         return (happened, changes) if post_id is None else (happened, changes, post_id)
     return happened, changes, post_id, at_us, cells, version
@@ -85,7 +78,6 @@ def record_of_deletion(board_id: str, spec: object) -> RecordFields:
 def record_of_rejection(
     changes: Sequence[ColumnChange], post_id: str | None, at_us: int | None, error: RecordedError
 ) -> RecordFields:
-    """Return the record of a queued post that was accepted, but rejected later when it was to be applied."""
     return ChangeKind.REJECTED, changes, post_id, at_us, (), None, None, None, error
 
 
@@ -95,5 +87,4 @@ def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str
 
 
 def decode_records(text: str) -> list[ChangeRecord | None]:
-    """Decode the column `posts`: return a record for each change, or None if its owner was erased."""
     return _decode(text)

@@ -1,7 +1,4 @@
-"""How a post changes a row: the merge rules of columns, applied to stored cells.
-
-This module does no I/O. It returns only those cells whose value a post changes.
-"""
+"""The merge rules of columns: how a post changes the stored cells of a row. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from .cells import Cell, Padding
 
 
 class Merger:
-    """Merges posts into the rows of one board."""
-
     def __init__(self, board: Board) -> None:
         self._columns = board.spec.columns
         self._paddings = [
@@ -34,12 +29,11 @@ class Merger:
         ]
 
     def decode_value(self, index: int, cell: Cell) -> StatValue | None:
-        """Return the value of one cell: a scaled integer, text, or None."""
         padding = self._paddings[index]
         return padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
 
     def merge_changes(self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int) -> dict[int, Cell]:
-        """Return the cells that a post changes, by column index.
+        """Return, by column index, the cells whose value a post changes.
 
         `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
         were reached.

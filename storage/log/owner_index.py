@@ -5,8 +5,8 @@
 A block covers only whole transactions that have ended, and never changes after it is made. So a filter never misses an
 owner.
 
-The filters replace a database index by owner. With such an index, every post would write to random pages. A filter
-costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
+The filters replace a database index by owner, because such an index would make every post write to random pages. A
+filter costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
 """
 
 from __future__ import annotations
@@ -38,14 +38,11 @@ class PositionRange(NamedTuple):
 
 
 class OwnerBlock(NamedTuple):
-    """A range of positions of the log, and the Bloom filter of the owners whose changes are in this range."""
-
     positions: PositionRange
     filter: bytes
 
 
 def filter_of(owners: Iterable[str]) -> bytes:
-    """Return a Bloom filter of these owners."""
     bits = bytearray(_FILTER_BITS // 8)
     for owner in owners:
         for bit in _bits(owner):
@@ -88,12 +85,12 @@ class OwnerBlocks:
         self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).compile(dialect)
 
     def find_covered_position(self) -> Program[int]:
-        """Return the last position that a block covers; 0 if there are no blocks."""
+        """Return the last position that a block covers, or 0."""
         rows = yield self._covered.bind()
         return int(rows[0][0] or 0)
 
     def build_next_block(self) -> Program[OwnerBlock | None]:
-        """Read the log and return the next block; None if there are too few changes after the last block."""
+        """Read the log and return the next block, or None if too few changes follow the last block."""
         past = yield from self.find_covered_position()
         sizes = yield self._sizes.bind(past=past)
         if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
@@ -105,7 +102,6 @@ class OwnerBlocks:
         )
 
     def store_block(self, block: OwnerBlock) -> Program[None]:
-        """Store a block."""
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
 
     def prune(self) -> Program[int]:
@@ -114,11 +110,11 @@ class OwnerBlocks:
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin before `position`, newest first; an empty page if there are no more."""
+        """Return a page of blocks that begin before `position`, newest first."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin after `position`, oldest first; an empty page if there are no more."""
+        """Return a page of blocks that begin after `position`, oldest first."""
         return _blocks((yield self._up.bind(at=position)))
 
 
@@ -128,5 +124,4 @@ def _blocks(rows: Rows) -> list[OwnerBlock]:
 
 @lru_cache
 def owner_blocks(dialect: Dialect) -> OwnerBlocks:
-    """Return the programs for a dialect. Their statements are compiled once."""
     return OwnerBlocks(dialect)
