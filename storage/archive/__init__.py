@@ -6,13 +6,12 @@ A shut board takes no posts. A board is archived once its rows need not be kept 
 for ever stays frozen. The jobs in `jobs.boards` run the steps; this room holds the program of each step.
 
 The most important rule: every step is one short transaction, which first reads what is left to do. Therefore a job may
-be late, be killed at any point, or run twice without harm. An archive shows its board as it was at one moment. If an
-owner is erased while the archive is written, the job begins the archive anew.
+be late, be killed at any point, or run twice without harm.
 
 Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `Ranking`. They offer
 the same methods, so most readers treat all boards alike. A read that needs the removed rows raises `ArchivedError`.
 
 This room may import `entries`, `log`, `boards`, `schema`, the modules at the root of `storage`, and `predictor` for the
-curves. It must not import the room `curves`. Begin with `board_closing`, then `blocks` (what an archive consists of),
-`archive_writer` and `archive_reader`.
+curves. It must not import the room `curves`. Begin with `board_closing`, then `blocks`, `archive_writer` and
+`archive_reader`.
 """

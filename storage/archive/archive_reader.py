@@ -1,6 +1,4 @@
-"""Reading archived boards: `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `Ranking`.
-
-They return what the archive holds. A read that needs the removed rows raises `ArchivedError`.
+"""Archived boards: `ArchivedEntries` and `ArchivedRanking` return what the archive of a board holds.
 
 Ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the owner's
 place stays empty, so nobody else's rank changes.
@@ -44,8 +42,6 @@ _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts af
 
 
 class _BlockStatements:
-    """The statements over the blocks of archives."""
-
     def __init__(self, dialect: Dialect) -> None:
         number, first = col("number"), col("first")
         of_section = self._of_section(col("number"), col("document"))
@@ -80,9 +76,9 @@ def _block_statements(dialect: Dialect) -> _BlockStatements:
 
 
 def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Return facts about the last block of a section; None if the section has no block.
+    """Return facts about the last block of a section, or None if the section has no block.
 
-    The tuple holds the number of entries in all earlier blocks, the number of entries in the last block, and the last
+    The facts are the number of entries in all earlier blocks, the number of entries in the last block, and the last
     owner or cell in that block.
     """
     rows = yield _block_statements(dialect).last.bind(board_key=board_key, section=section)
@@ -97,8 +93,6 @@ class _Unavailable:
 
 
 class ArchivedRanking(Ranking):
-    """One ranked column of an archived board."""
-
     def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
         # Do not call the constructor of the base class: it compiles statements over a table that no longer exists.
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
@@ -113,9 +107,9 @@ class ArchivedRanking(Ranking):
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Find the tally block that can hold a cell. Return the number of entries before the block, and the block.
+        """Find the tally block that can hold a cell; return the number of entries before the block, and the block.
 
-        The block is the last one that begins with this cell or a better one. Return None if there is no such block.
+        This is the last block that begins with this cell or a better one. Return None if there is no such block.
         """
         statement = self._reads.first_from if self.padding.high else self._reads.first_up_to
         found = yield from self._block(statement, tally_section(self.index), text=text)
@@ -141,21 +135,18 @@ class ArchivedRanking(Ranking):
         return (yield from self._top(2**62))
 
     def read_curve(self) -> Program[Curve | None]:
-        """Return the column's last fitted curve; None if the archive has no curve."""
+        """Return the column's last fitted curve, or None."""
         found = yield from self._block(self._reads.at_place, curve_section(self.index), place=0)
         return None if found is None else decode_curve(found[1])
 
     def count_better(self, cell: str) -> Program[int]:
-        """See `Ranking`."""
         found = yield from self._tally_of(cell)
         return 0 if found is None else found[0] + found[1].count_better_than(self.padding.key_of_cell(cell))
 
     def count_better_up_to(self, cell: str, limit: int) -> Program[int]:
-        """See `Ranking`."""
         return min(limit, (yield from self.count_better(cell)))
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
-        """See `Ranking`."""
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
 
     def _less_than(self, text: str) -> Program[int]:
@@ -172,7 +163,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._total()) - better - ties
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """See `Ranking`.
+        """Count the entries with this cell, and those of them that stand before `owner`.
 
         If the earliest of equal values is better, the archive stores each owner's place among the entries with the same
         cell. If equal values share a rank, only the places of owners in the archived top are known. For all other
@@ -195,11 +186,12 @@ class ArchivedRanking(Ranking):
         return places[owners.index(owner)] if places and owner in owners else 0
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown."""
         return (yield from self.find_row_after_skip(rank - 1))
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown.
+        """Skip rows from the top and return the next row's cell and owner, or None.
+
+        Below the archived top, `_AFTER_ALL` replaces the owner, who is unknown.
 
         Raises:
             ArchivedError: `below` is given, but an archive can only skip rows from the top.
@@ -215,12 +207,11 @@ class ArchivedRanking(Ranking):
         return cell, top[skip_rows].owner if skip_rows < len(top) else _AFTER_ALL
 
     def find_worst_row(self) -> Program[tuple[str, str] | None]:
-        """See `Ranking`."""
         total = yield from self._total()
         return (yield from self.find_row_after_skip(total - 1)) if total else None
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """See `Ranking`. `_AFTER_ALL` replaces the owner of the better cell, who is unknown."""
+        """Return the next better cell, with `_AFTER_ALL` in place of its owner, who is unknown."""
         key = self.padding.key_of_cell(cell)
         found = yield from self._tally_of(cell)
         better = None if found is None else found[1].next_better_key(key)
@@ -230,11 +221,9 @@ class ArchivedRanking(Ranking):
         return None if better is None else (self.padding.cell_of_key(better), _AFTER_ALL)
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        """See `Ranking`."""
         return (yield from self._top(limit))[:limit]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """See `Ranking`."""
         top, start = yield from self._placed(cell, owner)
         if start < len(top) and self._is_at(top[start], cell, owner):
             start += 1
@@ -243,12 +232,10 @@ class ArchivedRanking(Ranking):
         return top[start : start + limit]
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """See `Ranking`."""
         top, start = yield from self._placed(cell, owner)
         return top[max(0, start - limit) : start]
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """See `Ranking`."""
         top, start = yield from self._placed(cell, owner)
         if start == len(top):
             yield from self._check_end(len(top))
@@ -262,7 +249,7 @@ class ArchivedRanking(Ranking):
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
         """Return all rows of the archived top, and the index of the row with this cell and owner among them.
 
-        If there is no such row, return the index of the first row after this cell and owner.
+        If there is no such row, return the index of the first row that ranks after this cell and owner.
         """
         top, key = (yield from self._whole_top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
@@ -275,31 +262,23 @@ class ArchivedRanking(Ranking):
         return entry.owner == owner and entry.cells[self.index] == cell
 
     def _check_end(self, top_rows: int) -> Program[None]:
-        """Check that the archived top holds all rows of the ranking.
-
-        Raises:
-            ArchivedError: the ranking had more rows than the archive keeps in its top.
-        """
+        """Raise `ArchivedError` if the ranking had more rows than the archive keeps in its top."""
         if top_rows < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {top_rows} rows by this column")
 
 
 class ArchivedEntries(Entries):
-    """The entries of an archived board."""
-
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        """See `Entries`."""
         return {index: ArchivedRanking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
 
     def read_curve(self, column_index: int) -> Program[Curve | None]:
-        """Return the last curve of a ranked column; None if the archive has none."""
         ranking = self.rankings[column_index]
         assert isinstance(ranking, ArchivedRanking)
         return (yield from ranking.read_curve())
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """See `Entries`. Owners who are currently hidden are left out."""
+        """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
         unseen = yield from _hidden_of(self.dialect, owners)
         return (yield from self._kept([owner for owner in owners if owner not in unseen]))
 
@@ -323,11 +302,10 @@ class ArchivedEntries(Entries):
         return {entry.owner: entry for entry in found}
 
     def remove_entry(self, owner: str, happened: ChangeKind, *, now_us: int, place: int = 0) -> Program[Entry | None]:
-        """Erase an owner from the archive, and return the owner's entry, or None if there was none.
+        """Erase an owner from the archive, and return the owner's entry, or None.
 
         The ranks of all other owners stay the same, and the change log gets no record. If `happened` is not `ERASED`,
-        do nothing and return None. A hidden owner stays in the archive, because readers of an archive look up which
-        owners are hidden.
+        do nothing: a hidden owner stays in the archive, because readers of an archive look up which owners are hidden.
         """
         if happened is not ChangeKind.ERASED:
             return None
@@ -380,10 +358,7 @@ def list_archives_of_owner(dialect: Dialect, owner: str, *, after_key: int, limi
 
 
 def _widened(document: bytes, columns: int) -> list[Entry]:
-    """Decode the rows of a block, with a cell for every column of the board.
-
-    An archived board of a family still gets the family's new columns. The cells in those columns are None.
-    """
+    """Decode the rows of a block, with None in columns that were added after the board was archived."""
     entries = decode_rows(document).entries
     for entry in entries:
         entry.cells.extend([None] * (columns - len(entry.cells)))
@@ -391,6 +366,6 @@ def _widened(document: bytes, columns: int) -> list[Entry]:
 
 
 def _last_up_to(directory: Sequence[Sequence[Any]], owner: str) -> int | None:
-    """Return `number` of the last block that begins with this owner or an earlier one; None if no block does."""
+    """Return `number` of the last block that begins with this owner or an earlier one, or None."""
     place = bisect_right([first for _, first in directory], owner)
     return directory[place - 1][0] if place else None

@@ -3,12 +3,12 @@
     begin_or_resume ──> read_step ──> encode_blocks ──> store_blocks ──> note_progress ──> … ──> finish
                             ^__________________________________________________│
 
-The parts are written in this order: tally, top and curve of each ranked column, then the owners. `finish` marks the
-board as archived and removes its rows, in one transaction.
+The parts are written in this order: tally, top and curve of each ranked column, then the owners. Another process can
+continue an archive, because the stored blocks show how much of it is written.
 
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So each
 step is stored only if the board's count of changes is the same as when the archive was begun. Otherwise the archive is
-begun anew. Another process can continue an archive, because the stored blocks show how much of it is written.
+begun anew.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .blocks import (
 )
 from .board_closing import ClosingStage
 
-# The writer remembers how many rows with a tied cell it has read, for at most about this many cells of a column. Beyond
+# For at most about this many cells of a column, the writer remembers how many rows with the cell it has read. Beyond
 # that, the writer drops all these numbers. When it needs such a number again, it counts rows on the board.
 TIED_MAX = 1_000_000
 
@@ -57,15 +57,13 @@ class _SectionKind(IntEnum):
 
 
 class _Part(NamedTuple):
-    """A section that the archive of a board has to have."""
-
     kind: _SectionKind
     column_index: int
     section: int
 
 
 class ArchiveProgress(NamedTuple):
-    """How far an archive is written."""
+    """The progress of an archive that is being written."""
 
     part_index: int = 0  # the part that is being written
     number: int = 0  # number of entries of this part that are written
@@ -108,7 +106,6 @@ class ArchiveWriter:
 
     @property
     def board(self) -> Board:
-        """Return the board."""
         return self.entries.board
 
     def _parts(self) -> list[_Part]:
@@ -120,10 +117,7 @@ class ArchiveWriter:
         return [*parts, _Part(_SectionKind.OWNERS, 0, OWNERS)]
 
     def begin_or_resume(self) -> Program[None]:
-        """Find out from the stored blocks where to continue.
-
-        If the board has changed since the archive was begun, begin anew.
-        """
+        """Continue after the stored blocks, or begin anew if the board has changed since the archive was begun."""
         key = self.board.key
         self.changes = yield from self._changes_now()
         head = yield from find_last_block(self.dialect, key, HEAD)
@@ -145,10 +139,10 @@ class ArchiveWriter:
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
-        """Read the next rows from one snapshot, at most about `archive_step_rows`.
+        """Read the next rows from one snapshot, at most about `archive_step_rows`. Do not change the writer.
 
-        Return the content that was read, the progress after this step, and the ties counted so far. This method does
-        not change the writer. Once the blocks are stored, pass the progress and the ties to `note_progress`.
+        Return the content that was read, the progress after this step, and the ties counted so far. Once the blocks are
+        stored, pass the progress and the ties to `note_progress`.
         """
         parts, place, left = self._parts(), self.progress, self.limits.archive_step_rows
         tied = self._tied
@@ -209,8 +203,8 @@ class ArchiveWriter:
     ) -> Program[tuple[dict[str, int], list[int]]]:
         """Count, for each of these rows, the rows with the same cell that rank before it.
 
-        `rows_read` holds, by cell, how many rows with the cell were read earlier. Return a copy of `rows_read` that
-        also counts the given rows, and a list with one result for each given row.
+        `rows_read` holds, by cell, how many rows were read earlier. Return a copy of it that also counts the given
+        rows, and the counts of the given rows.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         statement = _counted_cells(self.dialect, self.entries.layout, index)
@@ -240,7 +234,7 @@ class ArchiveWriter:
     def store_whole_archive(
         self, changes: int, blocks: Sequence[ArchiveBlock], *, now_us: int
     ) -> Program[Board | None]:
-        """Store the whole archive of a small board and finish it, in one transaction. See `finish`."""
+        """Store the whole archive of a small board and call `finish`, in one transaction."""
         self.changes = changes
         yield self._clear()
         for block in blocks:
@@ -252,7 +246,7 @@ class ArchiveWriter:
         return written.build(self.dialect, key=self.board.key)
 
     def encode_blocks(self, found: Sequence[PartContent]) -> list[ArchiveBlock]:
-        """Encode what was read into blocks. This is CPU work: run it in another thread."""
+        """Encode the contents of parts as blocks. This is CPU work: run it in another thread."""
         return [block for read in found for block in _blocks(read, self.limits.archive_block_rows)]
 
     def store_blocks(self, blocks: Sequence[ArchiveBlock]) -> Program[bool]:
@@ -267,11 +261,10 @@ class ArchiveWriter:
         return _insert(self.dialect).bind(board_key=self.board.key, **block._asdict())
 
     def note_progress(self, place: ArchiveProgress, tied: dict[int, dict[str, int]]) -> None:
-        """Note that everything up to `place` is stored. `place` and `tied` are what `read_step` returned."""
+        """Note that everything up to `place` is stored. Both arguments come from `read_step`."""
         self.progress, self._tied = place, tied
 
     def is_complete(self, place: ArchiveProgress) -> bool:
-        """Return whether `place` is the end of the last part."""
         return place.part_index >= len(self._parts())
 
     def finish(self, now_us: int) -> Program[Board | None]:
@@ -300,9 +293,8 @@ class ArchiveWriter:
 def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
     """Return the last curve of a closed board's column.
 
-    Usually, this is the stored curve, encoded as bytes. If the column has so few entries that every rank is counted,
-    this function builds an exact curve through all values instead. Return None if the column needs a stored curve and
-    has none.
+    Usually, this is the stored curve, encoded as bytes, or None if it is missing. If the column has so few entries that
+    every rank is counted, build an exact curve through all values instead.
     """
     board = entries.board
     totals = yield from find_totals(dialect, [board.key])

@@ -30,24 +30,21 @@ _LEVEL = 6
 
 
 def tally_section(column_index: int) -> int:
-    """Return the number of the section with the tally of a column."""
     return _KINDS * column_index
 
 
 def top_section(column_index: int) -> int:
-    """Return the number of the section with the best rows of a column."""
     return _KINDS * column_index + 1
 
 
 def curve_section(column_index: int) -> int:
-    """Return the number of the section with the curve of a column."""
     return _KINDS * column_index + 2
 
 
 class Rows(NamedTuple):
     """A block of rows.
 
-    `ties_before` has a list for each column index whose ties are stored. The list says for each row of the block how
+    For each column index whose ties are stored, `ties_before` has a list. The list says, for each row of the block, how
     many rows with the same cell rank before that row.
     """
 
@@ -56,7 +53,6 @@ class Rows(NamedTuple):
 
 
 def encode_rows(rows: Rows) -> bytes:
-    """Encode a block of rows."""
     entries = rows.entries
     owners, updated_us = [entry.owner for entry in entries], [entry.updated_at_us for entry in entries]
     columns = [list(column) for column in zip(*[entry.cells for entry in entries], strict=True)]
@@ -64,11 +60,7 @@ def encode_rows(rows: Rows) -> bytes:
 
 
 def decode_rows(document: bytes) -> Rows:
-    """Decode a block of rows.
-
-    Raises:
-        ValueError: a later version wrote the block.
-    """
+    """Decode a block of rows. Raise ValueError if a later version wrote the block."""
     owners, updated_us, columns, ties_before = msgspec.msgpack.decode(
         _unpacked(document), type=tuple[list[str], list[int], list[list[str | int | None]], dict[int, list[int]]]
     )
@@ -77,17 +69,15 @@ def decode_rows(document: bytes) -> Rows:
 
 
 class TallyBlock(NamedTuple):
-    """A block of a tally: distinct keys, best first, and for each key the number of entries that have it."""
+    """A block of a tally: distinct keys, best first, and for each key its number of entries."""
 
     keys: list[int]
     ties: list[int]
 
     def count_better_than(self, key: int) -> int:
-        """Return how many entries of the block have a better key."""
         return sum(self.ties[: bisect_left(self.keys, key)])
 
     def count_tied_with(self, key: int) -> int:
-        """Return how many entries of the block have this key."""
         index = bisect_left(self.keys, key)
         return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
 
@@ -97,7 +87,7 @@ class TallyBlock(NamedTuple):
         return self.keys[bisect_left(counted, place + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Return the worst key of the block that is better than `key`; None if the block has no better key."""
+        """Return the worst key of the block that is better than `key`, or None."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 
@@ -110,11 +100,7 @@ def encode_tally(tally: TallyBlock) -> bytes:
 
 
 def decode_tally(document: bytes) -> TallyBlock:
-    """Decode a block of a tally.
-
-    Raises:
-        ValueError: a later version wrote the block.
-    """
+    """Decode a block of a tally. Raise ValueError if a later version wrote the block."""
     steps, ties = msgspec.msgpack.decode(_unpacked(document), type=tuple[str, str])
     keys = list(accumulate(map(int, steps.split(","))))
     return TallyBlock(keys, list(map(int, ties.split(","))) if ties else [1] * len(keys))

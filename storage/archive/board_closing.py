@@ -1,12 +1,7 @@
-"""Closing boards: they take no more posts, get their final curves, and are archived once their rows may be removed.
+"""Closing boards: shut them, freeze them once their final curves are stored, and select those to archive.
 
-    open ── closes_at ──> shut: no post is taken ──> frozen: final curves are stored ── keep ──> archived
-
-`archive_writer` takes the last step.
-
-Each step is one short transaction, which first reads what is left to do. Therefore a job may be late, be killed at any
-point, or run twice without harm. `due_at` only says when the job checks a board next; a check at a wrong time does no
-harm.
+The essay of this room draws the stages of a board. `due_at` only says when the job checks a board next; a check at a
+wrong time does no harm.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from storage.store import Program
 
 
 class ClosingStage(IntEnum):
-    """How far the closing of a board has come."""
+    """A stage in the closing of a board."""
 
     OPEN = 0  # the next step shuts the board
     SHUT = 1  # the next step fits the board's final curves
@@ -52,8 +47,7 @@ def _due(dialect: Dialect) -> Statement:
 def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
     """Shut those of the given boards whose closing time has come, and return them. They take no more posts.
 
-    Boards with so few entries that every rank is counted need no final curve. This transaction also freezes such
-    boards.
+    Boards with so few entries that every rank is counted need no final curve. This transaction also freezes them.
     """
     closed: list[Board] = []
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
@@ -88,10 +82,7 @@ def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Bo
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
-    """Return the indexes of the ranked columns of a closed board that need a final curve.
-
-    The other ranked columns have so few entries that every rank is counted.
-    """
+    """Return the indexes of the ranked columns that have too many entries to count every rank."""
     exact_top = board.spec.predictor.exact_top
     return [index for index in board.sorted_indexes if totals.get(index, 0) > exact_top]
 
@@ -110,10 +101,7 @@ def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
 
 
 def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
-    """Return the given frozen boards that are to be archived now.
-
-    Set the due time of each other board to the time when it is to be archived.
-    """
+    """Return the given frozen boards that are to be archived now, and set the due times of the others."""
     families: dict[int, Family | None] = {}
     found = []
     for board in boards:
@@ -126,10 +114,7 @@ def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_u
 
 
 def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next.
-
-    If `at_us` is None, the job does not check the board until something else sets a time.
-    """
+    """Set when the closing job checks a closed board next. None: not until another transaction sets a time."""
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))
@@ -143,8 +128,8 @@ def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Progra
 def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
-    The time depends on the row of the family, or on the row of the board if the board has no family. This function
-    locks that row. So a transaction that changes the time waits for this one, and then makes the board due again.
+    The time depends on the row of the family, or of the board if it has no family. This function locks that row. So a
+    transaction that changes the time waits for this one, and then makes the board due again.
     """
     if board.family_key is None:
         season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season
@@ -158,11 +143,7 @@ def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | Non
 
 
 def _keeps_until_us(family: Family, board: Board) -> int | None:
-    """Return when a family stops keeping a board's rows; None: never.
-
-    A family keeps the rows of a fixed number of closed periods. It stops keeping this board's rows when that many later
-    periods have closed.
-    """
+    """Return when a family stops keeping a board's rows: once enough later periods have closed. None: never."""
     named = parse_board_id(board.id)
     count = dict(family.spec.keep).get(named.period.kind) if named is not None else None
     last = advance_period(named.period, count) if named is not None and count is not None else None

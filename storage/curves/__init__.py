@@ -8,12 +8,12 @@ A curve maps the values of one ranked column to ranks, so that a rank can be rea
     auditing: counts random entries and compares them with a curve
 
 The most important rule: only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of
-their contents, so that a process need not read them from the table. For each column, a process serves the newest intact
-curve of the board's current epoch. If there is none, it serves no curve.
+their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
+of the board's current epoch. If there is none, it serves no curve.
 
 `jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This room reads rows
 through `storage.entries` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above
 it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
 
-Begin with `stored_curves`. Read `sampling` to see how a curve is made, and `live_counts` to see how it follows changes.
+Begin with `stored_curves`, then `sampling` and `live_counts`.
 """

@@ -9,8 +9,8 @@ An audit must not raise false alarms. Entries are counted at the time of the sna
 for the curve's moment. The two are compared only if every change between these times is known: either the board has not
 changed, or the change log holds its changes.
 
-The counts use neither knots nor skipped rows, unlike the walk that made the curve. An audit that used them could repeat
-an error of that walk, and would not find the error.
+The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
+error of that walk instead of finding it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ _PIECE = "m"
 
 @dataclass(frozen=True, slots=True)
 class AuditedCurve:
-    """A curve to audit, and which changes of the change log it counts."""
-
     curve: RankCurve
     mark: LogMark | None  # which changes the curve counts; None: unknown
     version: int  # the version under which the fit is stored
@@ -67,7 +65,7 @@ class Compared:
 
     @property
     def broken(self) -> bool:
-        """Return whether the true rank lies outside the bracket, which means that the curve or the count is wrong."""
+        """Return whether the true rank lies outside the bracket. If so, the curve or the count is wrong."""
         return not self.low <= self.true_rank <= self.high
 
 
@@ -84,12 +82,10 @@ class Audit:
 
     @property
     def broken(self) -> list[Compared]:
-        """Return the entries whose true rank lies outside the bracket."""
         return [each for each in self.compared if each.broken]
 
     @property
     def beyond_certificate(self) -> list[Compared]:
-        """Return the entries whose error is larger than the certificate allows."""
         certificate = self.curve.certificate
         if certificate is None:
             return []
@@ -171,7 +167,6 @@ class BetterCounter:
         self._better_count = 0  # number of entries better than `_cell`
 
     def better_than(self, cell: str) -> Program[int]:
-        """Return how many entries are better than a cell. The cell must not be better than the previous one."""
         if cell != self._cell:
             before = self._cell
             # Count the entries with the previous cell and all entries between the two cells. Entries with this cell
@@ -186,8 +181,6 @@ class BetterCounter:
 
 
 class _ChangesSince:
-    """Computes how some changes altered the number of entries that are better than a key."""
-
     def __init__(self, came: Iterable[int], went: Iterable[int]) -> None:
         self._came, self._went = sorted(came), sorted(went)
 
@@ -199,7 +192,7 @@ class _ChangesSince:
 def _read_changes_since(
     dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: JobSettings
 ) -> Program[_ChangesSince | None]:
-    """Return the changes since the audited curve's time. Return None if some are unknown or too many."""
+    """Return the changes since the curve's moment, or None if some are unknown or too many."""
     if isinstance(moment.curve, Curve):
         stored = (yield from find_curve_summaries(dialect, [board.key])).get((board.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (moment.version, changes):

@@ -45,7 +45,7 @@ class NetChanges:
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
-        """Add changes. Bundles may come in any order, because the changes are numbered."""
+        """Add changes. Bundles may come in any order, because their changes are numbered."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.board_key, {})
             for _, number, _, owner, previous, following in bundle.changes():
@@ -73,7 +73,7 @@ class NetChanges:
 
 @dataclass(slots=True)
 class KnownCurves:
-    """What the folding process knows: the curves that have live counts, and those that it holds decoded."""
+    """The curves that the folding process knows, and which of them it holds decoded."""
 
     version: int = 0  # the version of the newest curve that the process knows
     fits: dict[int, dict[int, StoredFit]] = field(default_factory=dict)  # by board key, then by column index
@@ -98,7 +98,7 @@ class FoldBacklog:
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
     boards: dict[int, Board] = field(default_factory=dict)  # the boards of the curves to change, by board key
-    # Encoded curves, by version. They are the curves to change that the process does not hold decoded.
+    # By version: the encoded form of those curves to change that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
@@ -111,7 +111,7 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: JobSettings)
     """Read the changes and the new curves that are to be folded now.
 
     Raises:
-        ChangesUnorderedError: a transaction has been running for too long; `ChangeLog.take_mark` raises it.
+        ChangesUnorderedError: raised by `ChangeLog.take_mark`.
     """
     log = change_log(dialect)
     before = yield from find_fold_state(dialect)
@@ -131,8 +131,7 @@ def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: JobSettings)
 def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
     """Return whether the log holds every change between two marks.
 
-    In a restored store, the numbers of changes may begin anew. Then the earlier mark can have a higher position than
-    the new one.
+    In a restored store, positions may begin anew, so the earlier mark can have a higher position than the new one.
     """
     return pruned_before <= done.position <= now.position
 

@@ -4,8 +4,8 @@ The live counts of a curve are stored as one document. One transaction writes al
 documents. So in one snapshot, all live counts include all changes up to the mark. An unchanged document includes them
 too, because its curve had no changes to count.
 
-The first transaction that folds changes for a curve gives the curve live counts. An empty `document` means that the
-curve's changes are not known. The curve then has no live counts until it is fitted anew.
+A curve gets live counts when changes are first folded for it. An empty `document` means that the curve's changes are
+not known. The curve then has no live counts until it is fitted anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONLY = 0  # the key of the only row in the mark's table
 
 @dataclass(frozen=True, slots=True)
 class FoldState:
-    """How far the change log is folded into the live counts."""
+    """The state of folding the change log into the live counts."""
 
     mark: LogMark
     as_of_us: int  # every change that was acknowledged before this time is folded
@@ -34,8 +34,6 @@ class FoldState:
 
 @dataclass(frozen=True, slots=True)
 class StoredCounts:
-    """The live counts of one curve."""
-
     board_key: int
     column_index: int
     epoch: int
@@ -61,7 +59,7 @@ def format_mark(mark: LogMark) -> str:
 
 
 def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
-    """Return the mark that is stored as these two values; None if there is no position."""
+    """Return the mark that is stored as these two values, or None if there is no position."""
     return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
 
 
@@ -110,7 +108,7 @@ def _statements(dialect: Dialect) -> _Statements:
 
 
 def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
-    """Return how far the change log is folded; None before the first fold."""
+    """Return the stored mark of the live counts; None before the first fold."""
     rows = yield _statements(dialect).mark.bind()
     if not rows:
         return None
@@ -121,7 +119,7 @@ def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
 
 
 def find_fold_position(dialect: Dialect) -> Program[int | None]:
-    """Return the position in the change log from which changes are not yet folded; None before the first fold."""
+    """Return the log position from which changes are not yet folded; None before the first fold."""
     now = yield from find_fold_state(dialect)
     return None if now is None else now.mark.position
 
@@ -147,8 +145,7 @@ def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts
 def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
     """Return the mark and the documents newer than a version, oldest first.
 
-    If the store was restored from a backup, the versions of its documents may be lower than the given version. Then
-    return all documents.
+    If the store was restored from a backup, its documents may have lower versions. Then return all documents.
     """
     now = yield from find_fold_state(dialect)
     if now is None or now.version == version:
@@ -158,7 +155,6 @@ def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | No
 
 
 def counts_of(dialect: Dialect, board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
-    """Return the live counts of all curves of some boards."""
     rows = yield _statements(dialect).of_boards.bind(keys=board_keys)
     return [StoredCounts(*row) for row in rows]
 
@@ -183,10 +179,9 @@ def _fit(row: Row) -> StoredFit:
 def changes_of_board(
     dialect: Dialect, board_key: int, done: LogMark, *, changes_max: int
 ) -> Program[tuple[int, list[Bundle]]]:
-    """Return the number of a board's changes that the mark `done` does not count, and these changes.
+    """Return how many of a board's changes the mark `done` does not cover, and these changes in any order.
 
-    Only changes that this snapshot sees are returned, in any order. If there are more than `changes_max`, the list is
-    empty.
+    If there are more than `changes_max`, the list is empty.
     """
     bound = {"key": board_key, **change_log(dialect).mark_parameters(done)}
     [[changes]] = yield _statements(dialect).changes.bind(**bound)

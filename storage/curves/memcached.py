@@ -2,9 +2,8 @@
 
     event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
 
-A call ends within `memcached_timeout_s` and never raises. If a server fails, the failure is counted, and the server's
-values are treated as absent. Resolving a host name has no timeout of its own. A call that hangs while a name is
-resolved is given up after `_THREAD_TIMEOUTS_MAX` times `memcached_timeout_s`.
+A call never raises, and ends within `memcached_timeout_s` unless a host name has to be resolved. If a server fails, the
+failure is counted, and the server's values are treated as absent.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server meanwhile, they would stay there and become stale.
@@ -13,12 +12,11 @@ Each server has a circuit breaker (`Breaker`), so that a server that fails sever
 
     closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
 
-The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends. Calls to
-a breaker come one after the other. Libraries with circuit breakers bring clocks, locks and exceptions of their own,
-which is more code than this class.
+The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
+Libraries with circuit breakers bring clocks, locks and exceptions of their own, which is more code than this class.
 
-The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives.
-Without the budget, a server that sends a few bytes at a time could hold a call for ever.
+The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives,
+so a server that sends a few bytes at a time could hold a call for ever.
 """
 
 from __future__ import annotations
@@ -40,16 +38,14 @@ from config.settings import MemcachedSettings
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
-_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts; resolving a host name has no timeout
-# Bytes to receive at a time. pymemcache's default is 4 KiB, and the thread may wait for the interpreter lock after each
-# piece.
+_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts, because resolving a host name has none
+# Bytes to receive at a time, far more than the 4 KiB of pymemcache: the thread may wait for the interpreter lock after
+# each piece.
 RECV_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CacheAnswer:
-    """The result of one call."""
-
     values: Mapping[str, bytes] = field(default_factory=dict)
     stored: bool = False
     errors: int = 0  # number of servers that failed
@@ -93,7 +89,6 @@ class Memcached:
         return await self._call(lambda: CacheAnswer(values=self._ring.get_many(keys), errors=self._budget.errors))
 
     async def store_value(self, key: str, value: bytes) -> CacheAnswer:
-        """Store a value. It expires after `memcached_expiry_s` at the latest."""
         expiry_s = self.limits.memcached_expiry_s
         return await self._call(
             lambda: CacheAnswer(stored=bool(self._ring.set(key, value, expire=expiry_s)), errors=self._budget.errors)
@@ -175,11 +170,9 @@ class Breaker:
         return self._failures >= self._failures_max
 
     def allows(self) -> bool:
-        """Return whether the server may be called now."""
         return not self.open or self._monotonic() >= self._closed_again_s
 
     def succeeded(self) -> None:
-        """Record that the server answered."""
         self._failures = 0
 
     def failed(self) -> None:
@@ -198,7 +191,6 @@ class Budget:
         self.errors = 0
 
     def begin(self) -> None:
-        """Start the budget of a new call."""
         self._ends_s = self._monotonic() + self._timeout_s
         self._bytes = self._bytes_max
         self.errors = 0
@@ -211,7 +203,7 @@ class Budget:
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:
-        """Return the seconds that are left. Raise TimeoutError if there are none."""
+        """Return the seconds that are left, or raise TimeoutError if there are none."""
         left_s = self._ends_s - self._monotonic()
         if left_s <= 0:
             raise TimeoutError("the call took too long")

@@ -23,8 +23,6 @@ Outcome = Literal["refreshed", "unknown_board", "unsupported", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class StoredRefreshRequest:
-    """A requested refresh of one column."""
-
     board_key: int
     column_index: int
     epoch: int
@@ -35,8 +33,6 @@ class StoredRefreshRequest:
 
 @dataclass(frozen=True, slots=True)
 class RefreshAnswer:
-    """The result of a requested refresh."""
-
     outcome: Outcome
     detail: str = ""
     version: int = 0  # the version of the curve that the refresh stored
@@ -45,8 +41,6 @@ class RefreshAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RefreshRequestState:
-    """How far the requests of a column have come."""
-
     taken: int  # the number of the latest request that a job process has taken
     answered: int  # the number of the latest request that is answered
     answer: RefreshAnswer
@@ -103,7 +97,6 @@ def take_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Pro
 
 
 def return_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Program[None]:
-    """Give a taken request back, so that another process can take it."""
     yield (
         update(REFRESH_REQUESTS)
         .set(taken=0)
@@ -137,7 +130,7 @@ def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answ
 def find_refresh_request_state(
     dialect: Dialect, board_key: int, column_index: int
 ) -> Program[RefreshRequestState | None]:
-    """Return how far the requests of a column have come; None if there are none or the board was deleted."""
+    """Return the state of a column's requests; None if there are none or the board was deleted."""
     rows = yield (
         select(*(col(name) for name in ("taken", "answered", "outcome", "detail", "version", "took_us")))
         .from_(REFRESH_REQUESTS)

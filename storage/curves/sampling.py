@@ -9,8 +9,7 @@ cursor is not used for two kinds of columns:
 - Columns of a table that boards share. The table may be distributed, so rows may be on another server than the cursor.
 - Columns with more entries than a cursor can number.
 
-Without a cursor, a step is a query with an offset for the rows worse than the previous cell. The database tests every
-skipped row.
+Without a cursor, a step is a query with an offset, and the database tests every skipped row.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ from storage.records import Best, Board
 from storage.store import Program
 
 KNOTS_MIN = 2  # a curve needs knots at the best and the worst value
-# One statement on PostgreSQL reads at most this many samples. Between two statements the walk corrects its spacing for
-# ties.
+# The most samples that one statement on PostgreSQL reads. After each statement, the walk corrects its spacing for ties.
 STRIDE_MAX = 64
 
 
@@ -62,7 +60,7 @@ def sample_curve(
 ) -> Program[Curve]:
     """Return a curve of the column in this snapshot, with about as many knots as the board's setting `samples`.
 
-    The curve has more knots where gaps would otherwise hold more than `gap_rows_max` entries.
+    The curve has further knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
     totals = yield from find_totals(dialect, [entries.board.key])
     total = totals[entries.board.key].get(column_index, 0)
@@ -144,7 +142,6 @@ class Strides:
 
 
 def _ordered(layout: Layout, index: int) -> Query:
-    """Return the statement that opens a cursor over the column's cells and owners, best first."""
     column = layout.columns[index]
     cell, owner = col(column.name), col("owner")
     order = (desc if column.best is Best.HIGH else asc)(cell), asc(owner)

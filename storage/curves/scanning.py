@@ -1,11 +1,10 @@
 """Scanning: reads each distinct value of a ranked column and counts its ties, page by page, in one snapshot.
 
-Pages must stay small: decoding a page holds the interpreter lock, so a large page would delay everything else in the
-process.
+Pages must stay small: decoding a page holds the interpreter lock, which delays everything else in the process.
 
-Memory stays bounded however many values there are. A scan keeps two or three numbers for each distinct value. If there
-are more than `scan_memory_values_max` distinct values, the scan writes these numbers to a temporary file and maps that
-file for reading. If the folder for temporary files is in memory, set TMPDIR to a folder on a disk.
+A scan keeps two or three numbers for each distinct value. If there are more than `scan_memory_values_max` distinct
+values, the scan writes these numbers to a temporary file and maps that file for reading. If the folder for temporary
+files is in memory, set TMPDIR to a folder on a disk.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ class TallyBuilder:
         self.values += len(keys)
 
     def tally(self) -> Tally:
-        """Return the tally of everything added."""
         columns = [column for column in (self._low, self._high, self._better_counts) if column is not None]
 
         def relax() -> None:

@@ -1,8 +1,7 @@
 """Curves shared through memcached: the process that stores a curve puts a copy there, and others read the copy.
 
-Only the table of curves says which curves exist; memcached saves processes from reading their contents from the table.
-A value in memcached may be absent, damaged, forged, or made for another column or version. Then the curve is read from
-the table, which is the only cost.
+A copy may be absent, damaged, forged, or made for another column or version. Then the curve is read from the table,
+which is the only cost.
 
 A value is a sealed envelope with these fields; numbers are little-endian:
 
@@ -15,12 +14,10 @@ A value is a sealed envelope with these fields; numbers are little-endian:
     encoded curve    all bytes up to the seal
     seal             16 bytes
 
-The fields from the board key to the version say which curve the envelope was made for. The seal covers them, so an
-intact curve of another board counts as corrupt. The seal is a keyed hash, whose secret comes from the store's salt. So
-only a process that knows the salt can have sealed the curve. Sealing 11 KB takes 20 us (docs/decisions.md).
-
-A checksum would detect only damage. Memcached does not authenticate its clients, so anyone who reaches its network port
-could store a forged curve with a correct checksum.
+The seal covers all other fields, so an intact curve of another board counts as corrupt. The seal is a hash with a
+secret key, which comes from the store's salt. A checksum would detect only damage: memcached does not authenticate its
+clients, so anyone who reaches its network port could store a forged curve. Sealing 11 KB takes 20 us
+(docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -77,7 +74,7 @@ class SharedCurves:
         self._cache, self._envelopes, self._observer = cache, envelopes, observer
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return the wanted curves that the cache holds. Stop after the first call with errors."""
+        """Return the wanted curves that the cache holds. Stop after the first call in which a server failed."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):
@@ -139,14 +136,10 @@ class Envelopes:
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the curve's key in the cache.
-
-        All versions of a column's curve have the same key, so a new version replaces the old one.
-        """
+        """Return the curve's key in the cache. All versions share this key, so a new version replaces the old one."""
         return f"rankcurve:{FORMAT}:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
-        """Return the sealed envelope of a curve."""
         body = _header(listed, listed.version) + encode_curve(curve)
         return body + self._sealed(body)
 

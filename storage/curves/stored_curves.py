@@ -3,9 +3,7 @@
     poll ──> the table's list of newer versions ──> contents from memcached, else from the table ──> served
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
-For each column, a process serves the newest intact curve of the board's current epoch. It serves the curve as a live
-curve if the live counts are known. Corrupt curves and corrupt live counts are ignored, and each is reported through
-`on_corrupt`.
+Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 
 `find_curve_summaries` describes curves without reading their contents, which is enough to find outdated curves.
 `store_curve` writes that description together with the curve. So the description always says which changes the curve
@@ -62,7 +60,6 @@ class ServedCurve:
 
     @property
     def fit(self) -> Curve:
-        """Return the curve as it was fitted."""
         return self.curve.fit if isinstance(self.curve, LiveCurve) else self.curve
 
 
@@ -83,12 +80,12 @@ class CurveBook:
         self._unmatched: dict[tuple[int, int], StoredCounts] = {}
         self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
         self._expecting = 0
-        # Keys of boards that were forgotten while a `remember_forgotten` context is open.
-        # A curve that is about to be served may belong to one of them.
+        # Keys of boards that were forgotten while a `remember_forgotten` context is open. A curve that is about to be
+        # served may belong to one of them.
         self._forgotten_meanwhile: set[int] = set()
 
     def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
-        """Return the column's newest curve of the board's current epoch; None if this process has no such curve."""
+        """Return the column's newest curve of the board's current epoch, or None if this process has none."""
         slot = board.key, column_index
         served = self._served.get(slot)
         if served is None or served.epoch != board.epoch:
@@ -135,7 +132,6 @@ class CurveBook:
         return 0 if current is None else current.version
 
     async def share_curve(self, served: ServedCurve) -> None:
-        """Put a curve that this process has stored into memcached, so that others need not read it from the table."""
         if self._shared is not None:
             listed = ListedCurve(
                 served.board_key, served.column_index, served.epoch, served.version, served.fit.as_of_us
@@ -143,7 +139,6 @@ class CurveBook:
             await self._shared.store_curve(listed, served.fit)
 
     def forget_board(self, board_key: int) -> None:
-        """Drop a deleted board's curves."""
         if self._expecting:
             self._forgotten_meanwhile.add(board_key)
         for slot in [slot for slot in self._served if slot[0] == board_key]:
@@ -156,7 +151,6 @@ class CurveBook:
         return len(self._served)
 
     def list_served(self) -> list[ServedCurve]:
-        """Return every served curve, for metrics."""
         return [self._as_it_is(served) for served in self._served.values()]
 
     def _newer(self) -> Program[list[ListedCurve]]:
@@ -316,13 +310,12 @@ def store_curve(
 ) -> Program[int]:
     """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
 
-    `changes` and `mark` describe the snapshot of the fit. `changes` is the board's count of changes, and `mark` says
-    which changes of the change log the snapshot saw. `owned` runs in the same transaction. `owned` raises an error if
-    another process has taken over the refresh, and then nothing is stored.
+    `changes` is the board's count of changes in the snapshot of the fit. `mark` says which changes of the change log
+    that snapshot saw. `owned` runs in the same transaction.
 
     Raises:
         UnknownBoardError: the board was deleted, or emptied since the fit.
-        LeaseLostError: raised by `owned`.
+        LeaseLostError: raised by `owned`, if another process has taken over the refresh.
     """
     epochs = yield from read_live_epochs(dialect, [board.key], held=True)
     if epochs.get(board.key) != board.epoch:
@@ -407,7 +400,7 @@ def describe_rules(board: Board) -> str:
 
 
 def find_curve_summaries(dialect: Dialect, board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
-    """Return the descriptions of the boards' curves, by board key and column index."""
+    """Return the summaries of the boards' curves, by board key and column index."""
     rows = yield _curve_marks(dialect).bind(keys=board_keys)
     return {(row[0], row[1]): CurveSummary(row[2], row[3], row[4], row[5], row[6]) for row in rows}
 
@@ -420,7 +413,7 @@ def _curve_marks(dialect: Dialect) -> Statement:
 
 
 def curve_version(dialect: Dialect, board_key: int, column_index: int) -> Program[int]:
-    """Return the version of the column's stored curve, 0 if there is none."""
+    """Return the version of the column's stored curve, or 0."""
     rows = yield _curve_version(dialect).bind(board_key=board_key, column_index=column_index)
     return int(rows[0][0]) if rows else 0
 
