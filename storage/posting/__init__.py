@@ -5,17 +5,15 @@
        │                                     └──── LostRaceError ─────┘
        └── QueueFullError, OverloadedError
 
-Inside a transaction: lock and read the rows ──> look up post ids ──> find hidden rows ──> merge in memory, in order
-──> write rows, post ids, log and totals. Nothing is written before everything is read.
-
-This room may import `reads`, `entries`, `log`, `boards` and the rooms below them.
+Inside a transaction: lock and read the rows ──> look up post ids ──> find hidden rows ──> merge in memory, in order ──>
+write rows, post ids, log and totals. Nothing is written before everything is read.
 
 The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. The id is
 stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post
 again and gets its outcome.
 
-A reader begins with `writer.Writer.submit`, then `transaction.PostTransaction.apply_posts`, which applies the posts.
-`waiting_posts` decides which requests share a transaction. `admission` estimates how long a post would wait, so that
-the writer can refuse it, and decides how many transactions may run in parallel. `replay` merges the posts of the
-journal again.
+This room may import `reads`, `entries`, `log`, `boards` and the rooms below them. Begin with `writer.Writer.submit`,
+then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a transaction. `admission`
+estimates how long a post would wait, and decides how many transactions may run in parallel. `replay` merges the posts
+of the journal again.
 """

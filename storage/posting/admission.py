@@ -1,10 +1,11 @@
-"""How a writer limits its work: how long a new post would wait, and how many groups of posts may be in flight.
+"""The limits of a writer's work: how long a new post may have to wait, and how many groups of posts may be in flight.
 
 `DrainRate` measures how fast the queue of posts drains, and so how long a post that comes now would wait. It measures
 only while posts stay in the queue after a group was taken. As long as every group empties the queue, nobody knows how
 many more posts the store could take. Then no post is refused.
 
-`WriteLimit` says how many groups of posts may be in flight. It follows the gradient of the posts committed per second:
+`WriteLimit` says how many groups of posts may be in flight, between 1 and `groups_max`. It follows the gradient of the
+posts committed per second:
 
     climb    Change the limit by one group for a window, and compare the rate of this window with the rate of the window
              before. Keep a raised limit if the new rate is above UP_RATIO times the earlier rate. Keep a lowered limit
@@ -14,13 +15,12 @@ many more posts the store could take. Then no post is refused.
     halve    If a transaction fails, or takes OVERLONG_RATIO times the usual time for its posts, halve the limit, at
              most once per round of groups. Then climb again.
 
-The limit is between 1 and `groups_max`. `WriteLimit` tries to change the limit only while posts wait in the queue,
-because without waiting posts nobody can see how fast the store could be. Both classes do no I/O and get the time as an
-argument.
+`WriteLimit` tries to change the limit only while posts wait in the queue. Without waiting posts, nobody can see how
+fast the store could be.
 
-The algorithm was compared with the best fixed limit in simulations. Groups in parallel made some stores faster and
-others slower. In some simulations, statements took twice as long or cores were half as fast. This algorithm reaches
-0.94 of the best limit's rate on average, and 0.69 at worst. Two other algorithms reach less:
+In simulations, this algorithm reaches 0.94 of the rate of the best fixed limit on average, and 0.69 at worst. Groups in
+parallel made some of the simulated stores faster and others slower. In some simulations, statements took twice as long
+or cores were half as fast. Two other algorithms reach less:
 
     0.82 and 0.30  additive increase, with halving as above; a store that becomes slow without failing never stops the
                    increase
@@ -61,7 +61,6 @@ class DrainRate:
             self._began_s = self._counted_to_s = now_s
 
     def record_commit(self, posts: int, *, now_s: float) -> None:
-        """Record that a transaction with `posts` posts was committed."""
         if self._counted_to_s is None:
             return
         kept, seconds = _decayed(now_s - self._counted_to_s)
@@ -73,7 +72,7 @@ class DrainRate:
         self._commits += 1
 
     def estimate_wait_s(self, posts: int, *, now_s: float) -> float:
-        """Return the estimated seconds until `posts` posts are answered; 0 if there is no measurement."""
+        """Return the estimated seconds until `posts` posts are answered, or 0 if there is no measurement."""
         if self._counted_to_s is None:
             return 0.0
         if self._commits < COMMITS_MIN:  # too few commits for a rate, so use the time since the start
@@ -126,7 +125,6 @@ class WriteLimit:
 
     @property
     def limit(self) -> int:
-        """Return how many groups may be in flight now."""
         return self._limit
 
     def record_commit(self, posts: int, *, seconds: float, now_s: float, waiting: bool) -> None:

@@ -48,10 +48,7 @@ class RememberedPost:
 
 @dataclass(frozen=True, slots=True)
 class RememberedFamilyPost:
-    """A post id that a family has seen, with the outcomes on all boards that the post reached.
-
-    A retry of the post may reach other boards.
-    """
+    """A post id that a family has seen, with the outcomes on all boards that the post reached."""
 
     fingerprint: str
     parts: list[PartOutcome]  # each outcome names its board
@@ -86,7 +83,6 @@ class PostIds:
         self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).compile(dialect)
 
     def hash_post_id(self, post_id: str) -> str:
-        """Return the keyed hash of a post id, in the form that is stored."""
         return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()
 
     def find_known(
@@ -94,7 +90,7 @@ class PostIds:
     ) -> Program[tuple[int, dict[str, RememberedPost]]]:
         """Return the board's epoch, and by hash the posts with these hashes that the board has seen in this epoch.
 
-        `epoch`: the epoch that the caller expects. If the board still has this epoch, the look-up takes one round trip.
+        `epoch`: the epoch that the caller expects. If it is still the board's epoch, the look-up takes one round trip.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -156,7 +152,7 @@ class PostIds:
     def prune_ids(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Delete at most about `rows_max` ids older than `before_us`; return how many were deleted."""
         horizon = yield self._horizon.bind(before_us=before_us, rows_max=rows_max)
-        # All ids of a transaction have the same time. A step deletes either all ids with the same time or none of them.
+        # All ids of a transaction have the same time. One call deletes either all ids with a time or none of them.
         limit_us = horizon[0][0] + 1 if horizon else before_us
         rows = yield self._prune.bind(before_us=limit_us)
         return int(rows[0][0])
@@ -165,7 +161,7 @@ class PostIds:
 def find_repeats(post_ids: PostIds, posts: Sequence[Post]) -> Program[list[bool | PostIdConflictError]]:
     """Return for each post whether it was applied before, on any of its boards or in its family.
 
-    If a different post with the same id was applied, return a `PostIdConflictError` for the post instead.
+    If a different post with the same id was applied, return a `PostIdConflictError` instead.
 
     Raises:
         UnknownBoardError: a board was deleted.
@@ -215,8 +211,7 @@ def _decode_parts(outcome: str) -> list[PartOutcome]:
 
 def _known() -> Select:
     # Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner
-    # could choose to read all rows of the board and filter them, because its statistics may be older than a burst of
-    # posts.
+    # could choose to read all rows of the board, because its statistics may be older than a burst of posts.
     same = (col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v")))
     return (
         select(col("post_hash", "p"), col("fingerprint", "p"), col("outcome", "p"), null(INTEGER))

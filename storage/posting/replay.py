@@ -1,11 +1,10 @@
 """Rebuild a board from all posts in the journal that have a given number or a later one.
 
-Posts to deleted boards with the same id are included.
-
     empty the board ──> find the deleted boards with its id ──> merge the posts to all of them, in order ──> store rows
 
 `entries.rebuild` copies the row that each owner's last post left. A board that was deleted and created again began
-empty, so its rows lack what the earlier board held. Here every post is merged again.
+empty, so its rows lack what the earlier board held. Here every post is merged again, also the posts to deleted boards
+with the same id.
 
 The most important rule: each post counts once. The board begins a new epoch, which makes its post ids void, and
 remembers the ids of the merged posts. Of two posts with the same id, the second is left out, and a retry is a
@@ -120,8 +119,6 @@ class _ChangeSorter:
 
 
 class _Replay:
-    """Merges the posts of several boards into the rows of one."""
-
     def __init__(
         self, entries: Entries, boards: Mapping[int, Board], fingerprint_of: FingerprintOf, done: RebuildCounts
     ) -> None:
@@ -201,7 +198,7 @@ class _Replay:
 def _column_map(earlier: Board, board: Board) -> list[int | None]:
     """Return, for each column of an earlier board, the index of the same column in `board`.
 
-    The index is None if `board` has no column with this name, or if its column has another kind or scale.
+    The index is None if `board` has no column with this name, or one of another kind or scale.
     """
     found: list[int | None] = []
     for column in earlier.spec.columns:
@@ -223,7 +220,7 @@ def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> P
 
 
 def _owner_rows(dialect: Dialect, owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
-    """Return the rows of the owners; each row says whether the owner is currently hidden."""
+    """Return the rows of the owners. Each row says whether its owner is currently hidden."""
     names, hidden_owners = list(owners), set[str]()
     for start in range(0, len(names), PAGE_ROWS):
         found = yield from hidden_statements(dialect).find_hidden([], names[start : start + PAGE_ROWS])

@@ -3,9 +3,6 @@
 A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
 the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,
 the transaction is rolled back, and the writer runs the whole group again.
-
-`PostTransaction` runs the program. `BoardState` and `TransactionRow` only hold state: what the group knows about a
-board, and the rows as the group will leave them. `TableChanges` writes all changed rows of one table.
 """
 
 from __future__ import annotations
@@ -71,12 +68,12 @@ class PostTransaction:
         self._logged = logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
         self._hides = False  # whether any owner or row of the group is hidden
-        # `_seen` holds the remembered earlier posts. `_fresh` holds the posts of this group, each as a pair of
-        # fingerprint and outcome. The keys of both are the board key and then the post hash.
+        # The keys of `_seen` and `_fresh` are the board key and then the post hash. `_seen` holds the remembered
+        # earlier posts. `_fresh` holds the fingerprint and the outcome of each post of this group.
         self._seen: dict[int, dict[str, RememberedPost]] = defaultdict(dict)
         self._fresh: dict[int, dict[str, tuple[str, PartOutcome]]] = defaultdict(dict)
-        # `_in_families` holds the remembered posts to families. Its keys are the family key and then the post hash.
-        # `_fresh_in_families` holds the rows to store for the posts of this group.
+        # `_in_families` holds the remembered posts to families, by family key and post hash. `_fresh_in_families` holds
+        # the rows to store for the posts of this group.
         self._in_families: dict[int, dict[str, RememberedFamilyPost]] = defaultdict(dict)
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
@@ -100,7 +97,7 @@ class PostTransaction:
         return TransactionResult(outcomes, rows_written, logged)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Find the hidden rows of the owners. The rows on boards have to be read before; `hidden_owners` says why."""
+        """Find the hidden rows of the owners, after the rows on boards were read. `hidden_owners` gives the reason."""
         keys = [key for key, state in self._boards.items() if state.exists]
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
@@ -369,7 +366,7 @@ class TransactionRow:
 
 @dataclass(slots=True)
 class BoardState:
-    """What a group of posts knows about one board while it is applied."""
+    """The state of one board while a group of posts is applied."""
 
     entries: Entries
     merger: Merger
@@ -381,7 +378,6 @@ class BoardState:
     log: BundleDraft | None = None  # None: nothing to log
 
     def begin_draft(self) -> BundleDraft:
-        """Return the board's draft of a bundle; create it if there is none."""
         if self.log is None:
             self.log = BundleDraft(self.entries.board.key)
         return self.log
@@ -395,14 +391,12 @@ class BoardState:
 
 @dataclass(slots=True)
 class TableChanges:
-    """The changed rows of one table."""
-
     new: list[tuple[int, Entry]] = field(default_factory=list)  # pairs (the board's key in the table, entry)
     # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
     updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def add_board(self, state: BoardState, totals: dict[int, dict[int, int]]) -> None:
-        """Add a board's changed rows, and add their effect to `totals` (by board key and column index)."""
+        """Add a board's changed rows, and add their effect to `totals`, by board key and column index."""
         rows_key, changes = state.rows_key, 0
         more: dict[int, int] = {}
         for row in state.rows.values():
@@ -424,7 +418,7 @@ class TableChanges:
             totals[state.entries.board.key] = more
 
     def write_rows(self, writes: RowWrites) -> Program[None]:
-        """Write all these rows; raise `LostRaceError` if another transaction changed one of them meanwhile."""
+        """Write all these rows. Raise `LostRaceError` if another transaction changed one of them meanwhile."""
         for indexes, changed in self.updates.items():
             _check_all_written((yield from writes.update_rows(indexes, changed)), len(changed))
         if self.new:
@@ -439,11 +433,7 @@ def _count_new(state: BoardState, row: TransactionRow, more: dict[int, int]) -> 
 
 
 def _check_all_written(written: int, expected: int) -> None:
-    """Check that a write changed `expected` rows.
-
-    Raises:
-        LostRaceError: the write changed fewer rows.
-    """
+    """Raise `LostRaceError` if a write changed fewer than `expected` rows."""
     if written != expected:
         raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")
 

@@ -1,15 +1,10 @@
 """Take posts in and return durable outcomes.
 
-Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction.
-
-    submit ──> bounded queue ──> groups, a few in flight ──> a transaction each ──> outcomes
-               │                          ^                             │
-               │                          └── LostRaceError: pause (jittered), read again
-               └── QueueFullError, OverloadedError
+Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. The essay of this
+room draws the way of a request. After a lost race, the writer pauses for a random time before it runs the group again.
 
 The writer refuses posts on arrival if the posts before them would take too long. So callers get the outcomes of
-accepted posts before their wait ends, even if they send more than the store can take. `WriteLimit` decides how many
-groups are in flight: only one if the store runs one write at a time.
+accepted posts before their wait ends, even if they send more than the store can take.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
@@ -56,25 +51,25 @@ from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingReq
 
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
-# Large groups also often have an owner in common, and such groups cannot be in flight together.
+# Groups with many posts also often have an owner in common, and such groups cannot be in flight together.
 BATCH_POSTS = 500
 # Answering a batch takes the event loop milliseconds. If another batch waits, the writer gives it to the store before
 # it sends the answers. The answers wait at most this long for the store to begin with the other batch.
 ANSWER_DELAY_S_MAX = 0.002
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
-# wait stays within `post_wait_s_max` even if the store becomes half as fast. Under overload with a share of 1, nearly
-# every post would be committed just after its caller got `WaitTooLongError`.
+# wait stays within that limit even if the store becomes half as fast. With a share of 1, an overloaded writer would
+# commit nearly every post just after its caller got `WaitTooLongError`.
 ADMITTED_WAIT_RATIO = 0.5
 
 
 class WriterObserver(Protocol):
-    """What the writer reports to its operators."""
+    """Reports of the writer to its operators."""
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
         """Report a committed transaction."""
 
     def race_lost(self) -> None:
-        """Report that a conditional write found a row whose version had changed since it was read."""
+        """Report that another transaction changed a row between its read and its write."""
 
     def queue_depth(self, posts: int) -> None:
         """Report how many posts wait, each counted once per board. Writers call this when the number changes."""
@@ -119,7 +114,6 @@ class Writer(RequestIntake[WaitingRequest]):
         self._begun: asyncio.Event | None = None
 
     def start(self) -> None:
-        """Start the task that takes posts from the queue."""
         self._tell_in_flight()
         super().start()
 
@@ -361,26 +355,21 @@ class _ShareObserver:
         shares.append(self)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        """See `WriterObserver`."""
         self._whole.group_written(posts=posts, rows=rows, seconds=seconds)
 
     def race_lost(self) -> None:
-        """See `WriterObserver`."""
         self._whole.race_lost()
 
     def queue_depth(self, posts: int) -> None:
-        """See `WriterObserver`."""
         self._depth = posts
         self._whole.queue_depth(sum(share._depth for share in self._shares))
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """See `WriterObserver`."""
         self._groups, self._limit = groups, limit
         limits = sum(share._limit for share in self._shares)
         self._whole.writes_in_flight(sum(share._groups for share in self._shares), limit=limits)
 
     def posts_refused(self, reason: str, posts: int) -> None:
-        """See `WriterObserver`."""
         self._whole.posts_refused(reason, posts)
 
 
@@ -402,16 +391,13 @@ class Writers:
 
     @property
     def alive(self) -> bool:
-        """Return whether every writer takes posts from its queue."""
         return all(writer.alive for writer in self._writers.values())
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """See `Writer.submit`."""
         stores = {self._store.for_board(board_id) for board_id in _boards_of(posts)}
         return await self._writer_of(stores.pop() if len(stores) == 1 else self._store).submit(posts)
 
     async def close(self) -> None:
-        """Apply the accepted posts, then stop."""
         await asyncio.gather(*(writer.close() for writer in self._writers.values()))
 
 
