@@ -135,7 +135,6 @@ class ArchivedRanking(Ranking):
         return (yield from self._top(2**62))
 
     def read_curve(self) -> Program[Curve | None]:
-        """Return the column's last fitted curve, or None."""
         found = yield from self._block(self._reads.at_place, curve_section(self.index), place=0)
         return None if found is None else decode_curve(found[1])
 
@@ -165,9 +164,8 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`.
 
-        If the earliest of equal values is better, the archive stores each owner's place among the entries with the same
-        cell. If equal values share a rank, only the places of owners in the archived top are known. For all other
-        owners, the second returned number is 0.
+        If equal values share a rank, the archive knows the places of tied owners only in its top. For all other owners,
+        the second returned number is 0.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -283,7 +281,6 @@ class ArchivedEntries(Entries):
         return (yield from self._kept([owner for owner in owners if owner not in unseen]))
 
     def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Return the entries of the given owners who are currently hidden."""
         unseen = yield from _hidden_of(self.dialect, owners)
         return (yield from self._kept([owner for owner in owners if owner in unseen]))
 

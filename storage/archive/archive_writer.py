@@ -223,10 +223,7 @@ class ArchiveWriter:
         return rows_read, places
 
     def read_whole_board(self) -> Program[tuple[int, list[PartContent]] | None]:
-        """Return the board's count of changes and all parts of its archive, read from one snapshot.
-
-        Return None if the board is too large to be read in one step.
-        """
+        """Return the board's count of changes and its whole archive, or None if the board is too large for one step."""
         changes = yield from self._changes_now()
         found, place, _ = yield from self.read_step()
         return (changes, found) if self.is_complete(place) else None
@@ -234,7 +231,6 @@ class ArchiveWriter:
     def store_whole_archive(
         self, changes: int, blocks: Sequence[ArchiveBlock], *, now_us: int
     ) -> Program[Board | None]:
-        """Store the whole archive of a small board and call `finish`, in one transaction."""
         self.changes = changes
         yield self._clear()
         for block in blocks:

@@ -71,10 +71,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit.
-
-    With the outcome `changed`, nothing was compared: the changes since the curve's moment are unknown or too many.
-    """
+    """The result of an audit. `changed`: the changes since the curve's moment are unknown or too many to compare."""
 
     outcome: AuditOutcome
     curve: RankCurve

@@ -59,7 +59,6 @@ def format_mark(mark: LogMark) -> str:
 
 
 def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
-    """Return the mark that is stored as these two values, or None if there is no position."""
     return None if position is None else LogMark(position, tuple(map(int, (seen or "").split())))
 
 
@@ -125,7 +124,6 @@ def find_fold_position(dialect: Dialect) -> Program[int | None]:
 
 
 def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
-    """Write documents of live counts, and the mark of all documents."""
     statements = _statements(dialect)
     for one in counts:
         yield statements.put.bind(

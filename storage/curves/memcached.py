@@ -13,7 +13,6 @@ Each server has a circuit breaker (`Breaker`), so that a server that fails sever
     closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
 
 The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
-Libraries with circuit breakers bring clocks, locks and exceptions of their own, which is more code than this class.
 
 The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives,
 so a server that sends a few bytes at a time could hold a call for ever.
@@ -196,10 +195,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether at least half of the time is left.
-
-        Otherwise the next server could be blamed for time that the servers before it have used.
-        """
+        """Return whether at least half of the time is left. With less, a server may fail because of earlier ones."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:

@@ -132,10 +132,7 @@ class Strides:
         return [Sample(cell, ties_before, ties) for cell, ties_before, ties in rows]
 
     def close(self) -> Program[None]:
-        """Close the cursor, so that another walk in the same transaction can begin.
-
-        After a failed walk, the cursor is closed when the transaction ends.
-        """
+        """Close the cursor, so that another walk in the same transaction can begin."""
         if self._opened:
             yield close_cursor(_CURSOR).build(self._dialect)
             self._opened = False

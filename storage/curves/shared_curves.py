@@ -68,8 +68,6 @@ class ListedCurve:
 
 
 class SharedCurves:
-    """The curves that all processes of one store share."""
-
     def __init__(self, cache: Memcached, envelopes: Envelopes, observer: SharingObserver) -> None:
         self._cache, self._envelopes, self._observer = cache, envelopes, observer
 
@@ -127,8 +125,6 @@ _HEADER = struct.Struct("<4sBqiqq")
 
 
 class Envelopes:
-    """Seals and opens the curves of one store."""
-
     def __init__(self, salt: str) -> None:
         secret = bytes.fromhex(salt)
         self._seal_key = blake2b(key=secret, person=b"rankcurve seal").digest()

@@ -5,9 +5,7 @@
 
 Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
 
-`find_curve_summaries` describes curves without reading their contents, which is enough to find outdated curves.
-`store_curve` writes that description together with the curve. So the description always says which changes the curve
-counts and by which rules it was made.
+`find_curve_summaries` reads only the descriptions of stored curves, which is enough to find outdated curves.
 """
 
 from __future__ import annotations
@@ -80,8 +78,7 @@ class CurveBook:
         self._unmatched: dict[tuple[int, int], StoredCounts] = {}
         self._polling_live, self._polling = asyncio.Lock(), asyncio.Lock()  # always locked in this order
         self._expecting = 0
-        # Keys of boards that were forgotten while a `remember_forgotten` context is open. A curve that is about to be
-        # served may belong to one of them.
+        # Keys of boards that were forgotten while a `remember_forgotten` context is open.
         self._forgotten_meanwhile: set[int] = set()
 
     def find_curve(self, board: Board, column_index: int) -> RankCurve | None:
@@ -106,10 +103,9 @@ class CurveBook:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """Remember the boards that are forgotten while this context is open, and serve no curves of these boards.
+        """Remember the boards that are forgotten meanwhile, and serve no curves of these boards.
 
-        Open the context before you read or store a curve, and close it after the curve is served. The curve's board may
-        be forgotten between these two times.
+        Keep this context open from before a curve is read or stored until after the curve is served.
         """
         self._expecting += 1
         try:
@@ -147,7 +143,6 @@ class CurveBook:
 
     @property
     def count(self) -> int:
-        """Return how many curves are served."""
         return len(self._served)
 
     def list_served(self) -> list[ServedCurve]:
@@ -162,10 +157,7 @@ class CurveBook:
             return await self._poll()
 
     async def reread(self) -> int:
-        """Drop every curve and read all curves anew. Return how many curves are served afterwards.
-
-        Until a column's curve is read, the column's ranks are counted.
-        """
+        """Drop all curves and read them anew; return how many are served afterwards. Meanwhile, ranks are counted."""
         async with self._polling_live, self._polling:
             for kept in (self._served, self._live, self._unmatched):
                 kept.clear()
@@ -245,7 +237,6 @@ class CurveBook:
         self._live.clear()
 
     async def _contents(self, wanted: Sequence[ListedCurve]) -> Mapping[ListedCurve, Curve]:
-        """Read curves from memcached, or from the table if memcached does not have them."""
         found = {} if self._shared is None else await self._shared.find_curves(wanted)
         missing = [one for one in wanted if one not in found]
         if not missing:
@@ -270,10 +261,7 @@ class _Live:
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
-    """Decode curves. A corrupt curve has the value None.
-
-    Curves that were replaced meanwhile are left out; the next poll lists their successors.
-    """
+    """Decode curves; a corrupt one becomes None. Curves that were replaced meanwhile are left out."""
     decoded: dict[ListedCurve, Curve | None] = {}
     for one in missing:
         if one.version in documents:
@@ -382,8 +370,6 @@ def read_documents(dialect: Dialect, versions: Sequence[int]) -> Program[dict[in
 
 @dataclass(frozen=True, slots=True)
 class CurveSummary:
-    """The description of one stored curve, without its contents."""
-
     epoch: int
     version: int
     as_of_us: int
@@ -392,10 +378,7 @@ class CurveSummary:
 
 
 def describe_rules(board: Board) -> str:
-    """Return, as text, the parts of a board's spec that determine its curves.
-
-    A board whose rules changed needs a new curve, even if no row changed.
-    """
+    """Return, as text, the rules by which a board's curves are made. If they change, a new curve is needed."""
     return f"{board.spec.predictor.method.value}/{board.spec.predictor.samples}"
 
 
@@ -413,7 +396,6 @@ def _curve_marks(dialect: Dialect) -> Statement:
 
 
 def curve_version(dialect: Dialect, board_key: int, column_index: int) -> Program[int]:
-    """Return the version of the column's stored curve, or 0."""
     rows = yield _curve_version(dialect).bind(board_key=board_key, column_index=column_index)
     return int(rows[0][0]) if rows else 0
 

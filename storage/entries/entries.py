@@ -63,7 +63,6 @@ class _EntryStatements:
 
     @cached_property
     def of_owner(self) -> Statement:
-        """Return the statement for an owner's rows on boards that share this table."""
         found = select(col(ROWS_KEY), *self._layout.row_columns()).from_(self._layout.table)
         mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
         return mine.packed().compile(self._dialect)
@@ -150,8 +149,6 @@ class Entries:
     def restore_entry(self, entry: Entry, *, now_us: int, place: int = 0) -> Program[None]:
         """Insert the row of an owner who is shown again, log the change and adjust the totals.
 
-        `place`: how many changes this transaction has already logged.
-
         Raises:
             LostRaceError: the owner has a row already.
         """
@@ -173,10 +170,7 @@ class Entries:
 
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by board key; boards without an entry of the owner are left out.
-
-    All boards have to be in shared tables. Each of these tables costs one statement.
-    """
+    """Return the owner's entries by board key. All boards have to be in shared tables; each table costs a statement."""
     tables: dict[_EntryStatements, dict[int, int]] = defaultdict(dict)  # board keys, by table and by rows key
     for entries in boards:
         tables[entries._sql][entries.board.rows_key] = entries.board.key
@@ -188,10 +182,7 @@ def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
-    """Return the boards on which the owner has an entry, and lock these entries until the transaction ends.
-
-    All boards have to be in shared tables. Each of these tables costs one statement.
-    """
+    """Lock the owner's entries and return the boards that have one. All boards have to be in shared tables."""
     tables: dict[RowWrites, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
         tables[entries.writes][entries.board.rows_key] = entries
@@ -230,10 +221,7 @@ def _add_totals(dialect: Dialect) -> Statement:
 
 
 def read_live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
-    """Return the epochs of the boards that still exist, by board key.
-
-    `held`: whether to lock these boards in the catalog until the transaction ends.
-    """
+    """Return the epochs of the boards that still exist, by board key. `held`: lock these boards in the catalog."""
     rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 

@@ -76,10 +76,7 @@ class ErasureStatements:
         self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(*same).compile(dialect)
 
     def log_erasure(self, *, now_us: int, place: int = 0) -> Program[int]:
-        """Log that an owner is erased, without the owner's name, and return the `seq` of the bundle.
-
-        `place`: how many changes this transaction has already logged.
-        """
+        """Log that an owner is erased, without the owner's name, and return the `seq` of the bundle."""
         given = {"now_us": now_us} | ({"place": place} if self._dialect.transaction else {})
         rows = yield self._log_event.bind(**given)
         return int(rows[0][0])

@@ -148,14 +148,12 @@ class HiddenStatements:
         return found
 
     def insert_rows(self, rows: Iterable[HiddenEntry]) -> Program[int]:
-        """Insert the rows that the hidden table does not have yet; return how many were inserted."""
         inserted = yield self._insert.bind(
             rows=[(key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()) for key, entry in rows]
         )
         return int(inserted[0][0])
 
     def update_rows(self, rows: Iterable[tuple[HiddenEntry, int]]) -> Program[int]:
-        """Write the rows whose stored version is still the expected one; return how many were written."""
         written = yield self._update.bind(
             rows=[
                 (expected, key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode())
@@ -176,9 +174,7 @@ class HiddenStatements:
         return True
 
     def end_change(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
-        """End a change. From now on, new rows go to the hidden table (`hide`) or to the boards (not `hide`).
-
-        If `hide` is None, new rows go where they went before the change.
+        """End a change. The owner is hidden (`hide`), shown (not `hide`), or as before the change (None).
 
         Raises:
             LostRaceError: another transaction has ended the change.
@@ -196,10 +192,8 @@ class HiddenStatements:
     def take_transaction_id(self) -> Program[int]:
         """Return the id of this transaction. The database assigns one if the transaction has none yet.
 
-        From then on, `have_earlier_ended` waits for this transaction, too. That is why a transaction of posts calls
-        this method. The process that hides an owner calls it in a second transaction, after the one of `begin_change`
-        has committed. Before it calls `end_change`, the process waits until every transaction up to the returned id has
-        ended.
+        A transaction of posts calls this method so that `have_earlier_ended` waits for the transaction. The process
+        that hides an owner calls it in a second transaction, after the one of `begin_change` has committed.
         """
         rows = yield self._now.bind()
         return int(rows[0][0])

@@ -124,10 +124,7 @@ class _NeighbourStatements:
         return tied.where(self._owner.lt(owner)).scalar()
 
     def _either(self, tied: Condition, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the rows on one side of a place: its ties on that side, and all rows with better or with worse cells.
-
-        The caller adds an order and a limit, which apply to both parts together.
-        """
+        """Select a place's ties on one side and the rows beyond. The caller orders and limits both parts together."""
         rows_of = select(*self._row).from_(self._table).where(*self._layout.scope())
         return union_all(rows_of.where(tied, on_its_side), rows_of.where(beyond))
 

@@ -134,10 +134,6 @@ class Ranking:
         return int(rows[0][0])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, and those with this cell before `owner`, with one short statement.
-
-        The count starts at a knot. Return None if the log cannot confirm the knot's count.
-        """
         return self.gaps.count_better(start, cell, owner=owner)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:

@@ -134,10 +134,7 @@ def _check_start(dialect: Dialect, board: Board) -> Program[None]:
 
 
 def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
-    """Return the text of the error which says that the journal has no post to the board.
-
-    If an earlier board with this id has changes, the text gives the number of the first change.
-    """
+    """Return the message of `NothingReplayedError`, with the number of the first change of an earlier board."""
     log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
     earlier = yield from log.find_deleted_boards(board.id, since=0)
     rows = yield from log.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)

@@ -145,8 +145,7 @@ class ChangeLog:
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
         """Log changes in the transaction that makes them. The changes of each board keep their order.
 
-        The transaction has to hold the locks of the changed rows already. `place`: how many changes the
-        transaction has already logged.
+        The transaction has to hold the locks of the changed rows. `place`: how many changes it has already logged.
         """
         drafts: dict[int, BundleDraft] = {}
         for board_key, owner, previous, following, record in changes:
@@ -211,10 +210,7 @@ class ChangeLog:
         return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
 
     def find_pruned_position(self) -> Program[int]:
-        """Return the position before which all bundles were pruned, or 0.
-
-        A reader whose mark has a smaller position has missed changes.
-        """
+        """Return the position before which all bundles were pruned, or 0. A reader with an earlier mark missed some."""
         rows = yield self._pruned.bind()
         return int(rows[0][0]) if rows else 0
 
@@ -249,10 +245,7 @@ class ChangeLog:
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many of the first rows together hold at least `changes` changes; all rows if they hold fewer.
-
-    `sizes`: a row per bundle, whose only value is the bundle's number of changes.
-    """
+    """Return how many of the first rows together hold at least `changes` changes; all rows if they hold fewer."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

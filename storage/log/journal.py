@@ -211,10 +211,7 @@ class Journal:
         return found
 
     def find_deleted_boards(self, board_id: str, *, since: int) -> Program[dict[int, Board]]:
-        """Return, by board key, the boards with this id whose deletion is logged at the number `since` or later.
-
-        This reads all bundles from that number on.
-        """
+        """Read all bundles from `since` on. Return by key the boards with this id that were deleted there."""
         named = f'"{board_id}"'
         rows = yield self._deleted.bind(position=position_of(since), nobody=owners_text([""]), named=named)
         records = [

@@ -105,7 +105,6 @@ class OwnerBlocks:
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
 
     def prune(self) -> Program[int]:
-        """Remove the blocks whose bundles were pruned from the log. Return how many were removed."""
         rows = yield self._prune.bind(boundary=(yield from self._log.find_pruned_position()))
         return int(rows[0][0])
 

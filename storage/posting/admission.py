@@ -18,9 +18,8 @@ posts committed per second:
 `WriteLimit` tries to change the limit only while posts wait in the queue. Without waiting posts, nobody can see how
 fast the store could be.
 
-In simulations, this algorithm reaches 0.94 of the rate of the best fixed limit on average, and 0.69 at worst. Groups in
-parallel made some of the simulated stores faster and others slower. In some simulations, statements took twice as long
-or cores were half as fast. Two other algorithms reach less:
+In simulations of several stores, this algorithm reaches 0.94 of the rate of the best fixed limit on average, and 0.69
+at worst. Two other algorithms reach less:
 
     0.82 and 0.30  additive increase, with halving as above; a store that becomes slow without failing never stops the
                    increase
@@ -49,7 +48,6 @@ class DrainRate:
 
     @property
     def known(self) -> bool:
-        """Return whether there is a measurement to estimate a wait from."""
         return self._counted_to_s is not None
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:

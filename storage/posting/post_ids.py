@@ -110,7 +110,6 @@ class PostIds:
         return live, known
 
     def find_in_family(self, family_key: int, hashes: Collection[str]) -> Program[dict[str, RememberedFamilyPost]]:
-        """Return, by hash, the posts with these hashes that a family has seen."""
         found = yield self._find_in_family.bind(asked=[(family_key, post_hash) for post_hash in hashes])
         return {
             post_hash: RememberedFamilyPost(fingerprint, _decode_parts(outcome))

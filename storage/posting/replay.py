@@ -196,10 +196,7 @@ class _Replay:
 
 
 def _column_map(earlier: Board, board: Board) -> list[int | None]:
-    """Return, for each column of an earlier board, the index of the same column in `board`.
-
-    The index is None if `board` has no column with this name, or one of another kind or scale.
-    """
+    """Return for each earlier column the index of the column in `board` with its name, kind and scale, or None."""
     found: list[int | None] = []
     for column in earlier.spec.columns:
         index = board.column_index.get(column.name)
@@ -210,7 +207,6 @@ def _column_map(earlier: Board, board: Board) -> list[int | None]:
 
 
 def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> Program[set[str]]:
-    """Return the hashes of the post ids in `rows` that were merged before."""
     named = (row.record.post_id for row in rows if row.record is not None)
     hashes = {post_ids.hash_post_id(post_id) for post_id in named if post_id is not None}
     if not hashes:

@@ -160,10 +160,7 @@ class PostTransaction:
         yield from self._find_hidden(owners)
 
     def _find_moved(self) -> Program[None]:
-        """Read the current keys of boards' rows in shared tables, and lock them.
-
-        Boards of families are left out: their rows stay in their table as long as it exists.
-        """
+        """Read and lock the current keys of boards' rows in shared tables. Rows of families' boards never move."""
         movable = [key for key, state in self._boards.items() if state.entries.board.has_movable_rows]
         if movable:
             found = yield from lock_rows_keys(self._dialect, movable)
@@ -384,7 +381,6 @@ class BoardState:
 
     @property
     def table_key(self) -> int:
-        """Return the key by which the writer orders tables."""
         board = self.entries.board
         return board.key if board.table_key is None else board.table_key
 
@@ -452,7 +448,6 @@ def _hold(
 
 
 def _refused(state: BoardState, plan: PartOutcome | dict[int, Cell] | PostError) -> PartOutcome:
-    """Return the outcome of one part of a post, if the post is not applied."""
     if isinstance(plan, PartOutcome):
         return plan
     error = plan if isinstance(plan, PostError) else PostRejectedError()

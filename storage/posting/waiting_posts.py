@@ -30,8 +30,6 @@ W = TypeVar("W")
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest:
-    """The posts of one waiting request, and the future of its caller."""
-
     posts: Sequence[Post]
     parts: int  # number of posts, each counted once per board; it measures the work of a transaction
     done: asyncio.Future[list[list[PartOutcome]]]

@@ -51,7 +51,6 @@ from .waiting_posts import GATHER_TURNS, RequestIntake, RequestQueue, WaitingReq
 
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
-# Groups with many posts also often have an owner in common, and such groups cannot be in flight together.
 BATCH_POSTS = 500
 # Answering a batch takes the event loop milliseconds. If another batch waits, the writer gives it to the store before
 # it sends the answers. The answers wait at most this long for the store to begin with the other batch.
@@ -78,10 +77,7 @@ class WriterObserver(Protocol):
         """Report how many groups are in flight, and how many may be. Writers call this when a number changes."""
 
     def posts_refused(self, reason: str, posts: int) -> None:
-        """Report posts that are not applied, each counted once per board.
-
-        `reason`: "queue_full", "overloaded", "stopping", or "expired" for those that waited too long.
-        """
+        """Report posts that were refused or waited too long, each counted once per board."""
 
 
 class Writer(RequestIntake[WaitingRequest]):
@@ -132,8 +128,8 @@ class Writer(RequestIntake[WaitingRequest]):
         self._queue.append_request(waiting)
         self._observer.queue_depth(self._queue.parts)
         self._wake.set()
-        # The caller waits for a bare future, and a common timer ends the wait. asyncio's timeout and shield together
-        # would take a tenth of the time of a single post.
+        # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
+        # together would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting, waiting.done)
         try:
             return await waiting.done
@@ -274,7 +270,7 @@ class Writer(RequestIntake[WaitingRequest]):
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run again the requests in which every post has an id. The stored ids keep a post from being applied twice.
+        """Run again the requests in which every post has an id, because no post with an id is applied twice.
 
         The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
         """
@@ -402,9 +398,6 @@ class Writers:
 
 
 def _boards_of(posts: Sequence[Post]) -> set[str]:
-    """Return the board ids by which the connection pool is chosen.
-
-    For posts to a family, this is the id of its all-time board, even if the family has no such board.
-    """
+    """Return the board ids that choose the connection pool. A post to a family counts as one to its all-time board."""
     single = {part.board.id for post in posts if post.family is None for part in post.parts}
     return single | {f"{family_id}:all" for family_id in {post.family.id for post in posts if post.family is not None}}
