@@ -164,7 +164,7 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and those of them that stand before `owner`.
 
-        If equal values share a rank, the archive knows the places of tied owners only in its top. For all other owners,
+        If equal values share a rank, the archive knows the order of tied entries only in its top. For all other owners,
         the second returned number is 0.
         """
         found = yield from self._tally_of(cell)

@@ -71,8 +71,6 @@ class ArchiveProgress(NamedTuple):
 
 
 class PartContent(NamedTuple):
-    """The content that one step read for one part, not encoded yet."""
-
     part: _Part
     number: int  # number of entries of the part before this content
     content: TallyBlock | Rows | Curve | bytes
@@ -203,8 +201,8 @@ class ArchiveWriter:
     ) -> Program[tuple[dict[str, int], list[int]]]:
         """Count, for each of these rows, the rows with the same cell that rank before it.
 
-        `rows_read` holds, by cell, how many rows were read earlier. Return a copy of it that also counts the given
-        rows, and the counts of the given rows.
+        `rows_read` holds, by cell, how many rows were read earlier. Return a copy of `rows_read` that also counts the
+        given rows, and a list with one result for each given row.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         statement = _counted_cells(self.dialect, self.entries.layout, index)

@@ -44,7 +44,7 @@ def curve_section(column_index: int) -> int:
 class Rows(NamedTuple):
     """A block of rows.
 
-    For each column index whose ties are stored, `ties_before` has a list. The list says, for each row of the block, how
+    `ties_before` has a list for each column index whose ties are stored. For each row of the block, the list says how
     many rows with the same cell rank before that row.
     """
 

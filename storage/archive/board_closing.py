@@ -1,7 +1,7 @@
 """Closing boards: shut them, freeze them once their final curves are stored, and select those to archive.
 
-The essay of this room draws the stages of a board. `due_at` only says when the job checks a board next; a check at a
-wrong time does no harm.
+The docstring of `storage.archive` draws the stages of a board. `due_at` only says when the job checks a board next; a
+check at a wrong time does no harm.
 """
 
 from __future__ import annotations

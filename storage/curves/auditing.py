@@ -71,7 +71,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit. `changed`: the changes since the curve's moment are unknown or too many to compare."""
+    """The result of an audit. The outcome `changed`: changes since the curve's moment are unknown or too many."""
 
     outcome: AuditOutcome
     curve: RankCurve
@@ -146,7 +146,6 @@ class _Landings:
         self._past = 0  # number of rows up to and including the last tie of `_cell`
 
     def at(self, row_number: int) -> Program[str | None]:
-        """Return the cell of a row (0-based), or None if the column has no such row."""
         if self._cell is None or row_number >= self._past:
             found = yield from self._ranking.sample_row(row_number - self._past, self._cell)
             if found is None:

@@ -4,7 +4,8 @@
     mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 
 The changes may have been pruned, or there may be too many. After a restore, another database may have numbered them.
-Then the curves that need these changes are reported (`lost`, `void`), and have no live counts until their next fit.
+In these cases, the curves that need the changes are reported (`lost`, `void`), and have no live counts until their next
+fit.
 """
 
 from __future__ import annotations

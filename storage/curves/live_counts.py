@@ -107,7 +107,6 @@ def _statements(dialect: Dialect) -> _Statements:
 
 
 def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
-    """Return the stored mark of the live counts; None before the first fold."""
     rows = yield _statements(dialect).mark.bind()
     if not rows:
         return None

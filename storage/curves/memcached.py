@@ -15,7 +15,7 @@ Each server has a circuit breaker (`Breaker`), so that a server that fails sever
 The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
 
 The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives,
-so a server that sends a few bytes at a time could hold a call for ever.
+so without a budget, a server that sends a few bytes at a time could hold a call for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from config.settings import MemcachedSettings
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
-_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts, because resolving a host name has none
+_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts, because resolving a host name has no timeout
 # Bytes to receive at a time, far more than the 4 KiB of pymemcache: the thread may wait for the interpreter lock after
 # each piece.
 RECV_BYTES = 256 * 1024
@@ -195,7 +195,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether at least half of the time is left. With less, a server may fail because of earlier ones."""
+        """Return whether half of the time is left. With less, a server may fail because of the servers before it."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:

@@ -15,9 +15,8 @@ A value is a sealed envelope with these fields; numbers are little-endian:
     seal             16 bytes
 
 The seal covers all other fields, so an intact curve of another board counts as corrupt. The seal is a hash with a
-secret key, which comes from the store's salt. A checksum would detect only damage: memcached does not authenticate its
-clients, so anyone who reaches its network port could store a forged curve. Sealing 11 KB takes 20 us
-(docs/decisions.md).
+secret key, which comes from the store's salt. A checksum would not do: anyone who reaches the network port of memcached
+could store a forged curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
 """
 
 from __future__ import annotations

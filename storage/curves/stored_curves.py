@@ -383,7 +383,6 @@ def describe_rules(board: Board) -> str:
 
 
 def find_curve_summaries(dialect: Dialect, board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
-    """Return the summaries of the boards' curves, by board key and column index."""
     rows = yield _curve_marks(dialect).bind(keys=board_keys)
     return {(row[0], row[1]): CurveSummary(row[2], row[3], row[4], row[5], row[6]) for row in rows}
 

@@ -1,8 +1,8 @@
 """Lock the rows that posts change, and write each row only if its version is unchanged.
 
 One statement covers all boards that share a table, so the cost of a transaction does not grow with the number of
-boards. In a shared table, a row is identified by its board's key in that table and its owner; in a board's own table,
-by its owner.
+boards. In a shared table, the key of a board in that table and an owner identify a row. In a board's own table, the
+owner does.
 """
 
 from __future__ import annotations

@@ -132,10 +132,10 @@ class HiddenStatements:
         return HiddenFound(marked, changing, [_hidden(row) for row in rows if row[0] > HIDDEN_KEY])
 
     def find_for_write(self, board_keys: Sequence[int], owners: Sequence[str], *, now_us: int) -> Program[HiddenFound]:
-        """Do what `find_hidden` does, and undo every hiding or showing that takes too long. Only writers call this.
+        """Do what `find_hidden` does, and undo every change of an owner that takes too long. Only writers call this.
 
         Raises:
-            LostRaceError: another transaction ended the hiding or showing.
+            LostRaceError: another transaction ended such a change.
         """
         found = yield from self.find_hidden(board_keys, owners)
         for owner in sorted(owner for owner, until_us in found.changing.items() if until_us < now_us):
@@ -174,7 +174,7 @@ class HiddenStatements:
         return True
 
     def end_change(self, owner: str, *, now_us: int, hide: bool | None) -> Program[None]:
-        """End a change. The owner is hidden (`hide`), shown (not `hide`), or as before the change (None).
+        """End a change. Afterwards the owner is hidden (`hide`), shown (not `hide`), or as before the change (None).
 
         Raises:
             LostRaceError: another transaction has ended the change.

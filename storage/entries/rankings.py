@@ -137,10 +137,10 @@ class Ranking:
         return self.gaps.count_better(start, cell, owner=owner)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the `rank`-th row; None if the ranking has fewer rows.
+        """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
 
-        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. All its statements
-        have to run in one snapshot.
+        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. It has to run in one
+        snapshot.
         """
         below, skip_rows = (None, rank - 1) if start is None else (yield from self._find_anchor_before(start, rank))
         return (yield from self.find_row_after_skip(skip_rows, below))
@@ -205,7 +205,7 @@ class Ranking:
         return [decode_entry(row) for row in rows]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the next `limit` rows after a cell and owner, best first. No row needs to have both."""
+        """Return the next `limit` rows after a cell and owner, best first. There need not be a row with both."""
         rows = yield self._sql.rows_after.bind(cell=cell, owner=owner, limit=limit, **self._scope)
         return [decode_entry(row) for row in rows]
 

@@ -66,7 +66,10 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that sorts after all cells of smaller values, and after no other cell. It may be shorter."""
+        """Return a text that sorts after all cells of smaller values, and after no other cell.
+
+        The text may be shorter than a cell.
+        """
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)
@@ -110,7 +113,7 @@ class CellSpan:
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column: the column existed before it."""
+        """Return the condition that a logged change has cells of this column. Changes before the column have none."""
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:

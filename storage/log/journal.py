@@ -55,8 +55,6 @@ _MOVED = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 
 
 class JournalRow(NamedTuple):
-    """One change with its published number."""
-
     number: int
     board_key: int
     owner: str | None  # None: the owner was erased, or the change affects the whole board
@@ -120,7 +118,7 @@ class Journal:
     def read_bundles(
         self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
     ) -> Program[list[Row]]:
-        """Return the bundles with the changes of `read_changes`, for `changes_past`. They may hold more changes."""
+        """Return the bundles that hold the changes of `read_changes`. `changes_past` leaves out their other changes."""
         position, place = divmod(after, PLACES)
         bound: dict[str, object] = {"position": position, "next": place + 1}
         bound |= {} if boards is None else {"boards": boards}

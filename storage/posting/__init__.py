@@ -5,8 +5,8 @@
        │                                     └──── LostRaceError ─────┘
        └── QueueFullError, OverloadedError
 
-Inside a transaction: lock and read the rows ──> look up post ids ──> find hidden rows ──> merge in memory, in order ──>
-write rows, post ids, log and totals. Nothing is written before everything is read.
+A transaction locks and reads the rows, looks up post ids, finds hidden rows and merges the posts in memory, in order.
+Only then does it write: the rows, post ids, the change log and totals.
 
 The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. The id is
 stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post

@@ -38,8 +38,6 @@ from storage.store import Program
 
 @dataclass(frozen=True, slots=True)
 class RememberedPost:
-    """A post id that a board has seen, with its outcome."""
-
     fingerprint: str
     status: PostStatus
     updated_at_us: int

@@ -1,7 +1,7 @@
 """Take posts in and return durable outcomes.
 
-Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. The essay of this
-room draws the way of a request. After a lost race, the writer pauses for a random time before it runs the group again.
+Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. After a lost race,
+the writer pauses for a random time before it runs the group again. The docstring of `storage.posting` draws this.
 
 The writer refuses posts on arrival if the posts before them would take too long. So callers get the outcomes of
 accepted posts before their wait ends, even if they send more than the store can take.
