@@ -157,7 +157,6 @@ def counts_of(dialect: Dialect, board_keys: Sequence[int]) -> Program[list[Store
 
 
 def counted_fits(dialect: Dialect) -> Program[dict[tuple[int, int], int]]:
-    """Return the versions of the curves that have live counts, by board key and column index."""
     rows = yield _statements(dialect).counted.bind()
     return {(row[0], row[1]): row[2] for row in rows}
 

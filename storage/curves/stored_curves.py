@@ -4,8 +4,6 @@
     poll_live ──> newer live counts and their mark ──> the same curves, kept live
 
 Corrupt curves and corrupt live counts are ignored, and each is reported through `on_corrupt`.
-
-`find_curve_summaries` reads only the descriptions of stored curves, which is enough to find outdated curves.
 """
 
 from __future__ import annotations
@@ -299,11 +297,11 @@ def store_curve(
     """Store a curve under a new version, unless the board was deleted or emptied since the fit. Return the version.
 
     `changes` is the board's count of changes in the snapshot of the fit. `mark` says which changes of the change log
-    that snapshot saw. `owned` runs in the same transaction.
+    that snapshot saw. `owned` runs in the same transaction. If it raises an error, nothing is stored.
 
     Raises:
         UnknownBoardError: the board was deleted, or emptied since the fit.
-        LeaseLostError: raised by `owned`, if another process has taken over the refresh.
+        LeaseLostError: `owned` found that another process has taken over the refresh.
     """
     epochs = yield from read_live_epochs(dialect, [board.key], held=True)
     if epochs.get(board.key) != board.epoch:

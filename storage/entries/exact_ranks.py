@@ -91,7 +91,6 @@ class _GapCountQuery:
     from_below: bool
 
     def parse_count(self, rows: Rows) -> GapCount | None:
-        """Return the count from the rows of the query, or None if the log cannot confirm it."""
         stored: list[tuple[int, int]] = []
         found: GapCount | None = None
         for kind, number, changes, between, ties, horizon, seen, pruned_before in rows:

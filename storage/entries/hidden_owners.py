@@ -1,6 +1,4 @@
-"""Entries of hidden owners: they are in a table of their own, the hidden table, so no ranking holds them.
-
-Posts are still merged into these entries.
+"""Entries of hidden owners. No ranking holds them, because they are in the hidden table. Posts still merge into them.
 
     shown ──> changing ── transactions that read "shown" have ended ──> hidden: all rows go to the hidden table
     hidden ──> changing ── transactions that read "hidden" have ended ──> shown: all rows go to the boards' tables

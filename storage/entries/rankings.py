@@ -1,7 +1,4 @@
-"""The ranking statements of one ranked column, compiled once and bound on each call.
-
-The most important rule: `better` means nearer to rank 1, whether high or low values win.
-"""
+"""The ranking statements of one ranked column. `better` means nearer to rank 1, whether high or low values win."""
 
 from __future__ import annotations
 

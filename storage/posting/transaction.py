@@ -363,8 +363,6 @@ class TransactionRow:
 
 @dataclass(slots=True)
 class BoardState:
-    """The state of one board while a group of posts is applied."""
-
     entries: Entries
     merger: Merger
     rows_key: int  # the board's key in its table of rows
@@ -429,7 +427,6 @@ def _count_new(state: BoardState, row: TransactionRow, more: dict[int, int]) -> 
 
 
 def _check_all_written(written: int, expected: int) -> None:
-    """Raise `LostRaceError` if a write changed fewer than `expected` rows."""
     if written != expected:
         raise LostRaceError(f"{expected - written} of {expected} rows changed between their read and their write")
 
