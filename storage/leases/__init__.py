@@ -18,9 +18,8 @@ The margin (`lease_margin_s`) allows for a jump of the store's clock. The path o
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
                                                     └── a new resource: from free_queue, else an expired lease
 
-A transaction writes a row only if the row is still as the transaction read it. If another transaction changed the row
-meanwhile, nothing is written and the request is decided again. Only the store's clock says whether a lease has expired;
-the clocks of holders are never used.
+A transaction writes a row only if the row has not changed since the transaction read it. Otherwise nothing is written,
+and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
 
 This room may import `schema` and the modules at the root of `storage`, but no other room. Begin with `lease_records`,
 then read `claims`, then `lease_transaction`. `upkeep` has the steps of jobs; `peers` handles leases in other stores.

@@ -7,8 +7,8 @@
 A key is never in two transactions of this process at the same time, and its requests are served in order.
 
 Requests that arrive during a transaction share the next one. A second transaction starts beside a running one only when
-many requests wait. Two small transactions cost more than one with all requests, and all requests wait for both
-transactions. If the read has found everything that is needed, the transaction is a single statement.
+many requests wait, because two small transactions cost more than a large one. If the read has found everything that is
+needed, the transaction is a single statement.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from .lease_transaction import Findings, LeaseTransactions, Outcome, lease_findi
 
 log = structlog.get_logger(__name__)
 
-# Another transaction starts beside a running one only if at least `CROWD` requests wait. There must also be at
-# least `CROWD_TIMES` waiting requests for each request that is in a transaction.
+# Another transaction starts beside a running one only if at least `CROWD` requests wait, and at least `CROWD_TIMES`
+# waiting requests for each request that is in a transaction.
 CROWD = 32
 CROWD_TIMES = 8
 GATHER_TURNS = 2  # turns of the event loop before a transaction takes its requests, as in `Coalescer`
@@ -49,8 +49,6 @@ RequestKey = tuple[str, str, str]  # client, pool and key
 
 
 class LeaseObserver(Protocol):
-    """Receives the figures that `LeaseBatcher` reports for operators."""
-
     def lease_answered(self, outcome: str) -> None:
         """Count a request by its outcome.
 
@@ -58,17 +56,17 @@ class LeaseObserver(Protocol):
         """
 
     def lease_requests_waiting(self, requests: int) -> None:
-        """Record how many requests wait for a transaction, whenever that number has changed."""
+        """Record the number of waiting requests, after each change of that number."""
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
-        """Record a committed transaction, with its number of requests and its duration."""
+        """Record a committed transaction: its number of requests and its duration."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     request: PoolRequest
     done: asyncio.Future[Grant]
-    found: Findings | None  # what a read found for the request's key; None: nothing was read
+    found: Findings | None  # the findings for the request's key; None: nothing was read
     asked_s: float  # when the caller asked for that read, on the clock of the event loop
 
 
@@ -84,7 +82,7 @@ class LeaseBatcher:
         self._in_flight = 0
         self._under_way = 0  # number of requests in transactions
         self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
-        self._forgotten_s = 0.0  # every key not in `_ended_s` had its last transaction up to this time
+        self._forgotten_s = 0.0  # the last transaction of any key not in `_ended_s` ended by this time
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading_ahead = False
         self._closing = False
@@ -118,7 +116,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Return the running lease of a key. The lease may be in another store, if this store knows it.
+        """Return the running lease of a key, even one in another store if this store knows of that lease.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -180,7 +178,7 @@ class LeaseBatcher:
                     await asyncio.sleep(0)
                 group = self._take()
                 if not group:
-                    return  # the requests that wait, if any, are of busy keys; another task serves them
+                    return  # if requests wait, their keys are busy: another task serves these requests
                 self._under_way += len(group)
                 try:
                     await self._write(group)
@@ -200,10 +198,9 @@ class LeaseBatcher:
         self._ended_s.update(dict.fromkeys(keys, now_s))
 
     def _found(self, group: list[_Waiting]) -> Findings | None:
-        """Return what reads found for a whole group.
+        """Return the merged findings of a group, or None if the findings for any request are missing or outdated.
 
-        Return None if the findings for any request are missing or too old, or if a transaction with
-        the key of a request ended after the read for that request.
+        Findings are outdated after `FRESH_S`, or if a transaction with the request's key ended after the read.
         """
         oldest_s = self._loop.time() - FRESH_S
         found = [
@@ -285,17 +282,14 @@ class LeaseBatcher:
             self._reading_ahead = False
 
     async def close(self) -> None:
-        """Refuse new requests, and return when the accepted ones are answered."""
+        """Refuse new requests, and return when the accepted requests are answered."""
         self._closing = True
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Return a copy of an error for one waiting request.
-
-    If several requests raised the same instance, it would collect all their tracebacks.
-    """
+    """Return a copy of an error for one waiting request. A shared instance would collect the tracebacks of all."""
     if isinstance(error, OutcomeUnknownError):
         return WaitTooLongError("the connection to the store was lost before the store confirmed the lease: ask again")
     if isinstance(error, StorageError):

@@ -7,11 +7,11 @@
 A row says who holds the lease and until when. This module calls such a row a document.
 
 A writer names the version and the expiry that it found. If the row has changed since then, nothing is written. So, by
-the store's clock, a document never has two holders at the same time. The later holder has the greater version, and
-whatever the lease protects refuses smaller versions. The clocks of holders are never used.
+the store's clock, a document never has two holders at the same time. The later holder has the greater version, and the
+resource that the lease protects refuses smaller versions. The clocks of holders are never used.
 
-The store's time is read before the write that uses it, so this time is slightly in the past during the write. A new
-lease therefore ends slightly early for its holder. And an expired lease becomes free slightly late for the next holder.
+The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
+expired lease becomes free slightly late for the next holder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ StoreClock = Callable[[], Program[int]]  # a program that returns microseconds s
 
 
 def store_clock(dialect: Dialect) -> StoreClock:
-    """Return the clock of the database. All processes of a store share it."""
     query = select(clock_us()).build(dialect)
 
     def now_us() -> Program[int]:
@@ -53,7 +52,7 @@ def store_clock(dialect: Dialect) -> StoreClock:
 
 
 class Claims:
-    """Programs on the documents of one table with the columns `holder`, `version` and `expires_at`.
+    """Programs on the documents of one table with the database columns `holder`, `version` and `expires_at`.
 
     `keys` are the database columns that identify a document. `more` are further columns that `write_changes` writes.
     `writing` is the statement that `write_changes` runs, for callers that chain further statements to it. It takes its
@@ -92,7 +91,7 @@ class Claims:
         self._write = self.writing.compile(dialect)
 
     def find_document(self, **keys: object) -> Program[tuple[str, int, int] | None]:
-        """Return holder, version and expiry of a document, even if it expired; None if the document never existed."""
+        """Return holder, version and expiry of a document, even an expired one, or None."""
         rows = yield self._find.bind(**keys)
         if not rows:
             return None
@@ -102,17 +101,14 @@ class Claims:
     def claim_document(
         self, *, holder: str, expires_at_us: int, expired_before_us: int, **keys: object
     ) -> Program[int | None]:
-        """Take a document that expired by `expired_before_us`, or insert the document if it is missing.
-
-        Return the new version, or None if the document is held.
-        """
+        """Take a document that expired by `expired_before_us`, or insert it. Return its version, or None if it is held."""
         rows = yield self._claim.bind(holder=holder, expires_at=expires_at_us, expired_before=expired_before_us, **keys)
         return int(rows[0][0]) if rows else None
 
     def expire_document(self, expires_at_us: int, *, version: int, **keys: object) -> Program[bool]:
-        """Set the expiry of a document that is held under `version`; `GIVEN_BACK` frees the document.
+        """Set the expiry of a document that is held under `version`, and return True; otherwise return False.
 
-        Return False if the document is held under another version or not at all.
+        The expiry `GIVEN_BACK` frees the document.
         """
         rows = yield self._expire_at.bind(expires_at=expires_at_us, version=version, **keys)
         return bool(rows[0][0])

@@ -1,23 +1,20 @@
-"""Finds the longest-free resources of a partition. This process remembers the front of the queue that they form.
+"""Finds the longest-free resources of a partition. They form a queue whose front this process remembers.
 
     rows wanted ──> remembered rows are enough: taken from memory, without a statement
                 └── else ──> read on from the remembered start ──> taken; the rest is remembered
 
 A process remembers two things for each partition:
 
-- The start of the queue: the time at which the first resource of the queue became free. Without a remembered start,
-  finding the longest-free row scans every dead index entry before this row, until the database has cleaned up the dead
-  entries.
+- The start of the queue: the time at which its first resource became free. Without a remembered start, finding the
+  longest-free row scans every dead index entry before it, until the database has cleaned up these entries.
 - The next few rows, without locks. Taking these rows saves a round trip. `read_ahead` reads further rows before they
   run out, while no request waits for that read.
 
 If another process takes a remembered row first, the conditional write of this process finds the row changed. For
 `ALONE_US` after that, this process remembers no rows of the region. Instead, it reads and locks rows for each request.
 
-A remembered start comes from a read that found the first free row. At the time of that read, no free row was before the
-start. Later, a row may appear before the start, when a resource is moved or a long transaction commits. Such a row is
-found after the start is forgotten. A start is forgotten after `KNOWN_US`, and always before its partition is treated as
-empty.
+After a start was read, a row may appear before it, when a resource is moved or a long transaction commits. Such a row
+is found after the start is forgotten: after `KNOWN_US`, and always before its partition is treated as empty.
 """
 
 from __future__ import annotations
@@ -37,8 +34,8 @@ from .region_counts import Region
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # how long a start is remembered
-# A partition that had too few free rows is tried last for this long. After a read ahead has reached the last row of a
-# partition, no further rows of the partition are read ahead for this long.
+# For this long, a partition that had too few free rows is tried last, and a partition whose last row was read ahead is
+# not read ahead again.
 LATELY_US = 1_000_000
 # After this long without a lost race, a process assumes that no other process takes resources from the region.
 ALONE_US = 10_000_000
@@ -51,8 +48,6 @@ PartitionKey = tuple[Region, int]  # region and partition
 
 
 class FreeQueues:
-    """The queues of free resources, as one process knows them."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._resources = lease_resources(dialect)
         self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
@@ -60,9 +55,9 @@ class FreeQueues:
         self.running_low: set[PartitionKey] = set()  # partitions that `read_ahead` should read
         # Versions of the rows that this process took. Until the commit, reads still see these rows as free.
         self._taken: dict[ResourceKey, int] = {}
-        self._lost_us: dict[Region, int] = {}  # when another process last took a row remembered here
+        self._lost_us: dict[Region, int] = {}  # when another process last took a row that was remembered here
         self._exhausted_us: dict[PartitionKey, int] = {}  # when a read last found too few rows
-        self._ended_us: dict[PartitionKey, int] = {}  # when the partition's remaining rows were last all read
+        self._ended_us: dict[PartitionKey, int] = {}  # when all remaining rows of the partition were last read
 
     def note_lost_race(self, region: Region, now_us: int) -> None:
         """Note that another process took a remembered row, and forget the remembered rows of the region."""
@@ -77,10 +72,7 @@ class FreeQueues:
         return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
 
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` of the longest-free resources of a partition.
-
-        Another process may have taken some of these rows meanwhile. The conditional write does not change such rows.
-        """
+        """Return up to `limit` of the longest-free resources of a partition. Another process may take some meanwhile."""
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
                 yield from self._remember_rows((region, partition), limit, now_us)
@@ -89,15 +81,11 @@ class FreeQueues:
         return (yield from self._read_front((region, partition), limit=limit, now_us=now_us))
 
     def has_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> bool:
-        """Return whether `take_remembered` can take `limit` rows of a partition."""
         self._begin((region, partition), now_us)
         return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
 
     def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
-        """Take the `limit` longest-free remembered rows. No other request of this process gets them.
-
-        Call this method only if `has_remembered` returns True for the same arguments.
-        """
+        """Take the `limit` longest-free remembered rows, which `has_remembered` must have confirmed."""
         place = (region, partition)
         _, known_us = self._begin(place, now_us)
         rows = [self._ahead[place].popleft() for _ in range(limit)]
@@ -112,8 +100,7 @@ class FreeQueues:
         """Read further rows of the partitions in `running_low`, so that no request has to wait for that read.
 
         Raises:
-            StoreBusyError: the store did not answer within its bounds. The next request that needs further rows reads
-                them itself.
+            StoreBusyError: the store did not answer. The next request that needs further rows reads them itself.
         """
         while self.running_low:
             place = self.running_low.pop()
@@ -153,10 +140,7 @@ class FreeQueues:
         return rows
 
     def _begin(self, place: PartitionKey, now_us: int) -> tuple[int, int]:
-        """Return the start of the queue, and the time at which the start was read.
-
-        If the start is too old, forget it and the remembered rows.
-        """
+        """Return the start of the queue and the time of its read. Forget a start that is too old."""
         since_us, known_us = self._known.get(place, (0, now_us))
         if 0 <= now_us - known_us < KNOWN_US:
             return since_us, known_us

@@ -1,7 +1,4 @@
-"""Clients, the owners of pools.
-
-Making a pool also makes its client if the client does not exist. Dropping a client drops all its pools.
-"""
+"""Clients, the owners of pools. Making a pool also makes its client if the client does not exist."""
 
 from __future__ import annotations
 
@@ -15,17 +12,13 @@ from storage.store import Program
 
 
 class Client(NamedTuple):
-    """A client and how many pools it has."""
-
     client_id: str
     name: str  # a name for people to read
     created_at_us: int
-    pools: int  # number of pools
+    pools: int
 
 
 class LeaseClients:
-    """Programs on clients, for one dialect; see `lease_clients`."""
-
     def __init__(self, dialect: Dialect) -> None:
         alive = col("deleted_at", "p").is_null()
         theirs = col("client_id", "p").eq(col("client_id", "c"))
@@ -72,7 +65,7 @@ class LeaseClients:
         return Client(*rows[0])
 
     def list_clients(self, *, after: str, limit: int) -> Program[list[Client]]:
-        """Return up to `limit` clients with ids after `after`, ordered by id."""
+        """Return up to `limit` clients after the id `after`, ordered by id."""
         rows = yield self._listed.bind(after=after, limit=limit)
         return [Client(*row) for row in rows]
 
@@ -89,5 +82,4 @@ class LeaseClients:
 
 @lru_cache
 def lease_clients(dialect: Dialect) -> LeaseClients:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseClients(dialect)

@@ -1,7 +1,7 @@
 """The journal of leases: the events of all resources. The transaction that causes an event also writes the event here.
 
-An event is published only after all earlier transactions have ended; before, readers do not see it. So after a reader
-has seen an event, no event with a smaller number appears.
+Readers see an event only after all earlier transactions have ended. So after a reader has seen an event, no event with
+a smaller number appears.
 
 On PostgreSQL, the number of an event combines the transaction's number and the event's place within that transaction.
 So there are gaps between the numbers.
@@ -42,7 +42,7 @@ _BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
 
 
 class PublishedLeaseEvent(NamedTuple):
-    """A row of the journal with its published number."""
+    """A row of the journal of leases, with its published number."""
 
     number: int
     client_id: str
@@ -63,7 +63,6 @@ def build_journal_insert(parameter: str) -> Insert:
 
 
 def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
-    """Return the journal rows of one transaction: all of its events, in their order."""
     return [
         (place, row.pool_key, kind.value, row.resource, holder, row.region, row.version, at_us, row.expires_at_us)
         for place, (kind, row, holder, at_us) in enumerate(happened)
@@ -71,8 +70,6 @@ def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
 
 
 class LeaseJournal:
-    """Programs on the journal, for one dialect; see `lease_journal`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._in_order = not dialect.transaction
         self._append = build_journal_insert("rows").compile(dialect)
@@ -108,7 +105,7 @@ class LeaseJournal:
         self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
-        """Append the events of this transaction, in their order. Call this only once: it counts places from 0."""
+        """Append all events of this transaction. Call this only once in a transaction: it counts places from 0."""
         if happened:
             yield self._append.bind(rows=journal_rows(happened))
 
@@ -123,7 +120,7 @@ class LeaseJournal:
         ]
 
     def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Delete about `rows_max` of the oldest rows, if they are older than `before_us`. Return how many were deleted.
+        """Delete about `rows_max` of the oldest rows, if they are older than `before_us`. Return their number.
 
         The last row always stays: SQLite derives the next number from it.
         """
@@ -131,8 +128,8 @@ class LeaseJournal:
         young, last, first, found = rows[0]
         if not found:
             return 0
-        # A transaction may have written more rows than one call deletes. All rows of the transaction are deleted
-        # together, unless it is the last transaction.
+        # All rows of one transaction are deleted together, even more than `rows_max`. Rows of the last transaction
+        # stay.
         boundary = last if last > first or found <= rows_max else last + 1
         boundary = boundary if young is None else min(boundary, young)
         if boundary <= first:
@@ -143,5 +140,4 @@ class LeaseJournal:
 
 @lru_cache
 def lease_journal(dialect: Dialect) -> LeaseJournal:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseJournal(dialect)

@@ -1,7 +1,4 @@
-"""The records of pools: pools, resources, requests, grants and journal rows.
-
-Times are microseconds since 1970 by the store's clock. The name of a resource is opaque: no code here interprets it.
-"""
+"""The records of pools. Times are microseconds since 1970 by the store's clock."""
 
 from __future__ import annotations
 
@@ -13,27 +10,24 @@ import msgspec
 
 
 class PoolSpec(msgspec.Struct, frozen=True):
-    """What an operator sets for a pool."""
+    """The settings of a pool that operators choose."""
 
     partitions: int  # number of partitions in each region
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool of resources."""
-
     key: int  # the number of the pool in this store, never used again for another pool
     client_id: str
     pool_id: str
     spec: PoolSpec
     created_at_us: int
-    # The version that added resources start with. If a resource was removed and is added again, its version must be
-    # greater than all its earlier versions.
+    # The first version of an added resource. It exceeds the versions of all removed resources, which may be added
+    # again.
     floor: int = 0
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return the client id and the pool id. With these two, callers name the pool."""
         return self.client_id, self.pool_id
 
 
@@ -78,8 +72,8 @@ class Resource(NamedTuple):
     resource: str
     region: str
     partition: int
-    # The key that leases the resource. For a liberated resource that is still free: the key that leased it last. This
-    # key gets the resource back if the key asks before another key acquires the resource.
+    # The key that leases the resource, or leased it last before it was liberated. That last key gets the resource back
+    # if it asks before another key acquires the resource.
     holder: str | None
     version: int
     expires_at_us: int
@@ -92,13 +86,10 @@ class Resource(NamedTuple):
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
-        """Return the answer for the key that has this resource."""
         return Grant(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
 
 
 class LeaseEventKind(StrEnum):
-    """The kinds of events in the journal of leases."""
-
     ADDED = "added"
     REMOVED = "removed"
     ACQUIRED = "acquired"
@@ -117,7 +108,7 @@ class LeaseEvent(NamedTuple):
 
     kind: LeaseEventKind
     row: Resource  # the resource as it is after the event
-    holder: str | None  # the key whose lease the event is about
+    holder: str | None  # the key whose lease changes in the event
     at_us: int
 
 
@@ -131,5 +122,4 @@ class RegionCounts(NamedTuple):
     refused: int = 0  # requests refused since the pool was created, because no resource was left
 
     def plus(self, other: RegionCounts) -> RegionCounts:
-        """Return the sum of both."""
         return RegionCounts(*(one + two for one, two in zip(self, other, strict=True)))

@@ -1,14 +1,12 @@
 """The rows of resources: how they are found and how they are changed.
 
-`LeaseResources` finds rows and writes them; each kind of search uses a small index of its own. `LeaseWrites` writes
-resources, journal and counts in one statement, on databases that can do this.
+A row is changed only if it is still as it was found (`Claims.write_changes`). On databases that can do this,
+`LeaseWrites` changes resources and writes journal and counts in one statement. If any row has changed meanwhile, that
+statement writes neither journal nor counts. The transaction then writes them after it has decided the remaining
+requests again.
 
-A row is changed only if it is still as it was found (`Claims.write_changes`). If any row has changed meanwhile, the
-statement of `LeaseWrites` writes neither journal nor counts. In that case, the transaction writes journal and counts
-after it has decided the remaining requests again.
-
-On databases with row locks, `find_free` can lock the free resources that it finds. Then a second transaction that finds
-the same resources waits until the first one commits. Without the locks, the second one would lose a race.
+On databases with row locks, `find_free` can lock the free resources that it finds. A second transaction that finds the
+same resources then waits until the first one commits, instead of losing a race.
 """
 
 from __future__ import annotations
@@ -58,22 +56,16 @@ ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the na
 
 
 class ResourceChange(NamedTuple):
-    """A resource as it was found, and the same resource as it should be after the change."""
-
     before: Resource
     after: Resource
 
 
 def select_resources() -> Select:
-    """Return the start of a query that selects all columns of a resource."""
     return select(*(col(name, RESOURCES_ALIAS) for name in RESOURCE_COLUMNS))
 
 
 def select_named_resources(column: str) -> Select:
-    """Return the query that finds resources by pool key and by `column`, a column of names.
-
-    The parameter `keys` of the query holds the pairs of pool key and name.
-    """
+    """Return the query that finds resources by the pairs of pool key and name in the parameter `keys`."""
     same = (
         col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
         col(column, RESOURCES_ALIAS).eq(col("name", "v")),
@@ -101,8 +93,6 @@ def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
 
 
 class LeaseResources:
-    """Programs on resources, for one dialect; see `lease_resources`."""
-
     def __init__(self, dialect: Dialect) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
         self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
@@ -128,7 +118,7 @@ class LeaseResources:
         self._count_expired = select(count()).from_(expired).compile(dialect)
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Return the resources that keys have, or had last and may get back, by pool and key."""
+        """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
         found = yield self._by_holders.bind(keys=keys)
         return {(row[0], row[4]): Resource(*row) for row in found}
 
@@ -140,10 +130,7 @@ class LeaseResources:
     def find_free(
         self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0, locked: bool = True
     ) -> Program[list[Resource]]:
-        """Return up to `limit` free resources of a partition, the longest free first.
-
-        Resources that became free before `since_us` are left out; see `free_queue`. If `locked`, lock the rows.
-        """
+        """Return up to `limit` resources that became free at `since_us` or later, the longest free first."""
         statement = self._free if locked else self._see_free
         bound = {"pool_key": pool_key, "region": region, "partition": partition}
         found = yield statement.bind(**bound, since=since_us, limit=limit)
@@ -155,7 +142,7 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def count_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[int]:
-        """Return how many leases of a region expired by `before_us`. The count stops at `limit`."""
+        """Return the number of leases of a region that expired by `before_us`, but at most `limit`."""
         bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
         found = yield self._count_expired.bind(**bound)
         return int(found[0][0])
@@ -170,7 +157,6 @@ class LeaseResources:
 
 @lru_cache
 def lease_resources(dialect: Dialect) -> LeaseResources:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseResources(dialect)
 
 
@@ -178,8 +164,6 @@ _CHANGED = "changed"
 
 
 class LeaseWrites:
-    """The statement that writes resources, journal and counts together; see `lease_writes`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._counts = lease_counts(dialect)
         writing, changes = lease_resources(dialect).writing, param("changes", INTEGER)
@@ -197,8 +181,8 @@ class LeaseWrites:
     ) -> Program[set[ResourceKey]]:
         """Change the resources that are still as they were found. Return the pool keys and names of those changed.
 
-        If all these resources are changed, the statement also appends `happened` to the journal and adds `counts`. So
-        `happened` and `counts` must hold everything that this transaction has to add to the journal and the counts.
+        If all of them are changed, the statement also appends `happened` to the journal and adds `counts`. So both must
+        hold everything that this transaction has to add to the journal and the counts.
         """
         changed: Rows = yield self._write.bind(**self._bound(changes, happened, counts, rng))
         return {(row[0], row[1]) for row in changed}
@@ -235,5 +219,5 @@ class LeaseWrites:
 
 @lru_cache
 def lease_writes(dialect: Dialect) -> LeaseWrites | None:
-    """Return the statement, compiled once; None for a dialect whose statements can change only one table."""
+    """Return the statement; None for a dialect whose statements can change only one table."""
     return LeaseWrites(dialect) if dialect.chains else None

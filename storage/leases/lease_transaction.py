@@ -6,8 +6,8 @@
                 └── it has none ──> a free one of a random partition, else of the next partitions,
                                     else one whose lease expired, else refused
 
-A decision is based on rows that were read. The decision is written only if these rows have not changed since. If
-another transaction has changed a resource meanwhile, the resource is read again and the request is decided again.
+A decision is written only if its rows have not changed since they were read. If another transaction has changed a
+resource meanwhile, the resource is read again and the request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
 for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
@@ -75,18 +75,18 @@ _REFUSED = RegionCounts(refused=1)
 
 
 class Findings(NamedTuple):
-    """What one read found for some requests."""
+    """The pools, resources and time that one read found for some requests."""
 
     now_us: int  # the time of the read by the store's own clock; 0 if none of the pools exists
     pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the key in `held` for a request: pool key and lease key. The request's pool must exist."""
+        """Return the key in `held` for a request, whose pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
-        """Return the running lease of the request's key; None if the key has no lease, or only an expired one."""
+        """Return the running lease of the request's key, or None."""
         row = self.held.get(self.key(request)) if request[:2] in self.pools else None
         if row is None or row.is_free or row.expires_at_us <= self.now_us:
             return None
@@ -95,8 +95,6 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SingleWrite:
-    """A single statement that serves a group of requests, and the outcomes of the requests if it succeeds."""
-
     write: Callable[[], Program[None]]  # the program of the statement; run it with `write_single`
     outcomes: list[Outcome]
     regions: list[Region]  # the regions that the statement takes free resources from
@@ -104,8 +102,6 @@ class SingleWrite:
 
 
 class LeaseTransactions:
-    """Programs that serve groups of lease requests."""
-
     def __init__(
         self,
         dialect: Dialect,
@@ -118,28 +114,26 @@ class LeaseTransactions:
     ) -> None:
         """Make the programs.
 
-        If `clock` is None, the programs use the store's own clock, which needs no statement of its own.
+        No other key gets an expired lease before `margin_us` have passed since the expiry: the store's clock may jump,
+        because somebody sets it or because another server takes over.
 
-        No other key gets an expired lease before `margin_us` have passed since the expiry. This margin is for a store
-        whose clock may jump, because somebody sets the clock or because another server takes over.
-
-        `peers` says whether keys may also lease in other stores, whose journals this store reads.
+        If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
+        whether keys may also lease in other stores.
         """
         self._dialect, self._peers, self._queues = dialect, peers, FreeQueues(dialect)
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
         self._findings = lease_findings(dialect)
-        # With peers, rows about other stores are written between the resources and the counts. So a transaction needs
-        # several statements.
+        # With peers, rows about other stores are written as well, which takes several statements.
         self._writes = None if peers else lease_writes(dialect)
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest], found: Findings | None = None) -> Program[list[Outcome]]:
         """Decide and write requests of different keys; return an outcome for each, in their order.
 
-        `found` is what an earlier read found for the same requests; it saves one round trip. If a key had no resource
-        at that read and has since got one from another process, the transaction fails with a lost race. The caller must
-        then run it again without `found`.
+        `found` holds the findings of an earlier read; it saves one round trip. If a key had no resource at that read
+        and has since got one from another process, the transaction fails with a lost race, and the caller must run it
+        again without `found`.
 
         Raises:
             RacesLostError: resources kept changing.
@@ -167,10 +161,9 @@ class LeaseTransactions:
         return [outcomes[index] for index in range(len(requests))]
 
     def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
-        """Return a single statement that does all that `serve_requests` would do, or fails. See `write_single`.
+        """Return a single statement that does all that `serve_requests` would do, or fails.
 
-        Return None if the dialect has no such statement, or if `serve_requests` would have to read more than `found`,
-        such as further free resources.
+        Return None if the dialect has no such statement, or if further rows must be read.
         """
         if self._writes is None or self._clock is not None:
             return None
@@ -203,21 +196,19 @@ class LeaseTransactions:
         )
 
     async def read_ahead(self, store: Store, now_us: int) -> None:
-        """Read further free resources of the queues that run low. See `FreeQueues.read_ahead`."""
         await self._queues.read_ahead(store, now_us)
 
     @property
     def should_read_ahead(self) -> bool:
-        """Return whether any queue of free resources runs low."""
         return bool(self._queues.running_low)
 
     def note_lost_race(self, failed: SingleWrite) -> None:
-        """Note that a single statement failed. Probably another process took the resources first."""
+        """Note that a single statement failed, probably because another process took the resources first."""
         for region in failed.regions:
             self._queues.note_lost_race(region, failed.now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, as far as this store knows.
+        """Return the running lease of a key in another store, if this store knows of one.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -287,10 +278,7 @@ class LeaseTransactions:
         return trying
 
     def _write(self, decided: Sequence[Decision], settled: _Settled) -> Program[set[ResourceKey]]:
-        """Write the decided changes, and return the resources that were changed.
-
-        If the dialect has `LeaseWrites`, the same statement also writes journal and counts if all changes are written.
-        """
+        """Write the decided changes, and journal and counts if `LeaseWrites` can; return the changed resources."""
         changes = [one.change for one in decided]
         if self._writes is None or not changes:
             return (yield from self._resources.write_changes(changes))
@@ -334,8 +322,6 @@ class LeaseTransactions:
 
 
 class LeaseFindings:
-    """The statement that reads everything that is needed to decide requests, for one dialect; see `lease_findings`."""
-
     def __init__(self, dialect: Dialect) -> None:
         asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
         holds = (
@@ -356,18 +342,17 @@ class LeaseFindings:
         )
 
     def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
-        """Read everything that is needed to decide requests: pools, resources of keys, and the time."""
+        """Read pools, the resources of keys, and the time."""
         return _findings((yield self._find.bind(asked=sorted({request[:3] for request in requests}))))
 
 
 @lru_cache
 def lease_findings(dialect: Dialect) -> LeaseFindings:
-    """Return the statement, compiled once for each dialect."""
     return LeaseFindings(dialect)
 
 
 def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:
-    """Merge the findings of several requests, each with a different key, into one."""
+    """Merge the findings of several requests, which all have different keys."""
     pools: dict[tuple[str, str], Pool] = {}
     held: dict[ResourceKey, Resource] = {}
     for request, each in zip(requests, found, strict=True):
@@ -405,14 +390,11 @@ class Decision:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One attempt to decide and write the requests that have no outcome yet."""
-
     decided: list[Decision] = field(default_factory=list)
     wanted: dict[Region, list[int]] = field(default_factory=dict)  # indexes of requests for a new resource
     touched: set[ResourceKey] = field(default_factory=set)  # resources that a decision changes
 
     def decide(self, decided: Decision) -> None:
-        """Record a decision and reserve its resource."""
         self.decided.append(decided)
         self.touched.add(decided.change.before[:2])
 
@@ -422,14 +404,11 @@ class _Attempt:
         return [(region, by_key[region[0]]) for region in sorted(self.wanted)]
 
     def limit(self, region: Region, partition: int | None) -> int:
-        """Return how many rows of a partition to read, so that every request that wants a resource gets one."""
+        """Return how many rows to read from a partition, so that every request that wants a resource gets one."""
         return len(self.wanted[region]) + self._count_reserved(region, partition)
 
     def _count_reserved(self, region: Region, partition: int | None) -> int:
-        """Return how many decisions change a free resource of the partition.
-
-        If `partition` is None, return how many decisions change a leased resource of the region.
-        """
+        """Return how many decisions change a free resource of the partition, or a leased one if `partition` is None."""
         rows = [decided.change.before for decided in self.decided]
         here = [row for row in rows if (row.pool_key, row.region) == region]
         return sum(row.partition == partition if row.is_free else partition is None for row in here)
@@ -445,7 +424,6 @@ class _Settled:
     stored: bool = False  # whether journal and counts are written already
 
     def copy(self) -> _Settled:
-        """Return an independent copy, in which `stored` is False."""
         return _Settled(dict(self.outcomes), list(self.happened), dict(self.counts))
 
     def settle(self, decided: Decision) -> None:
@@ -484,7 +462,7 @@ def _expiry(ask: LeaseRequest, now_us: int) -> int:
 
 
 def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision | Outcome:
-    """Decide a request whose key has this resource, or had it last."""
+    """Decide a request of a key that has this resource, or had it last."""
     expires_at_us = max(_expiry(ask, now_us), row.expires_at_us)
     if expires_at_us <= now_us:
         return LeaseInPastError(f"the lease of {ask.key!r} would already have ended")
@@ -499,7 +477,7 @@ def _kept(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision
 
 
 def _taken(index: int, ask: LeaseRequest, row: Resource, now_us: int) -> Decision:
-    """Decide that the key gets this resource, which is free or whose lease has expired."""
+    """Decide that the key gets this resource, which is free or has an expired lease."""
     expires_at_us = _expiry(ask, now_us)
     after = row._replace(
         holder=ask.key, version=row.version + 1, expires_at_us=expires_at_us, free_since_us=None, acquired_at_us=now_us

@@ -51,22 +51,17 @@ POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "spec", "created_at", "floor
 
 
 class Removed(NamedTuple):
-    """The result of a request to remove resources: how many were removed and how many were not."""
-
     removed: int
     leased: int  # resources that were not removed, because they are leased
     unknown: int  # resources that were not removed, because they are not in the pool or region
 
 
 def pool_from_row(row: Row) -> Pool:
-    """Return the pool that a row with the columns `POOL_COLUMNS` describes."""
     key, client_id, pool_id, spec, created_at_us, floor = row
     return Pool(key, client_id, pool_id, msgspec.json.decode(spec, type=PoolSpec), created_at_us, floor)
 
 
 class LeasePools:
-    """Programs on pools, for one dialect; see `lease_pools`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
@@ -121,8 +116,7 @@ class LeasePools:
             .compile(dialect)
         )
         by_key = col("pool_key").eq(param("pool_key"))
-        # Select only free resources. A resource that another transaction is taking is no longer free when this
-        # statement sees it.
+        # Only free resources are deleted. A resource that another transaction leases meanwhile stays.
         free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
         removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
         self._remove = removed.compile(dialect)
@@ -163,10 +157,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools, ordered by client id and pool id, that come after the two ids in `after`.
-
-        With `client_id`, return only pools of this client.
-        """
+        """Return up to `limit` pools of all clients or of one, after the two ids in `after`, ordered by these ids."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -207,10 +198,7 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` resources of one dropped pool.
-
-        Return the number of deleted rows, but at least 1 if a pool was swept. Return 0 if no dropped pool is left.
-        """
+        """Delete up to `rows_max` resources of one dropped pool. Return 0 only if no dropped pool is left."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -224,7 +212,7 @@ class LeasePools:
     def add_resources(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[list[str]]:
-        """Add resources to a region, and return the names of the new ones. Those already in the pool do not change.
+        """Add resources to a region; return the names of the new ones. Those already in the pool do not change.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
@@ -276,12 +264,11 @@ class LeasePools:
         return int(found[0][0])
 
     def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
-        """Return up to `limit` resources of a pool with names after `after`, ordered by name."""
+        """Return up to `limit` resources of a pool after the name `after`, ordered by name."""
         found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
         return [Resource(*row) for row in found]
 
 
 @lru_cache
 def lease_pools(dialect: Dialect) -> LeasePools:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeasePools(dialect)

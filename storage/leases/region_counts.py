@@ -2,8 +2,8 @@
 
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
-Each count is the sum of several shares. Each share is a row, so concurrent transactions seldom wait for the same row. A
-transaction writes its counts last, so that it locks a share only briefly, until its commit.
+Each count is the sum of several rows, its shares, so that concurrent transactions seldom wait for the same row. A
+transaction writes its counts last, so that it locks a row only briefly before its commit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ Region = tuple[int, str]  # pool key, region
 
 
 def build_counts_upsert(parameter: str) -> Insert:
-    """Return an upsert, for use in a larger statement, that adds to the stored counts.
-
-    `parameter` names the parameter that will hold the rows to add; `LeaseCounts.rows` makes these rows.
-    """
+    """Return a part of a statement that adds rows to the stored counts; it takes them from `parameter`."""
     kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
     counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)
@@ -36,8 +33,6 @@ def build_counts_upsert(parameter: str) -> Insert:
 
 
 class LeaseCounts:
-    """Programs on counts, for one dialect; see `lease_counts`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._shares = _SHARES if dialect.row_locks else 1
         self._add = build_counts_upsert("rows").compile(dialect)
@@ -53,27 +48,23 @@ class LeaseCounts:
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).compile(dialect)
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
-        """Add the changes of a transaction to the counts."""
         rows = self.rows(changes, rng)
         if rows:
             yield self._add.bind(rows=rows)
 
     def rows(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> list[tuple[object, ...]]:
-        """Return the changes as rows that are added to one randomly chosen share of each count."""
+        """Return the changes as rows that add to one randomly chosen share of each count."""
         share = rng.randrange(self._shares)
         return [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
 
     def read_counts(self, pool_keys: Sequence[int]) -> Program[dict[Region, RegionCounts]]:
-        """Return the counts of all regions of pools, ordered by pool key and region."""
         rows = yield self._of_pools.bind(pools=pool_keys)
         return {(row[0], row[1]): RegionCounts(*row[2:]) for row in rows}
 
     def delete_counts(self, pool_key: int) -> Program[None]:
-        """Delete the counts of a dropped pool."""
         yield self._forget.bind(pool_key=pool_key)
 
 
 @lru_cache
 def lease_counts(dialect: Dialect) -> LeaseCounts:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseCounts(dialect)

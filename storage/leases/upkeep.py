@@ -1,7 +1,7 @@
 """The steps of jobs on resources: they liberate expired leases, and move free resources between regions.
 
-A step is one short transaction over a bounded number of rows, and each row is written only if it has not changed since
-it was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
+A step is one short transaction over a bounded number of rows. Each row is written only if it has not changed since it
+was found. A killed job leaves only complete steps behind, and the next run finds the remaining rows by reading.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from .region_counts import Region, lease_counts
 
 
 class LeaseUpkeep:
-    """The steps as programs, for one dialect; see `lease_upkeep`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._resources, self._journal = lease_resources(dialect), lease_journal(dialect)
         self._counts = lease_counts(dialect)
@@ -47,8 +45,7 @@ class LeaseUpkeep:
     ) -> Program[int]:
         """Free up to `rows_max` leases of a region that expired by `before_us`; return how many were freed.
 
-        The rows keep their holders. If a key asks again before another key gets its resource, the key gets the same
-        resource again.
+        A key that asks again gets the same resource back, unless another key got it meanwhile.
         """
         rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=rows_max)
         changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]
@@ -69,10 +66,9 @@ class LeaseUpkeep:
         now_us: int,
         rng: random.Random,
     ) -> Program[int]:
-        """Move up to `resources` resources to another region and return how many moved.
+        """Move up to `resources` resources to another region; return how many moved.
 
-        Free resources are moved first, evenly from all partitions. After them, resources whose lease expired by
-        `before_us` are liberated and moved.
+        Free resources come first, evenly from all partitions, then those with leases that expired by `before_us`.
         """
         partitions = pool.spec.partitions
         found: list[Resource] = []
@@ -129,13 +125,11 @@ class LeaseUpkeep:
         return {(row[0], row[1]): row[2] for row in rows}
 
     def set_loads(self, loads: dict[Region, str]) -> Program[None]:
-        """Store the measurements of the rebalancing job, by region."""
         if loads:
             yield self._set_loads.bind(rows=[(*region, loads[region]) for region in sorted(loads)])
 
 
 def _liberated(row: Resource, now_us: int) -> Resource:
-    """Return an expired lease as a free resource. Its key may still get the resource back."""
     return row._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
 
@@ -146,5 +140,4 @@ def _moved(row: Resource, target: str, now_us: int) -> ResourceChange:
 
 @lru_cache
 def lease_upkeep(dialect: Dialect) -> LeaseUpkeep:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return LeaseUpkeep(dialect)

@@ -1,7 +1,5 @@
 """Leases on the store's own work: which process may refresh a curve, prune, or apply a shard's posts, and until when.
 
-`WorkLeases.claim` takes a free resource, `renew` keeps it, `release` gives it back. `claims` describes the mechanism.
-
 A holder renews or releases its lease in the same transaction that stores the result of its work. If a holder was paused
 for longer than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and
 the whole transaction is undone.
@@ -22,8 +20,6 @@ from .claims import GIVEN_BACK, Claims, StoreClock
 
 @dataclass(frozen=True, slots=True)
 class WorkLease:
-    """One holder's right to do one piece of work."""
-
     pool: str  # the kind of work
     resource: str  # the name of this work within its kind
     holder: str
@@ -32,13 +28,10 @@ class WorkLease:
 
 
 class WorkLeases:
-    """Programs on the work leases of a store."""
-
     def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
-        """Compile the statements.
+        """Compile the statements. Nobody takes an expired lease before `margin_us` have passed since the expiry.
 
-        Nobody takes an expired lease before `margin_us` have passed since the expiry. This margin is for a store whose
-        clock may jump, because somebody sets the clock or because another server takes over.
+        The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
         self.clock = self._clock = clock
         self._margin_us = margin_us
@@ -53,7 +46,7 @@ class WorkLeases:
         self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
 
     def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
-        """Return the last lease on a resource, even if expired or released; None if there never was one."""
+        """Return the last lease on a resource, even if expired or released, or None."""
         found = yield from self._claims.find_document(pool=pool, resource=resource)
         return None if found is None else WorkLease(pool, resource, *found)
 
@@ -65,10 +58,9 @@ class WorkLeases:
         return {lease.resource: lease for lease in found if lease.expires_at_us > now_us - self._margin_us}, now_us
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Keep leases of one pool for `lease_us` from now, even expired ones.
+        """Keep leases of one pool for `lease_us` from now, even expired ones. Return those that no other holder took.
 
-        Return only the leases that no other holder took. Their rows stay locked, so nobody can take these leases before
-        this transaction ends, however long that is.
+        The rows of these leases stay locked, so nobody can take the leases before this transaction ends.
         """
         if not leases:
             return []
@@ -114,7 +106,7 @@ class WorkLeases:
         return (yield from self._let_expire(lease, now_us + lease_us))
 
     def release(self, lease: WorkLease, *, rests_until_us: int = GIVEN_BACK) -> Program[None]:
-        """Give a lease back. With `rests_until_us`, nobody can take it before that time by the store's clock.
+        """Give a lease back. With `rests_until_us`, nobody can take the lease before that time by the store's clock.
 
         Raises:
             LeaseLostError: another holder has the lease. If this error ends a transaction, all its writes are undone.

@@ -11,10 +11,8 @@
        └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
 The most important rule: a block leaves the queue only in the transaction that applies its posts. So after a crash, no
-post is lost and none is applied twice.
-
-All posts of an owner are in the same shard, and a shard has one worker at a time. So the posts of an owner keep their
-order.
+post is lost and none is applied twice. The posts of an owner keep their order, because all of them are in one shard,
+and a shard has one worker at a time.
 
 This is the uppermost room of `storage`: it may import every other room, and none imports it. The loops of the workers,
 and how many workers there should be, are in `jobs/queue`. Begin with `ingest_queue`, then `intake` and

@@ -1,11 +1,4 @@
-"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
-
-    append (durable: accepted) ──> waiting ──> take, in the transaction that applies them ──> removed
-
-A block is removed only by the transaction that applies its posts. So after a crash, no post is lost and none is applied
-twice. If two workers take the same block, the second worker finds the block removed, and that worker's transaction is
-rolled back.
-"""
+"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted."""
 
 from __future__ import annotations
 
@@ -42,8 +35,6 @@ _HEAD = tuple(map(col, ("shard", "number", "queued_at", "posts", "edition")))
 
 
 class NewBlock(NamedTuple):
-    """A block to be queued."""
-
     shard: int
     queued_at_us: int
     posts: int
@@ -52,8 +43,6 @@ class NewBlock(NamedTuple):
 
 
 class BlockHead(NamedTuple):
-    """A block without its posts."""
-
     shard: int
     number: int
     queued_at_us: int
@@ -62,13 +51,10 @@ class BlockHead(NamedTuple):
 
     @property
     def block_id(self) -> tuple[int, int]:
-        """Return the number of the shard and the number of the block, which identify the block."""
         return self[:2]
 
 
 class WaitingBlock(NamedTuple):
-    """A block with its posts."""
-
     head: BlockHead
     block: str
 
@@ -77,21 +63,19 @@ class WaitingBlock(NamedTuple):
 class ShardBacklog:
     """The posts that wait in a shard."""
 
-    posts: int  # number of posts
+    posts: int
     oldest_us: int  # the time at which the oldest post was accepted
 
 
 @dataclass(frozen=True, slots=True)
 class ShardCount:
-    """The work that all workers have done for a shard since the shard was made."""
+    """The work of all workers for a shard since the shard was made."""
 
     applied: int  # number of applied posts
-    busy_us: int  # how long workers were busy
+    busy_us: int  # total time that workers were busy
 
 
 class IngestQueue:
-    """Programs on the queue, for one dialect; see `ingest_queue`."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._append = (
             insert(INGEST_BLOCKS)
@@ -150,14 +134,14 @@ class IngestQueue:
         )
 
     def shards(self) -> Program[int]:
-        """Return how many shards the store has; 0 if they were not made yet."""
+        """Return the number of shards in the store, or 0 if the queue was not divided yet."""
         [[shards]] = yield self._shards.bind()
         return int(shards)
 
     def make_shards(self, wanted: int) -> Program[int]:
-        """Divide the queue into shards, unless it is divided already. Return how many shards there are.
+        """Divide the queue into `wanted` shards, unless it is divided already. Return the final number of shards.
 
-        The division is final: an owner's posts must never be in two shards.
+        An owner's posts must never be in two shards.
         """
         shards = yield from self.shards()
         if not shards:
@@ -166,7 +150,6 @@ class IngestQueue:
         return shards
 
     def append_blocks(self, blocks: Iterable[NewBlock]) -> Program[None]:
-        """Queue blocks, in this order."""
         yield self._append.bind(rows=blocks)
 
     def heads(self, shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
@@ -180,15 +163,15 @@ class IngestQueue:
         return sorted((BlockHead(*row) for row in rows), key=_number)
 
     def _compile_heads(self, shards: int) -> Statement:
-        # Each shard has its own part of the union, which reads from the shard's oldest block up to the limit. So a
-        # shard with many blocks does not slow down the others.
+        # Each part of the union reads from the oldest block of one shard up to the limit. So a shard with many blocks
+        # does not slow down the others.
         heads = select(*_HEAD).from_(INGEST_BLOCKS)
         ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
         arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
         return union_all(*arms).packed().compile(self._dialect)
 
     def blocks(self, heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-        """Return these blocks with their posts, in the same order. Blocks that were removed meanwhile are left out."""
+        """Return these blocks with their posts, in the same order. Leave out blocks that were removed meanwhile."""
         rows = yield self._blocks.bind(**_named(heads))
         texts = {(shard, number): block for shard, number, block in rows}
         return [WaitingBlock(head, texts[head.block_id]) for head in heads if head.block_id in texts]
@@ -205,9 +188,9 @@ class IngestQueue:
             raise LostRaceError("a block was deleted or replaced meanwhile")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
-        """Replace the text of a block, unless the block has changed since it was read.
+        """Replace the text of a block, unless the block has changed since `head` was read; return whether it did so.
 
-        `posts` is the number of posts in the new text. Return whether the text was replaced.
+        `posts` is the number of posts in the new text.
         """
         rows = yield self._rewrite.bind(
             posts=posts, block=block, shard=head.shard, number=head.number, edition=head.edition
@@ -215,39 +198,32 @@ class IngestQueue:
         return bool(rows[0][0])
 
     def backlog(self) -> Program[dict[int, ShardBacklog]]:
-        """Return the backlog of each shard; empty shards are left out. The statement reads the head of every block."""
+        """Return the backlog of each shard that has posts. The statement reads the head of every block."""
         rows = yield self._backlog.bind()
         return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
     def is_empty(self) -> Program[bool]:
-        """Return whether the queue is empty. This is one short statement, because workers run it very often."""
+        """Return whether no block waits. Workers call this very often, so it is one short statement."""
         return not (yield self._any.bind())
 
     def find_mentions(self, text: str, *, blocks_max: int) -> Program[list[WaitingBlock]]:
-        """Return up to `blocks_max` blocks of all shards whose text contains `text`, oldest first."""
+        """Return up to `blocks_max` blocks whose text contains `text`, oldest first."""
         rows = yield self._mentioning.bind(text=text, limit=blocks_max)
         return [_waiting(row) for row in rows]
 
     def find_mentions_in_shard(
         self, shard: int, text: str, *, past: int, blocks_max: int
     ) -> Program[list[WaitingBlock]]:
-        """Return up to `blocks_max` blocks of a shard whose text contains `text`, oldest first.
-
-        Blocks with numbers up to `past` are left out.
-        """
+        """Return up to `blocks_max` blocks of a shard whose number is above `past` and whose text contains `text`."""
         rows = yield self._mentioning_in.bind(shard=shard, text=text, past=past, limit=blocks_max)
         return [_waiting(row) for row in rows]
 
     def counts(self) -> Program[dict[int, ShardCount]]:
-        """Return the work that workers have done so far, by shard."""
         rows = yield self._counts.bind()
         return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
     def add_counts(self, applied: dict[int, int], *, busy_us: int) -> Program[None]:
-        """Add applied posts to the counts of their shards, and add the time that a worker was busy with all of them.
-
-        The whole time is added to the first of the shards.
-        """
+        """Add applied posts to the counts of their shards. Add the whole busy time to the first of the shards."""
         shards = sorted(applied)  # all writers use one order, so they cannot deadlock
         rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
         yield self._count.bind(rows=rows)
@@ -263,11 +239,10 @@ def _number(head: BlockHead) -> int:
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
-    # The two lists need not be paired, because a block number is unique in the store.
+    # No other pairs of shard and number match, because a block number is unique in the store.
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 
 @lru_cache
 def ingest_queue(dialect: Dialect) -> IngestQueue:
-    """Return the programs on the queue for a dialect. Their statements are compiled only once."""
     return IngestQueue(dialect)

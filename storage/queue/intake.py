@@ -3,13 +3,8 @@
     submit ──> waiting ──> one transaction at a time ──> accepted
        └──> refused, without waiting, if the queue is too deep or its oldest post too old
 
-A process runs one such transaction at a time. Each transaction takes the requests that wait when it begins, the oldest
-first. So the requests of one process are queued in the order of their arrival. If a caller sends a request after it got
-an answer, the request is queued behind the answered one.
-
-`QueueBacklog` refuses posts, so that the queue cannot grow without end. It reads the number of waiting posts and the
-age of the oldest one from the store if its last read was at least `ingest_look_s` ago. Between two reads, it adds the
-posts that this process queues. Posts that other processes queue are counted at the next read.
+Each transaction of a process takes the requests that wait when it begins, the oldest first. So the requests of one
+process are queued in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -42,8 +37,6 @@ from .post_blocks import encode_posts, shard_of
 
 
 class EnqueueObserver(Protocol):
-    """Counts queued and refused posts, for metrics."""
-
     def posts_queued(self, posts: int) -> None:
         """Count posts that are durable in the queue."""
 
@@ -61,8 +54,6 @@ class _Request:
 
 
 class Enqueuer(RequestIntake[_Request]):
-    """Stores the posts of requests in the queue."""
-
     def __init__(
         self,
         store: Store,
@@ -74,10 +65,7 @@ class Enqueuer(RequestIntake[_Request]):
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make an enqueuer.
-
-        The enqueuer calls `appended` after each transaction, so that workers in this process need not poll.
-        """
+        """Make an enqueuer, which calls `appended` after each transaction, so that workers here need not poll."""
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
@@ -89,9 +77,8 @@ class Enqueuer(RequestIntake[_Request]):
         """Return once all of the posts are durable in the queue.
 
         Raises:
-            QueueFullError, OverloadedError: nothing was queued.
+            QueueFullError, OverloadedError, WaitTooLongError, StoreBusyError: nothing was queued.
             OutcomeUnknownError: the posts may be queued.
-            WaitTooLongError, StoreBusyError: nothing was queued.
             BoardChangedError: nothing was queued; a board or a family was deleted or emptied.
         """
         if self._closing:
@@ -199,7 +186,7 @@ class Enqueuer(RequestIntake[_Request]):
 
 
 class _TargetsChangedError(Exception):
-    """Boards or families of the posts changed since the posts were checked."""
+    """Boards or families of the posts changed after the posts had been checked."""
 
     def __init__(self, boards: set[int], families: set[int]) -> None:
         super().__init__("boards or families of the posts changed")
@@ -226,7 +213,6 @@ class _Targets:
             raise _TargetsChangedError(boards, families)
 
     def isdisjoint(self, changed: _TargetsChangedError) -> bool:
-        """Return whether none of these boards and families is among the changed ones."""
         return changed.boards.isdisjoint(self.epochs) and changed.families.isdisjoint(self.families)
 
 
@@ -245,7 +231,11 @@ RETRY_S_MIN = 1.0
 
 
 class QueueBacklog:
-    """What a process knows about the queue: how many posts wait, and how long the oldest has waited."""
+    """Refuses posts if the queue is too deep or too old.
+
+    It reads the number of waiting posts and the age of the oldest one from the store, unless its last read was less
+    than `ingest_look_s` ago. Between two reads, it counts only the posts that this process queues.
+    """
 
     def __init__(
         self, store: Store, limits: QueueSettings, *, now_us: Callable[[], int], monotonic: Callable[[], float]
@@ -253,22 +243,20 @@ class QueueBacklog:
         self._store, self._limits, self._now_us, self._monotonic = store, limits, now_us, monotonic
         self._looked_s: float | None = None
         self._posts, self._oldest_us = 0, 0  # number of posts and time of the oldest, as last read from the store
-        self._since = 0  # posts that this process has queued since that read
-        self._rate: float | None = None  # posts applied per second, between the last two reads
+        self._since = 0  # posts that this process has queued since the last read
+        self._rate: float | None = None  # posts that workers applied per second between the last two reads
         self._looking: asyncio.Task[None] | None = None
 
     @property
     def posts(self) -> int:
-        """Return how many posts wait, approximately."""
         return self._posts + self._since
 
     @property
     def age_s(self) -> float:
-        """Return how long the oldest post has waited."""
+        """Return how long the oldest post has waited; 0 if no post waits."""
         return max(0.0, (self._now_us() - self._oldest_us) / 1e6) if self._posts else 0.0
 
     def count_queued(self, posts: int) -> None:
-        """Count posts that this process has queued."""
         self._since += posts
 
     async def admit_posts(self, posts: int) -> None:

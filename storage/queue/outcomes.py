@@ -1,7 +1,7 @@
-"""What became of a queued post: `find_post_fate` returns whether it was applied, was rejected or still waits.
+"""The fate of a queued post: `find_post_fate` tells whether the post was applied, was rejected or still waits.
 
 The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
-board meanwhile is always found in one of these three places.
+board meanwhile is always found.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number.
@@ -28,13 +28,11 @@ from storage.store import Program, Store
 from .ingest_queue import ingest_queue
 from .post_blocks import decode_block, encode_text
 
-BLOCKS_MAX = 1_000  # most blocks to read; their text must contain the post id
+BLOCKS_MAX = 1_000  # most blocks to read among those whose text contains the post id
 
 
 @dataclass(frozen=True, slots=True)
 class PostFate:
-    """What became of a post on one board."""
-
     status: PostStatus | None  # None: the post still waits in the queue
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
@@ -42,10 +40,10 @@ class PostFate:
 
 
 async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str) -> PostFate:
-    """Return what became of a post on a board.
+    """Return the fate of a post on a board.
 
     Raises:
-        UnknownPostError: the store knows nothing about the post, or has already deleted what it knew.
+        UnknownPostError: the store knows nothing about the post, or has already deleted its records of the post.
     """
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
@@ -81,16 +79,12 @@ def _settled(store: Store, post_ids: PostIds, board: Board, post_hash: str) -> P
 
 
 class RejectedPost(NamedTuple):
-    """A post that one board rejected."""
-
     board_key: int
     post_hash: str
     error: errors.StorageError
 
 
 class RejectedPosts:
-    """The statements on rejected posts, for one dialect; see `rejected_posts`."""
-
     def __init__(self, dialect: Dialect) -> None:
         named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("post_hash")))
         self._find = select(col("error")).from_(REJECTED_POSTS).where(*named).compile(dialect)
@@ -107,7 +101,7 @@ class RejectedPosts:
         self._prune = delete(REJECTED_POSTS).where(col("rejected_at").le(param("until_us"))).compile(dialect)
 
     def find_error(self, board_key: int, post_hash: str) -> Program[PostError | None]:
-        """Return the error with which a board rejected a post; None if no rejection is stored."""
+        """Return the error with which a board rejected a post, or None."""
         rows = yield self._find.bind(board_key=board_key, post_hash=post_hash)
         return decode_error(msgspec.json.decode(rows[0][0])) if rows else None
 
@@ -122,7 +116,7 @@ class RejectedPosts:
             yield self._remember.bind(rows=rows)
 
     def prune(self, *, before_us: int, keep: int, rows_max: int) -> Program[int]:
-        """Delete rejected posts that are older than `before_us` or not among the newest `keep`; return their number.
+        """Delete rejected posts that are older than `before_us` or not among the newest `keep`. Return their number.
 
         One call deletes about `rows_max` posts at most.
         """
@@ -134,12 +128,10 @@ class RejectedPosts:
 
 
 def encode_error(error: errors.StorageError) -> RecordedError:
-    """Return an error in its stored form."""
     return type(error).__name__, error.detail, error.pointer
 
 
 def decode_error(recorded: RecordedError) -> PostError:
-    """Return the error from its stored form."""
     name, detail, pointer = recorded
     # A newer version of the service may have stored the name of a class that this version does not have.
     kind = getattr(errors, name, PostRejectedError)
@@ -149,5 +141,4 @@ def decode_error(recorded: RecordedError) -> PostError:
 
 @lru_cache
 def rejected_posts(dialect: Dialect) -> RejectedPosts:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return RejectedPosts(dialect)

@@ -1,7 +1,7 @@
 """Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards, which are looked up when the block is
-applied. The block has the key and epoch of each board; they show whether the board was deleted or emptied meanwhile.
+A block holds everything that is needed to apply its posts, except the boards, which are looked up later. The epochs in
+the block then show whether a board was emptied meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class QueuedPost(msgspec.Struct, array_like=True, gc=False):
     """One post.
 
     `stats` and `overwrite` hold one list for each of the post's boards, or a single list for all of them. Such a list
-    holds column indexes and values in turn: column, value, column, value, and so on.
+    is column, value, column, value, and so on; each column is an index.
     """
 
     owner: str
@@ -33,8 +33,6 @@ class QueuedPost(msgspec.Struct, array_like=True, gc=False):
 
 
 class Block(msgspec.Struct, array_like=True, gc=False):
-    """Posts of one shard."""
-
     boards: list[tuple[int, int]]  # key and epoch of each board that a post of the block goes to
     posts: list[QueuedPost]
 
@@ -49,7 +47,7 @@ def shard_of(owner: str, shards: int) -> int:
 
 
 def encode_posts(posts: Sequence[Post], now_us: int) -> str:
-    """Return the text of a block of posts that arrived at `now_us`."""
+    """Return the text of a block that holds posts; they arrived at `now_us`."""
     places: dict[int, int] = {}
     boards: list[tuple[int, int]] = []
     queued: list[QueuedPost] = []
@@ -92,12 +90,10 @@ def _flatten_changes(changes: Sequence[ColumnChange], *, overwrite: bool) -> lis
 
 
 def decode_block(text: str) -> Block:
-    """Return the block that a text holds."""
     return _decode(text)
 
 
 def encode_block(block: Block) -> str:
-    """Return the text of a block."""
     return _encode(block).decode()
 
 
@@ -113,7 +109,7 @@ def changes_to(queued: QueuedPost, index: int) -> list[ColumnChange]:
 
 
 def restore_post(queued: QueuedPost, boards: Sequence[Board], families: Mapping[int, Family]) -> Post:
-    """Return the post as it was before it was queued, but only for `boards`: all boards of the post, or fewer."""
+    """Return the post as it was before it was queued, but only for `boards`, which may be fewer than the post had."""
     restored = [
         _changes(stats, queued.overwrite[index] if queued.overwrite else ()) for index, stats in enumerate(queued.stats)
     ]

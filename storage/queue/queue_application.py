@@ -2,9 +2,8 @@
 
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
-A transaction takes posts and applies them, or does neither. The transaction begins by renewing the leases of the
-shards. If a worker was paused and another one has taken over its shards, the transaction of the first one is rolled
-back.
+These steps are called a round. Its transaction begins by renewing the leases of the shards. If another worker has taken
+over a shard, while the first worker was paused for example, the transaction of the first worker is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
 to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
@@ -13,9 +12,8 @@ boards are still open.
 If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
 behind it can be applied.
 
-The steps above are called a round. A round must end well before its leases expire, even if each post goes to many
-boards. Otherwise another worker assumes that the worker of the round died, and claims its shards. The other worker then
-waits for the rows of the leases, which the round has locked.
+A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker claims
+the shards, and then waits for the rows of the leases, which the round has locked.
 """
 
 from __future__ import annotations
@@ -58,24 +56,22 @@ from .ingest_queue import BlockHead, WaitingBlock, ingest_queue
 from .outcomes import RejectedPost, encode_error, rejected_posts
 from .post_blocks import Block, QueuedPost, changes_to, decode_block, encode_block, restore_post
 
-BLOCKS_MIN = 50  # a round of several posts may read at least this many blocks of each shard, as blocks may be small
+BLOCKS_MIN = (
+    50  # A round of several posts may read at least this many blocks of each shard, because blocks may be small.
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedRound:
-    """The result of one round."""
-
     posts: dict[int, int]  # number of posts by shard
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
     rows: int  # rows written
     races: int  # lost races
     oldest_us: int  # the time at which the oldest post of the round was accepted
-    more: bool  # whether posts are left for the next round
+    more: bool
 
 
 class Drainer:
-    """Applies the queued posts of the shards that its worker leases."""
-
     def __init__(
         self,
         store: Store,
@@ -96,10 +92,10 @@ class Drainer:
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
-        self._uncounted_s = 0.0  # how long the last round went on after it had stored its busy time
+        self._uncounted_s = 0.0  # time between storing the busy time of the last round and the end of that round
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
-        """Apply some of the oldest posts of these shards; return None if nothing waits there.
+        """Apply some of the oldest posts of these shards. Return None if no posts wait there.
 
         After an unexpected failure the next round takes a tenth as many posts, down to one. After a success it takes
         twice as many, up to `ingest_round_posts_max`.
@@ -182,17 +178,14 @@ class Drainer:
         return batch
 
     def _add(self, batch: _Batch, waiting: WaitingBlock, posts_max: int) -> bool:
-        """Add a block to a round, or as many of its posts as the round has room for.
-
-        Return whether the round may have room for another block.
-        """
+        """Add a block, or as many of its posts as fit into the round. Return whether another block may fit."""
         block, posts = decode_block(waiting.block), 0
         for queued in block.posts[:posts_max]:
             if batch.parts and batch.parts + len(queued.boards) > self._limits.ingest_round_parts_max:
                 break
             batch.parts += len(queued.boards)
             posts += 1
-        whole = posts == len(block.posts)  # also true of a block without posts
+        whole = posts == len(block.posts)  # true for a block without posts, too
         if posts or whole:
             batch.pieces.append(_Piece(waiting.head, block, posts))
         batch.more |= not whole
@@ -204,8 +197,6 @@ class Drainer:
 
 
 class _RoundTransaction:
-    """The transaction that takes and applies one batch."""
-
     def __init__(
         self, drainer: Drainer, batch: _Batch, held: Sequence[WorkLease], *, check_boards: bool, began_s: float
     ) -> None:
@@ -215,10 +206,7 @@ class _RoundTransaction:
         self._opened = [drainer._boards.open_board(board) for board in boards_of(batch.resolved.posts)]
 
     def program(self) -> Program[tuple[list[list[PartOutcome]], int]]:
-        """Renew the leases, take the posts, apply them, and store which posts were rejected.
-
-        Return the outcomes of the posts and the number of rows written.
-        """
+        """Run the transaction. Return the outcomes of the posts and the number of rows written."""
         drainer, resolved = self._drainer, self._batch.resolved
         dialect, queue = drainer._store.dialect, drainer._queue
         now_us = drainer._now_us()
@@ -269,7 +257,7 @@ class _RoundTransaction:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A block, and how many of its first posts a round takes."""
+    """A block, and how many posts a round takes from its start."""
 
     head: BlockHead
     block: Block
@@ -288,10 +276,10 @@ class Refusal(NamedTuple):
     """A post that a board will not get."""
 
     board_key: int
-    there: bool  # whether the board exists; only then can a sender ask what became of the post
+    there: bool  # whether the board exists; only then can a sender ask for the fate of the post
     queued: QueuedPost
     error: PostError
-    changes: Sequence[ColumnChange]  # the changes that the post would have made on the board
+    changes: Sequence[ColumnChange]
 
 
 @dataclass(slots=True)
@@ -299,7 +287,7 @@ class Resolved:
     """The posts that can be applied, in their order, and the refusals of the other posts."""
 
     posts: list[Post] = field(default_factory=list)
-    queued: list[QueuedPost] = field(default_factory=list)  # the queued form of each of `posts`
+    queued: list[QueuedPost] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)  # epochs of the boards without a family, by board key
 
@@ -313,9 +301,9 @@ class _Batch:
 
 
 def resolve_posts(dialect: Dialect, blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
-    """Look up the boards of queued posts, and return the posts that can be applied and the refusals of the others.
+    """Look up the boards of queued posts. Return the posts that can be applied, and the refusals of the others.
 
-    `blocks` holds each block and the number of posts to look up, counted from the first post of the block.
+    `blocks` holds blocks, each with the number of its first posts to look up.
     """
     keys = {key for block, _ in blocks for key, _ in block.boards}
     boards = yield from find_boards_by_key(dialect, sorted(keys))
@@ -369,15 +357,12 @@ def _resolve_one(
 
 
 def epochs_unchanged(epochs: Mapping[int, int], found: Mapping[int, int]) -> bool:
-    """Return whether all boards are still in the epochs that posts were resolved for."""
+    """Return whether all boards are still in the epochs that they had when the posts were resolved."""
     return all(found.get(key) == epoch for key, epoch in epochs.items())
 
 
 def boards_of(posts: Iterable[Post]) -> list[Board]:
-    """Return the boards of all posts, each board once.
-
-    All posts must come from one call of `resolve_posts`, so that each board is one object.
-    """
+    """Return the boards of posts that one call of `resolve_posts` returned, each board once."""
     return list({part.board.key: part.board for post in posts for part in post.parts}.values())
 
 
@@ -389,7 +374,6 @@ def _refuse_all(batch: _Batch, error: PostError) -> None:
 
 
 def _refused_by(resolved: Resolved, outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
-    """Return a refusal for each post and each board that refused the post in the transaction."""
     refused: list[Refusal] = []
     for post, queued, parts in zip(resolved.posts, resolved.queued, outcomes, strict=False):
         # Not strict: a duplicate of a family's post has the outcomes of the first post, whose boards may differ.

@@ -1,9 +1,8 @@
 """Removes an erased owner from the ingest queue: posts that wait there would bring the owner back.
 
-An erasure removes the owner from the queue first, and from the boards afterwards. If a worker has taken a block with
-the owner's posts, the erasure waits for the worker's transaction. So what the worker applied is on the boards when the
-erasure searches the boards. If a worker has read a block but not taken it yet, the worker later finds the block
-changed, and its transaction is rolled back.
+An erasure removes the owner from the queue before it searches the boards. If a worker has taken a block with the
+owner's posts, the erasure waits for the worker's transaction, and then finds the applied posts on the boards. If a
+worker has read such a block but not taken it yet, that worker's transaction is rolled back, because the block changed.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ BLOCKS_A_PAGE = 100
 async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
     """Drop the owner's queued posts, or their parts for one board. Return how many posts were dropped or changed.
 
-    Each block has a transaction of its own. A transaction that held one block while it waited for another could
-    deadlock with a worker.
+    Each block has a transaction of its own. A transaction that waited for a second block could deadlock with a worker.
     """
     queue = ingest_queue(store.dialect)
     shards = await store.read(queue.shards)

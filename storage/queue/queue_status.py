@@ -1,7 +1,4 @@
-"""The state of the ingest queue for operators: the waiting posts and the worker of each shard, and the worker limit.
-
-The state is read from the store in one snapshot, so it does not depend on the process that reads it.
-"""
+"""The state of the ingest queue for operators, read from the store in one snapshot."""
 
 from __future__ import annotations
 
@@ -22,12 +19,11 @@ class QueueState:
     backlog: dict[int, ShardBacklog]
     counts: dict[int, ShardCount]
     workers: dict[int, str]  # the worker that leases each shard
-    holders: int  # number of workers that have a permit of the semaphore
+    holders: int  # number of workers that have a permit
     sizing: Sizing
 
 
 def read_queue_state(dialect: Dialect, leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
-    """Return the present state of the queue."""
     queue = ingest_queue(dialect)
     backlog = yield from queue.backlog()
     counts = yield from queue.counts()

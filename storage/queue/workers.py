@@ -1,12 +1,11 @@
 """The workers of the ingest queue: how many may work at the same time, and which shards each of them leases.
 
-A worker first needs a permit of a semaphore, and then leases its share of the shards. A shard has one worker at a time.
-A worker's share is the number of shards divided by the number of permit holders, rounded up. All transactions lock
-leases in the order of their names.
+A worker first needs a permit of a semaphore, and then leases its share of the shards. The share is the number of shards
+divided by the number of permit holders, rounded up. All transactions lock leases in the order of their names.
 
 A semaphore is a pool of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
-has one permit. The size is stored in the database. If the size becomes smaller, holders of permits with higher numbers
-release these permits instead of renewing them.
+has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
+of renewing them.
 
 While no posts wait, workers write nothing and their leases expire.
 """
@@ -28,16 +27,12 @@ SHARD_POOL = "ingest"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The permit and the shards that a worker holds."""
-
     permit: WorkLease | None = None
     shards: dict[int, WorkLease] = field(default_factory=dict)
     workers: int = 0  # number of permit holders, including this worker
 
 
 class ShardLeases:
-    """The programs with which one worker keeps, claims and releases its share."""
-
     def __init__(
         self, leases: WorkLeases, semaphore: Semaphore, *, shards: int, holder: str, lease_us: int, rng: random.Random
     ) -> None:
@@ -103,7 +98,7 @@ class ShardLeases:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The size of a semaphore, and the measurements that it was computed from."""
+    """The size of a semaphore, and the measurements from which the size was computed."""
 
     size: int
     capacity: int  # posts that the store applies per second; 0: not measured
@@ -112,8 +107,6 @@ class Sizing:
 
 
 class Semaphore:
-    """The programs of one semaphore."""
-
     def __init__(self, dialect: Dialect, leases: WorkLeases, name: str, *, size: int) -> None:
         """Compile the statements. `size` is used as long as the database stores no size."""
         self._leases, self._name, self._size = leases, name, size
@@ -139,16 +132,13 @@ class Semaphore:
         )
 
     def sizing(self) -> Program[Sizing]:
-        """Return the current size, and the measurements that it was computed from."""
         rows = yield self._find.bind(name=self._name)
         return Sizing(*rows[0]) if rows else Sizing(self._size, 0, 0, 0)
 
     def resize(self, sizing: Sizing, *, found: Sizing) -> Program[bool]:
         """Change the size, unless it has changed since `found` was read. Return whether this call changed it.
 
-        Any process with new measurements may call this. If two processes call this after they read the same size, only
-        the first call changes it. Holders of permits with numbers above the new size release these permits instead of
-        renewing them.
+        Any process with new measurements may call this.
         """
         rows = yield self._store.bind(
             name=self._name,
@@ -161,7 +151,7 @@ class Semaphore:
         return bool(rows[0][0])
 
     def holders(self) -> Program[int]:
-        """Return how many permits are held now."""
+        """Return the number of permits that are held now."""
         held, _ = yield from self._leases.find_held(self._pool)
         return len(held)
 
@@ -196,7 +186,6 @@ class Semaphore:
         return None
 
     def release_permit(self, permit: WorkLease) -> Program[None]:
-        """Release a permit, so that another worker can claim it without delay."""
         try:
             yield from self._leases.release(permit)
         except LeaseLostError:

@@ -8,14 +8,10 @@ journals of the others:
 
     key asks here for more time, or gives back ──> WANTED, RETURNED in the journal here ──> the other store reads them
 
-`elsewhere` holds the rows, `exchange` applies a page of events, `roaming` serves the requests of one transaction.
-`jobs.leases.peers` fetches the pages.
-
-Each store remembers a cursor for each peer: the number of the last event that it read from the peer's journal. One
+For each peer, a store remembers a cursor: the number of the last event that it read from the peer's journal. One
 transaction applies a page of events and stores the cursor after this page, so every event is applied once. No store
-promises anything on behalf of another store. A key gets as its answer the last lease that the journal of the other
-store reported for the key.
+promises anything on behalf of another store: a key gets the last lease that the other store's journal reported for it.
 
-This room may import `storage.leases` and what that room may import; in turn, `lease_transaction` uses `elsewhere` and
-`roaming`. Begin with `exchange`.
+`jobs.leases.peers` fetches the pages. This room may import `storage.leases` and what that room may import; in turn,
+`lease_transaction` uses `elsewhere` and `roaming`. Begin with `exchange`.
 """

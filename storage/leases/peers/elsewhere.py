@@ -1,10 +1,4 @@
-"""Leases that keys have in other stores, as far as this store has read the journals of those stores.
-
-    other store's journal ──> a page after the cursor ──> rows about its leases ──> checked before a key gets one here
-
-One transaction applies a page and stores the cursor, the number of the last event on the page. So every event is
-applied once. `exchange` decides what a page changes in this store's own resources.
-"""
+"""Leases that keys have in other stores, as far as this store has read the journals of those stores."""
 
 from __future__ import annotations
 
@@ -23,20 +17,17 @@ _FIELDS = ("resource", "region", "version", "expires_at", "acquired_at", "wanted
 
 
 class RemoteLease(NamedTuple):
-    """A key's lease in another store."""
-
     pool_key: int
     key: str
     peer: str
     resource: str
     region: str
     version: int
-    expires_at_us: int  # the expiry by that store's clock
+    expires_at_us: int  # the expiry by the other store's clock
     acquired_at_us: int
-    wanted_until_us: int = 0  # the expiry that this store has requested from that store
+    wanted_until_us: int = 0  # the expiry that this store has requested from the other store
 
     def grant(self, now_us: int) -> Grant:
-        """Return the grant for a request of this lease's key: the resource that the other store leased to the key."""
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
 
@@ -54,8 +45,6 @@ class PeerEvent(NamedTuple):
 
 
 class RemoteLeases:
-    """Programs on leases in other stores, for one dialect; see `remote_leases`."""
-
     def __init__(self, dialect: Dialect) -> None:
         names = ("pool_key", "holder", "peer", *_FIELDS)
         same = (col("pool_key", "e").eq(col("pool_key", "v")), col("holder", "e").eq(col("name", "v")))
@@ -110,15 +99,13 @@ class RemoteLeases:
             yield self._put.bind(rows=sorted(leases))
 
     def delete_lease(self, pool_key: int, key: str, peer: str) -> Program[None]:
-        """Delete the lease of a key at a peer, after the lease has ended."""
         yield self._forget.bind(pool_key=pool_key, key=key, peer=peer)
 
     def sweep_expired(self, *, before_us: int, rows_max: int) -> Program[None]:
-        """Delete about `rows_max` leases that expired before `before_us`."""
         yield self._sweep.bind(before_us=before_us, limit=rows_max)
 
     def read_cursor(self, peer: str) -> Program[int]:
-        """Return the number of the last event that was read from a peer's journal; 0 before the first."""
+        """Return the number of the last event that was read from a peer's journal, or 0."""
         found = yield self._cursor.bind(peer=peer)
         return int(found[0][0]) if found else 0
 
@@ -154,5 +141,4 @@ class RemoteLeases:
 
 @lru_cache
 def remote_leases(dialect: Dialect) -> RemoteLeases:
-    """Return the programs for a dialect. Their statements are compiled only once."""
     return RemoteLeases(dialect)

@@ -1,13 +1,11 @@
-"""Applies a page of another store's journal here.
+"""Applies a page of another store's journal in this store.
 
-Each kind of event has its own effect in this store:
+Each kind of event has its own effect:
 
 - acquired, extended, released, liberated: the stored leases of the other store are updated.
 - acquired, and the key has a lease here that was acquired later: the lease here is reported as a duplicate. It is freed
   if `release_duplicates` is set.
 - wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
-
-A page is applied once: the same transaction stores the cursor after the page. Nothing is written to the other store.
 """
 
 from __future__ import annotations
@@ -43,8 +41,6 @@ _ROW_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AppliedPage:
-    """The result of applying a page."""
-
     events: int  # number of events on the page
     duplicates: int = 0  # leases here whose key acquired a lease in the other store earlier
     released: int = 0  # duplicates whose resource here was freed
@@ -52,10 +48,7 @@ class AppliedPage:
 
 @dataclass(slots=True)
 class _Attempt:
-    """The decisions of one attempt to apply a page, by the pool and the name of a resource.
-
-    A decision takes effect only if its change is written.
-    """
+    """The decisions of one attempt to apply a page. A decision takes effect only if its change is written."""
 
     changes: dict[ResourceKey, ResourceChange] = field(default_factory=dict)
     events: list[tuple[ResourceKey, LeaseEvent]] = field(default_factory=list)
@@ -67,8 +60,6 @@ class _Attempt:
 
 
 class LeaseExchange:
-    """Programs of a store that reads the journals of other stores."""
-
     def __init__(
         self,
         dialect: Dialect,
@@ -79,7 +70,6 @@ class LeaseExchange:
         attempts_max: int,
         rng: random.Random,
     ) -> None:
-        """Make the programs. The other stores know this store by `store_name`."""
         self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
         self._elsewhere, self._journal = remote_leases(dialect), lease_journal(dialect)
         self._counts, self._clock = lease_counts(dialect), clock
@@ -87,7 +77,6 @@ class LeaseExchange:
         self._attempts_max, self._rng = attempts_max, rng
 
     def read_cursor(self, peer: str) -> Program[int]:
-        """Return the number of the last event that was read from a peer's journal; 0 before the first."""
         return (yield from self._elsewhere.read_cursor(peer))
 
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
@@ -163,7 +152,7 @@ class LeaseExchange:
     def _comes_second(
         self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PeerEvent, now_us: int
     ) -> bool:
-        """Return whether the key has running leases in both stores, and the other store's was acquired first."""
+        """Return whether the key has running leases in both stores, and acquired the one in the other store first."""
         runs_there = any(
             one.peer == peer and one.version == event.version and one.expires_at_us > now_us for one in theirs
         )

@@ -1,8 +1,8 @@
 """Answers keys whose lease is in another store, and passes their requests on to that store.
 
-This store promises nothing on behalf of another store. It answers with the last lease that the journal of that store
-reported for the key, and writes the key's request into its own journal, which that store reads. If a key has leases in
-several other stores, the answer is the lease that was acquired first.
+The answer is the last lease that the journal of that store reported for the key. If a key has leases in several other
+stores, the answer is the lease that was acquired first. The request goes into this store's journal, which the other
+store reads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from .elsewhere import RemoteLease, remote_leases
 
 @dataclass(slots=True)
 class RemoteRequests:
-    """The requests of one transaction about leases in other stores."""
-
     dialect: Dialect
     _asked: list[RemoteLease] = field(default_factory=list)
     _returned: list[RemoteLease] = field(default_factory=list)
