@@ -3,20 +3,14 @@
     wiring ──> Runner: keeps every job running ──> a job: claim its lease, work in bounded steps, sleep, again
                                                         (Ownership)                           (JobControls)
 
-Each job is a class with an endless method that `wiring.start_jobs` hands to the runner:
+Each job is a class with an endless method that `wiring.start_jobs` hands to the runner. The jobs are in the rooms
+`curves`, `queue`, `leases` and `boards`. The bounds of a job are in a class such as `PruneLimits`; each field of such a
+class is the setting of the same name.
 
-- `curves`: refresh and audit curves, keep them live, and load the curves that other processes stored.
-- `queue`: apply posts that wait in the ingest queue.
-- `leases`: liberate expired leases of pools and balance resources between regions.
-- `boards`: close and archive boards, and delete rows past their retention.
+No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any of them
+may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from what
+the store holds.
 
-With `ownership`, one process at a time does a piece of work. With `controls`, operators pause jobs. `request_origin`
-passes the id and the trace of a request to a job. The rooms may import the modules beside them and `storage`,
-but never `service`.
-
-No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any
-of them may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from
-what the store holds.
-
-Begin with `runner` and `ownership`, then read `boards.prune`, the plainest job.
+The rooms may import the modules beside them and `storage`, but never `service`. Begin with `runner` and `ownership`,
+then read `boards.prune`, the plainest job.
 """

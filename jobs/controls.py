@@ -3,10 +3,8 @@
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-A pause begins between two rounds of a job, never within a round. So a paused job leaves nothing half done.
-
-A job only has to sleep with `JobControls.sleep`; it needs no other code for this. That function finds the job of the
-calling task in a context variable.
+A pause begins between two rounds of a job, so a paused job leaves nothing half done. A job only has to sleep with
+`JobControls.sleep`, which finds the job of the calling task in a context variable.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ _PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # the part of a task's name
 
 
 class JobObserver(Protocol):
-    """What jobs report to operators; `job` is the name that operators know."""
+    """Reports of the jobs to operators. `job` is the name that operators know."""
 
     def job_round_ended(self, job: str, seconds: float) -> None:
         """Record that a job worked for `seconds` and begins to sleep."""
@@ -36,8 +34,6 @@ class JobObserver(Protocol):
 
 
 class _Control:
-    """The state of one job of this process, shared by all its tasks."""
-
     def __init__(self) -> None:
         self.paused = False
         self.sleeps: set[asyncio.Event] = set()  # one event for each sleeping task; setting the event ends the sleep
@@ -66,11 +62,10 @@ class JobControls:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the jobs that were started in this process."""
         return list(self._controls)
 
     def begin(self, name: str) -> str:
-        """Make the calling task part of the job `name` from now on; return the name by which operators know the job."""
+        """Make the calling task part of the job `name` from now on. Return the name by which operators know the job."""
         job = _PART_OF.sub("", name)
         if job not in self._controls:
             self._controls[job] = _Control()
@@ -79,7 +74,6 @@ class JobControls:
         return job
 
     def failed(self, job: str) -> None:
-        """Report that a job raised an error."""
         self._observer.job_failed(job)
 
     async def sleep(self, seconds: float) -> None:
@@ -114,18 +108,18 @@ class JobControls:
             control.sleeps.discard(over)
 
     def run(self, job: str) -> bool:
-        """End the sleep of a job: it works one round, even if it is paused. Return whether this process has the job."""
+        """End the sleep of a job for one round, even if it is paused. Return whether this process has the job."""
         control = self._controls.get(job)
         if control is not None:
             control.end_sleeps()
         return control is not None
 
     def pause(self, job: str) -> bool:
-        """Pause a job after its current round; return whether this process has the job."""
+        """Pause a job after its current round. Return whether this process has the job."""
         return self._set_paused(job, paused=True)
 
     def resume(self, job: str) -> bool:
-        """Resume a paused job and end its sleep; return whether this process has the job."""
+        """Resume a paused job and end its sleep. Return whether this process has the job."""
         resumed = self._set_paused(job, paused=False)
         return self.run(job) and resumed
 

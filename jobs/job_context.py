@@ -1,7 +1,4 @@
-"""The tools that every job receives.
-
-A job gets its clocks, its sleep function and its random numbers only through its constructor.
-"""
+"""The tools that every job receives. Jobs get clocks, sleep functions and random numbers only through them."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ from .controls import Sleep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTools:
-    """The store and the tools of this process: open boards, process name, clocks, sleep function, random numbers."""
-
     store: Store
     open_boards: OpenBoards
     post_ids: PostIds

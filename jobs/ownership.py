@@ -3,10 +3,9 @@
     claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at the end of it
                  └── lost: the work is cancelled
 
-A job begins only with the lease. A transaction that must not overlap a transaction of another owner calls
-`HeldLease.renew` or `HeldLease.release`. If a process was suspended for longer than its lease, it may work on for a
-moment. Then these transactions fail with `LeaseLostError` and store nothing. Steps that are harmless to repeat,
-such as pruning, need no such call.
+A process that was suspended for longer than its lease may work on for a moment. So a transaction that must not overlap
+a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, they raise
+`LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
 """
 
 from __future__ import annotations
@@ -35,11 +34,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease that this process holds while the work runs."""
-
     lease: WorkLease
     leases: WorkLeases
-    lease_us: int  # how long the lease lasts from each renewal on, in microseconds
+    lease_us: int  # time that the lease lasts from each renewal on, in microseconds
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
@@ -76,10 +73,10 @@ class Ownership:
         still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
-        """Do the work while nobody else does it, and return its outcome.
+        """Do the work while nobody else does it, and return its result.
 
-        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. Even if
-        the work ends sooner, no process gets the lease again until `rests_s` seconds after the claim.
+        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
+        process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
 
         Raises:
             LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.

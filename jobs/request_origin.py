@@ -2,8 +2,7 @@
 
     request ──> REQUEST_ID, TRACEPARENT ──> RequestOrigin ──row in the store──> job process ──> its log lines and spans
 
-A job that works for a request does so within `RequestOrigin.restored`. So no function needs a parameter for
-the id or the trace.
+Such a job does its work within `RequestOrigin.restored`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# The id of the request that the current task works for, and its `traceparent` header (W3C). Both are empty if the task
-# works for no request.
+# The id of the request that the current task works for, and its `traceparent` header (W3C). Both may be empty.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 
@@ -24,10 +22,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Return the trace id of a `traceparent` header, or "" if the header is not valid.
-
-    Source: https://www.w3.org/TR/trace-context/.
-    """
+    """Return the trace id of a `traceparent` header, or "". Source: https://www.w3.org/TR/trace-context/."""
     found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found else ""
 
@@ -41,7 +36,6 @@ class RequestOrigin:
 
     @classmethod
     def current(cls) -> RequestOrigin:
-        """Return the origin of the current task."""
         traceparent = TRACEPARENT.get()
         return cls(REQUEST_ID.get(), traceparent if trace_id_of(traceparent) else "")
 
@@ -55,7 +49,6 @@ class RequestOrigin:
 
     @property
     def text(self) -> str:
-        """Return the origin as a text that `parse` reads."""
         return f"{self.request_id} {self.traceparent}".rstrip()
 
     @contextmanager

@@ -1,7 +1,6 @@
 """Keeps the jobs of this process running. If a job raises, the error is logged and the job starts again after a pause.
 
-Stopping never hangs. Every job can be cancelled. If a job does not end within `job_stop_s_max` seconds, its name is
-logged, and the runner no longer waits for it.
+Stopping never hangs: the runner waits at most `job_stop_s_max` seconds, and logs the names of jobs that did not end.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ _DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bo
 
 
 class Runner:
-    """Runs async jobs, and restarts those that raise."""
-
     def __init__(
         self,
         limits: JobSettings,
@@ -50,11 +47,10 @@ class Runner:
 
     @property
     def running(self) -> list[str]:
-        """Return the names of the jobs that have not ended."""
         return list(self._tasks.values())
 
     async def stop(self) -> list[str]:
-        """Cancel every job and wait up to `job_stop_s_max`; return the names of those that did not end."""
+        """Cancel every job and wait up to `job_stop_s_max`. Return the names of those that did not end."""
         self._stopping = True
         if not self._tasks:
             return []

@@ -1,9 +1,7 @@
 """Puts the jobs of one process together and starts them.
 
-`start_jobs` returns `Jobs`, whose `stop` stops all jobs. A process without jobs calls `start_watch` instead. The
-watch loads the curves that other processes store.
-
-Clocks, sleep functions and random numbers come in as arguments. Jobs get them only from here.
+A process without jobs calls only `start_watch`, which loads the curves that other processes store. Clocks, sleep
+functions and random numbers come in as arguments. Jobs get them only from here.
 """
 
 from __future__ import annotations
@@ -42,8 +40,6 @@ from .runner import Runner
 
 @dataclass(frozen=True, slots=True)
 class PeerParts:
-    """The objects that the job for the lease journals of other stores needs."""
-
     names: Sequence[str]
     exchange: LeaseExchange
     read: ReadPeer
@@ -81,7 +77,7 @@ class JobParts(JobTools):
     auditor: Auditor | None = None  # None: curves are not audited
     audit_interval_s: float = 0  # 0: curves are audited only when an operator asks
     queue: QueueParts | None = None  # None: other processes apply queued posts
-    sampled: Store | None = None  # where curves are sampled from, such as a replica; None: the store
+    sampled: Store | None = None  # the store that curves are sampled from, such as a replica; None: `store`
     controls: JobControls | None = None  # lets operators pause jobs; `sleep` must then be `controls.sleep`
 
     @property
@@ -91,19 +87,16 @@ class JobParts(JobTools):
 
 
 class Jobs:
-    """The running jobs of this process."""
-
     def __init__(self, runner: Runner, refresh: RefreshJob, refresh_queue: RefreshQueue) -> None:
         self._runner, self._refresh = runner, refresh
         self.refresh_queue = refresh_queue
 
     @property
     def running(self) -> list[str]:
-        """Return the names of the jobs that have not ended."""
         return self._runner.running
 
     async def stop(self) -> list[str]:
-        """Refuse refresh requests, then cancel every job; return the names of jobs that did not end in time."""
+        """Refuse refresh requests, then cancel every job. Return the names of jobs that did not end in time."""
         self._refresh.close()
         return await self._runner.stop()
 

@@ -1,7 +1,6 @@
-"""Encode a curve as bytes, for a table or a cache that processes of different versions share.
+"""Encodes a curve as bytes, for a table or a cache that processes of different versions share.
 
-Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. A CRC32 over all bytes detects damage,
-and the format version detects other formats. The constructor of the curve then checks the decoded numbers.
+Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`.
 
 The fields, one after the other, little-endian:
 
@@ -23,9 +22,9 @@ The fields, one after the other, little-endian:
     control values   2 columns for each gap between two knots, the first and the second inner control value
     checksum         uint32    the CRC32 of all fields before
 
-An `integer` may have any size. Its width in bytes (uint16) comes first, then its bytes. A `column` is a list of numbers
-of one width. The width in bytes (uint16) comes first; it is the smallest that fits all of them. 1,000 knots take 6 to
-19 KB. If the numbers of a column have at most 64 bits, a single call decodes the whole column.
+An `integer` may have any size: its width in bytes (uint16), then its bytes. A `column` is a list of numbers of one
+width: the width in bytes (uint16), which is the smallest that fits all of them, then the numbers. 1,000 knots take 6 to
+19 KB.
 """
 
 from __future__ import annotations
@@ -117,8 +116,7 @@ def _curve(body: bytes) -> Curve:
         raise ValueError("parts are missing or left over")
     keys = accumulate(differences, initial=first_key)
     next(keys)
-    # `counted` holds, for each knot, how many entries have its key or a better one. Without the knot's ties, this is
-    # the number of better entries.
+    # `counted` holds, for each knot, how many entries have its key or a better one.
     counted = accumulate(map(int.__add__, gaps, ties))
     knots = [Knot(key, upto - tied, tied) for key, upto, tied in zip(keys, counted, ties, strict=True)]
     return Curve(
@@ -134,7 +132,6 @@ def _curve(body: bytes) -> Curve:
 
 
 def _options(curve: Curve) -> list[bytes]:
-    """Encode the optional columns of a curve."""
     parts = [bytes([_ERRORS * (curve.errors is not None) + _SHAPES * (curve.shapes is not None)])]
     if curve.errors is not None:
         parts.append(_pack(curve.errors))
@@ -161,7 +158,7 @@ def _unpack_options(
 
 
 def pack_int(value: int) -> bytes:
-    """Encode a signed integer of any size. The result is its width in bytes, followed by its bytes."""
+    """Encode a signed integer of any size as its width in bytes, followed by its bytes."""
     width = value.bit_length() // 8 + 1
     return _WIDTH.pack(width) + value.to_bytes(width, "little", signed=True)
 
@@ -183,7 +180,6 @@ def pack_signed(values: Sequence[int]) -> bytes:
 
 
 def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """Return (the integers, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     if width not in _SIGNED:
         raise ValueError("a column has no known width")
@@ -201,7 +197,6 @@ def _pack(values: Sequence[int]) -> bytes:
 
 
 def _unpack(body: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
-    """Return (the integers, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     end = at + width * count

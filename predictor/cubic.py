@@ -1,7 +1,7 @@
-"""Fit a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as the lines.
+"""Fits a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as the lines.
 
-Cubics replace the lines only if the errors of both were measured and the cubics are closer to the true ranks. Often
-they are not, because the values of a board may rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if the measured errors of the cubics are smaller. Often they are not, because the values
+of a board may rise in irregular steps, which a smooth curve misses.
 
 The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
@@ -22,7 +22,7 @@ GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Return the inner control values of each gap's cubic. Return None if knots are too few or too close together."""
+    """Return the inner control values of each gap's cubic, or None if knots are too few or too close together."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -50,11 +50,10 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve with cubics if they are clearly closer to the true ranks than lines; else the same curve.
+    """Return a sampled curve with cubics if they are clearly closer to the true ranks than lines, else the same curve.
 
-    No rank was measured between the knots of a sampled curve. So every second knot is held out, and two curves are
-    drawn through the other knots, one with lines and one with cubics. Both curves estimate the ranks of the held-out
-    knots, and the estimates are compared with the true ranks of these knots.
+    No rank was measured between the knots of a sampled curve. So every second knot is held out. Lines and cubics
+    through the other knots estimate the ranks of the held-out knots.
     """
     shapes = fit_cubics(curve)
     if shapes is None:

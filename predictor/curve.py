@@ -1,7 +1,6 @@
 """The curve from value to rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
 
-Inconsistent numbers never become a curve. The constructor checks every number, even when a curve is decoded. So
-`locate` need not check the numbers again.
+The constructor checks every number, even when a curve is decoded. So `locate` need not check the numbers again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FitMethod = Literal["skip", "scan"]
 class Knot(NamedTuple):
     """A value that some entry has, with exact counts at the snapshot.
 
-    The class is a named tuple because named tuples are cheap to make: decoding a curve makes about a thousand knots.
+    It is a named tuple, which is cheap to make, because decoding a curve makes about a thousand knots.
     """
 
     key: int  # smaller is better
@@ -31,10 +30,10 @@ class Knot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve(KnotRanks):
-    """The ranks of one column at one snapshot. An empty column has no knots.
+    """The ranks of one ranked column at one snapshot. An empty column has no knots.
 
-    The knots are in ascending order of their keys. The first knot is the best value of the column, and the last knot is
-    the worst value. So the rank of a key outside the knots is exact too.
+    The knots are in ascending order of their keys, from the best value of the column to the worst value. So the rank of
+    a key outside the knots is exact too.
 
     Raises:
         KnotsInvalidError: the numbers contradict each other.
@@ -45,11 +44,11 @@ class Curve(KnotRanks):
     total: int  # number of entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
     method: FitMethod = "skip"
-    # The lattice step: every key of the snapshot is knots[0].key plus a multiple of `step`. It is 1 unless a scan saw
-    # every key.
+    # Every key of the snapshot is knots[0].key plus a multiple of this lattice step. It is 1 unless a scan saw every
+    # key.
     step: int = 1
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
-    # Each of the next two fields is a tuple with one item for each pair of neighbouring knots.
+    # The next two fields have one item for each pair of neighbouring knots.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
@@ -76,8 +75,8 @@ class Curve(KnotRanks):
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
     """Raise `KnotsInvalidError` unless these numbers can be those of the curve's knots.
 
-    `counted` holds, for each knot, the number of entries with its key or a better one. Every decode runs this check. So
-    the function checks each list as a whole, which is faster than checking knot by knot.
+    `counted` holds, for each knot, the number of entries with its key or a better one. Every decode runs this check, so
+    it checks each list as a whole, which is faster than checking knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
         raise KnotsInvalidError(

@@ -1,10 +1,4 @@
-"""The errors that this package raises on purpose. `PredictorError` is the root of every error that data can cause.
-
-PredictorError
-    KnotsInvalidError      the knots, or the numbers that belong to them, do not form a curve
-    WalkInconsistentError  a row that was read during sampling contradicts a row that was read before it
-    CurveCorruptError      stored bytes are not a curve of this format
-"""
+"""The errors that this package raises on purpose."""
 
 from __future__ import annotations
 

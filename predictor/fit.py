@@ -1,7 +1,6 @@
-"""Fit a curve to every value of a column, with a certificate: the worst relative error of the curve.
+"""Fits a curve to every value of a column, with a certificate: the worst relative error of the curve.
 
-Only this module and its helpers `greedy`, `measured` and `cubic` load numpy and scipy. Import this module only where a
-curve is fitted, so that other processes do not load these libraries.
+Import this module only where a curve is fitted, so that other processes do not load numpy and scipy.
 """
 
 from __future__ import annotations
@@ -86,10 +85,7 @@ def _step(distinct: DistinctKeys) -> int:
 
 
 def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
-    """Return the greatest common divisor of `step` and of the differences of the keys from `first` to `end`.
-
-    The keys and their differences may exceed 64 bits.
-    """
+    """Return the greatest common divisor of `step` and the differences between keys `first` to `end`, of any size."""
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)

@@ -1,14 +1,14 @@
-"""Choose which distinct values become knots.
+"""Chooses which distinct values become knots.
 
 For a given tolerance, a pass chooses as few knots as possible such that the errors of all lines stay within the
 tolerance. A search finds the least tolerance for which the allowed number of knots is enough.
 
-The only arrays with an item for each value are the given ones, and each step works on a window of these arrays. So an
-array may be a memory-mapped file.
-
 The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
 while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
 only then converted to floats, because neighbouring keys on timed boards may share thirty digits.
+
+Each step works on a window of the given arrays and makes no array of their size. So an array may be a memory-mapped
+file.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_page
 class DistinctKeys:
     """The distinct keys in ascending order, as offsets from the first key, with each key's number of better entries.
 
-    An offset is `high` * 2**LIMB_BITS + `low`, and both parts are at least 0. `high` is None if it would be 0 for every
-    key.
+    An offset is `high` * 2**LIMB_BITS + `low`; both are at least 0. `high` is None if it would be 0 for every key.
     """
 
     low: Integers
@@ -79,7 +78,6 @@ class DistinctKeys:
         return np.where(near, exact.astype(np.float64), high * 2.0**LIMB_BITS + low)
 
     def offset(self, index: int) -> int:
-        """Return the offset of one key."""
         return int(self.low[index]) + (0 if self.high is None else int(self.high[index]) << LIMB_BITS)
 
     def counted(self, index: int) -> int:
@@ -102,8 +100,7 @@ class Tolerance:
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
     """Return the indexes of the knots for the least tolerance for which `knots_max` knots are enough.
 
-    The limit on the rows of a gap may require further knots, at most total / gap_rows_max of them. If there are no
-    entries, there are no knots.
+    The limit on the rows of a gap may require up to total / gap_rows_max further knots.
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))
@@ -126,8 +123,6 @@ class _Found:
 
 
 class _Pass:
-    """Runs greedy passes over the values, each with its own tolerance."""
-
     def __init__(self, distinct: DistinctKeys, step: int, guard: float, gap_rows_max: int, knots_max: int) -> None:
         self._distinct, self._step = distinct, step
         self.total = distinct.total
@@ -169,9 +164,9 @@ class _Pass:
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
             allowed = tolerance.at_ranks(rise + (start + 1))
-            # Between two values the rank stays the same while a line rises. So a line that rises too slowly has its
-            # largest error just past the better value, and a line that rises too fast has it at the worse value.
-            # Checking these two points is enough.
+            # Between two values the rank stays the same while a line rises. So the largest errors of a line are just
+            # past the better value, if it rises too slowly, and at the worse value, if it rises too fast. Checking
+            # these two points is enough.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -195,10 +190,9 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 
 
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
-    """Return the index of the last value at which a gap that begins at the knot `at` may end.
+    """Return the index of the last value, after the knot `at`, at which a gap that begins at the knot may end.
 
-    The gap guard limits the width of the gap's bracket, relative to the first rank past the knot. The result is at
-    least the index of the value after the knot.
+    The gap guard limits the width of the gap's bracket, relative to the first rank past the knot.
     """
     rank = distinct.counted(at) + 1
     width = rank * guard
@@ -265,8 +259,8 @@ def _find_least_tolerance(
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
     """Return a factor for epsilon. With the new epsilon, the number of knots should just cross the allowed number.
 
-    `before` and `now` are pairs of an epsilon and its number of knots. If `before` is None, the number of knots is
-    assumed to be inversely proportional to the square root of epsilon.
+    `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
+    to be inversely proportional to the square root of epsilon.
     """
     (epsilon, spent), power = now, 0.5
     if before is not None and before[1] != spent:

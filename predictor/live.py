@@ -37,7 +37,7 @@ Move = tuple[int | None, int | None]  # (key before, key after); None: the owner
 
 
 class LiveCounts:
-    """The changes since a fit, by knot and by gap. The object is mutable: `count_move` and `count_moves` add to it."""
+    """The changes since a fit, by knot and by gap. `count_move` and `count_moves` add to this object."""
 
     __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
 
@@ -66,7 +66,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count many moves and return how many were counted. A move from a key to the same key is not counted."""
+        """Count many moves; return how many were counted. A move from a key to the same key is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -96,7 +96,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """Return the number of moves into, out of and within gaps, over all gaps."""
+        """Return the number of moves into, out of and within gaps."""
         return sum(self.moves)
 
     def _state(self) -> tuple[object, ...]:
@@ -108,7 +108,7 @@ class LiveCounts:
     __hash__ = None  # type: ignore[assignment] # mutable
 
     def encode(self) -> bytes:
-        """Return the counts as bytes. The bytes do not name their curve; the caller has to store which curve it is."""
+        """Return the counts as bytes. The caller has to store which curve they belong to."""
         ends = [end for end in (self.best, self.worst) if end is not None]
         flags = _OFF_LATTICE * self.off_lattice
         flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
@@ -119,7 +119,7 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Return the counts that `encode` encoded. `curve` has to be the curve that the counts belong to.
+        """Return the counts that `encode` encoded for `curve`.
 
         Raises:
             CurveCorruptError: the bytes are damaged, of another format or of another curve.
@@ -165,8 +165,6 @@ class AsOf:
 class LiveCurve(KnotRanks):
     """A fitted curve with all moves counted since the fit. It is used like a `Curve`.
 
-    However old the fit is, the true rank as of the last move counted lies in the bracket.
-
     Raises:
         KnotsInvalidError: the counts cannot belong to this curve.
     """
@@ -182,13 +180,13 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # The list has one item for each gap and each knot, in turn, and begins with the first gap. After a leading 0,
-        # each item is the number of entries up to the end of its gap or knot.
+        # The list begins with 0. Then it has one item for each gap and each knot, in turn: the number of entries up to
+        # the end of this gap or knot.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # True if every rank is still the same as at the fit: no entry moved into, out of or within a gap, and the
-        # number of entries of every knot and gap is unchanged.
+        # True if every rank is still the same as at the fit: no entry moved within a gap, and the number of entries of
+        # every knot and gap is unchanged.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -214,7 +212,6 @@ class LiveCurve(KnotRanks):
 
     @property
     def method(self) -> FitMethod:
-        """Return the method by which the curve was fitted."""
         return self.fit.method
 
     @property
@@ -230,7 +227,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is currently possible; None if the fit measured no errors."""
+        """Return the worst relative rank error that is currently possible, or None if the fit measured no errors."""
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.estimate_drift(1).bound

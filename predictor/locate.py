@@ -1,12 +1,12 @@
-"""Read ranks off knots, in the same way for a fitted curve and for a live curve.
+"""Reads ranks off knots, in the same way for a fitted curve and for a live curve.
 
-Ranks are whole numbers and monotone in the key. A rank is called exact only where the knots prove it. So all arithmetic
-is on integers of any size: a key that combines a value with the time when it was reached may have 40 digits. Rounding
-is floor(x + 1/2) of the exact quotient, not of a float close to the quotient.
+Ranks are whole numbers and monotone in the key. All arithmetic is on integers of any size: a key that combines a value
+with the time when it was reached may have 40 digits. Rounding is floor(x + 1/2) of the exact quotient, not of a float
+close to the quotient.
 
 K knots make K + 1 gaps. Gap j lies before knot j, and the last gap lies after the last knot. The first and the last gap
 are open. The `low` of a gap is the rank of the first key past the knot before the gap. The `high` of a gap is the rank
-of the knot after the gap. If `low` and `high` of a gap are equal, the gap has no entry.
+of the knot after the gap. If both are equal, the gap has no entry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class Bracket(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether the rank is exact and not an estimate."""
         return self.low == self.high
 
 
@@ -42,7 +41,6 @@ class KeyBracket(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether the key is exact and not an estimate."""
         return self.low == self.high
 
 
@@ -127,17 +125,17 @@ class KnotRanks:
 
     @property
     def error_bounds(self) -> Sequence[int] | None:
-        """Return the largest error of an estimate for each of the K + 1 gaps. Return None if they are not known."""
+        """Return the largest error of an estimate for each of the K + 1 gaps, or None if they are not known."""
         return self._reaches
 
     @property
     def cubics(self) -> Sequence[tuple[int, int]] | None:
-        """Return the inner control values of the cubic of each closed gap. Return None if the gaps have lines."""
+        """Return the inner control values of the cubic of each closed gap, or None if the gaps have lines."""
         return self._shapes
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Return the best and the worst key that the open gaps may hold. Return None if these gaps are empty."""
+        """Return the best and the worst key that the open gaps may hold, or None if these gaps are empty."""
         return self._ends
 
     def locate(self, key: int) -> Bracket:
@@ -183,8 +181,8 @@ class KnotRanks:
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """Return the last knot that is strictly better than a key.
 
-        `counted` is the number of entries better than or tied with that knot. Add to it the number of entries strictly
-        between the knot and the key. The sum is the number of entries strictly better than the key.
+        `counted` is the number of entries better than or tied with that knot. Plus the number of entries strictly
+        between the knot and the key, it is the number of entries strictly better than the key.
         """
         j = bisect_left(self._keys, key)
         return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
@@ -192,9 +190,8 @@ class KnotRanks:
     def find_anchor_below(self, key: int) -> AnchorKnot:
         """Return the first knot that has the given key or a worse one. Its key is None if every knot is better.
 
-        `counted` is the number of entries strictly better than that knot. Subtract from it the number of entries from
-        the given key (included) to the knot (excluded). The result is the number of entries strictly better than the
-        given key.
+        `counted` is the number of entries strictly better than that knot. Minus the number of entries from the given
+        key (included) to the knot (excluded), it is the number of entries strictly better than the given key.
         """
         j = bisect_left(self._keys, key)
         below = self._keys[j] if j < len(self._keys) else None
@@ -240,7 +237,7 @@ class KnotRanks:
         return low + (2 * (high - low) * part + whole) // (2 * whole)
 
     def key_at(self, rank: int) -> KeyBracket | None:
-        """Return the worst key that still has this rank (1-based) or better; None if the column is empty.
+        """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
         If the rank is past the last one, the result is the worst key. Between knots this method is the inverse of
         `locate`: it returns the worst key to which `locate` gives this rank or a better one. If the largest error of
@@ -287,8 +284,8 @@ class KnotRanks:
         start, end = self._span(j)
         if self._shapes is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
-        # This solves floor(y + 1/2) <= rank for the key. Here y is the gap's line, from its `low` at the key `start` to
-        # its `high` at the key `end`.
+        # This solves floor(y + 1/2) <= rank for the key. Here y is the gap's line, from `low` at the key `start` to
+        # `high` at the key `end`.
         low_rank = self._lows[j]
         parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
         return start + parts // self._grid * self._grid

@@ -1,12 +1,12 @@
-"""Measure the errors of a fitted curve: how far its ranks are from the true ranks of the scan that it was fitted to.
+"""Measures the errors of a fitted curve: how far its ranks are from the true ranks of the scan that it was fitted to.
 
 A key may be any multiple of the lattice step. The errors are measured at every value and at the next worse key of the
 lattice. From that key to the next value, the true rank stays the same and the estimate does not fall. So the measured
 errors bound the error at every other key.
 
-The measured error is exactly the error of what `locate` returns. This module computes most ranks with floats, which is
-fast. If a float lies so close to a rounding boundary that its own error could change the rounded rank, the module calls
-`locate` for that rank.
+This module computes most ranks with floats, which is fast. If a float lies so close to a rounding boundary that its own
+error could change the rounded rank, the module calls `locate` for that rank. So the errors are exactly those of
+`locate`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ EDGE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class FitErrors:
-    """The errors of one curve."""
-
     errors: list[int]  # for each gap, the largest |estimate - rank|
     worst: float  # the largest |estimate - rank| / rank
     mean: float  # the mean of |estimate - rank| / rank over all entries
@@ -42,10 +40,7 @@ class FitErrors:
 
 
 def measure_errors(distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> FitErrors:
-    """Return the errors of a curve whose knots are the values at the indexes `knots`.
-
-    If the curve already has errors and a certificate, they are ignored.
-    """
+    """Return the errors of a curve whose knots are the values at the indexes `knots`."""
     return _Measuring(distinct, replace(curve, errors=None, certificate=None), knots).measure_curve()
 
 
@@ -87,8 +82,7 @@ class _Measuring:
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
         """Return the estimated ranks of keys. Each key is a value, from index `first` on, plus `past`.
 
-        `gaps` holds, for each of these keys, the index of its gap. `at` holds the distance of the key from the start of
-        the gap's line.
+        `gaps` holds the index of each key's gap, and `at` the distance of the key from the start of the gap's line.
         """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0

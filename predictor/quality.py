@@ -1,4 +1,4 @@
-"""Measure how far estimated ranks are from the true ranks. This module is for tests and benchmarks, not for requests.
+"""Measures how far estimated ranks are from the true ranks. This module is for tests and benchmarks, not for requests.
 
 The ranks of every value and of the first lattice point past every value are compared, because the line of a gap has its
 largest errors at these points. Judge a curve by its worst error. The mean hides large errors: it was 0.7 % where the
@@ -16,7 +16,7 @@ from .locate import Bracket
 
 
 class RankSource(Protocol):
-    """Anything that returns ranks: a curve, or recorded responses of a service to requests for every key."""
+    """A source of ranks: a curve, or recorded responses of a service to requests for every key."""
 
     @property
     def step(self) -> int:
@@ -44,7 +44,7 @@ class Quality:
 
 
 def count_by_key(sorted_keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Return (key, how often the key occurs) for each distinct key of an ascending sequence."""
+    """Return (key, number of occurrences) for each distinct key of an ascending sequence."""
     return ((key, sum(1 for _ in run)) for key, run in groupby(sorted_keys))
 
 
@@ -52,7 +52,7 @@ def measure_quality(curve: RankSource, keys_with_counts: Iterable[tuple[int, int
     """Compare the estimate for every entry with its true rank.
 
     `keys_with_counts` holds pairs (key, number of entries with this key), in ascending order of the keys. Errors and
-    widths of brackets are measured at ranks from `from_rank` on. Broken brackets are counted at all ranks.
+    widths of brackets are measured from rank `from_rank` on, broken brackets at all ranks.
     """
     worst_error, worst_key, worst_entry_error, error_sum, widest = 0.0, None, 0.0, 0.0, 0.0
     broken = better_count = measured = 0

@@ -1,7 +1,7 @@
-"""Choose which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
+"""Chooses which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
 
-The number of knots is bounded, whatever the caller sends back. A walk is a generator that yields questions and is sent
-the answers, so the same walk works for every store.
+A walk is a generator that yields questions and is sent the answers, so the same walk works for every store. The number
+of knots is bounded, whatever the caller sends back.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
@@ -10,9 +10,8 @@ the answers, so the same walk works for every store.
 - The number of rows of a skip is also limited, because a count inside a gap has to stay short at any rank. The knots
   that this limit needs are added to `knots_max`.
 
-The widest bracket of such a walk was compared with the widest bracket of a walk with the best constant d, which can be
-found only by reading every row. On seven ordinary boards the bracket of this walk was 1.0 to 1.2 times as wide. On two
-boards made of long runs of ties it was up to 2.7 times as wide.
+The best constant d can be found only by reading every row. On seven ordinary boards, the widest bracket of this walk
+was 1.0 to 1.2 times as wide as with the best d. On two boards made of long runs of ties it was up to 2.7 times as wide.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class Skip(NamedTuple):
 
 
 class WorstEntry(NamedTuple):
-    """A question: read the worst entry. The caller sends a `Landing`, whose `ties_before` is ignored.
-
-    If there is no entry, the caller sends None.
-    """
+    """A question: read the worst entry. The caller sends a `Landing`, whose `ties_before` is ignored, or None."""
 
 
 class Stride(NamedTuple):
@@ -75,16 +71,15 @@ class Landing(NamedTuple):
 def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max: int = 1) -> Reads:
     """Choose the knots of a column. Yield `Skip` and `WorstEntry`, and expect a `Landing` or None for each.
 
-    Return the knots, best first. The first knot is the best value and the last knot is the worst value. There are at
-    most `knots_max` + total // gap_rows_max knots; `knots_max` is at least 2. The second term is for the knots that
-    keep gaps from holding more than `gap_rows_max` entries. If the column has no more distinct values than this number
-    of knots, every value is a knot. Without strides, each knot costs one question.
+    Return the knots, from the best value to the worst. There are at most `knots_max` + total // gap_rows_max of them.
+    The second term is for the knots that keep gaps from holding more than `gap_rows_max` entries. If the column has no
+    more distinct values than that, every value is a knot. Without strides, each knot costs one question.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
     then corrects the spacing for ties only once for each stride.
 
-    `total` is the number of entries in the snapshot. If `total` is wrong, the walk still ends after at most two further
-    questions, but the `better_count` of the worst knot is wrong by the same amount.
+    If `total`, the number of entries in the snapshot, is wrong, the walk still ends after at most two further
+    questions. But the `better_count` of the worst knot is wrong by the same amount.
 
     Raises:
         WalkInconsistentError: an answer contradicts an earlier one.
@@ -145,7 +140,6 @@ def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
 
 
 def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, gap_rows_max: int) -> Reads:
-    """Return the knots of several steps with one spacing."""
     ratio_ppm = int(ratio * RATIO_UNIT)
     landings = yield Stride(before.key, next_rank, ratio_ppm, steps, total, gap_rows_max)
     if not isinstance(landings, list) or len(landings) > steps:
@@ -171,10 +165,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Split the brackets that are widest relative to their rank, with the knots that ties saved.
-
-    This is the second pass of a walk.
-    """
+    """Split the relatively widest brackets with the knots that ties saved. This is the second pass of a walk."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -195,10 +186,7 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return (minus the relative width of a bracket, its better knot, its worse knot).
-
-    Return None if no entry stands between the knots.
-    """
+    """Return (minus the relative width of a bracket, its better knot, its worse knot), or None if the gap is empty."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
@@ -227,7 +215,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Return the d with which a board without ties takes `knots_max` knots. Return 0 if every row is a knot."""
+    """Return the d with which a board without ties takes `knots_max` knots, or 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

@@ -1,8 +1,7 @@
-"""Compute the rank of a key among the entries of several boards, from the ranks of the key on each board.
+"""Computes the rank of a key among the entries of several boards, from the ranks of the key on each board.
 
 Ranks cannot be added up. But if the sets of entries are disjoint, their numbers of better entries can, and so can the
-bounds of these numbers. So the common rank is one plus the sum of these numbers, however each number was found. The
-common rank is exact if the rank on every board is exact.
+bounds of these numbers. The common rank is exact if the rank on every board is exact.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 - `close_periods` takes each board through these stages; `archive` writes the archives.
 - `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
 
-Requests have priority: jobs work in bounded transactions with pauses between them. Boards that are due to be closed
-are closed before any board is archived. The stages are stored, so any process can continue where another one stopped.
+Requests have priority: jobs work in bounded transactions with pauses between them. The stages are stored, so any
+process can continue where another one stopped.
 
 The room may import `jobs.curves`, `storage` and the modules at the root of `jobs`. Begin with `close_periods`.
 """

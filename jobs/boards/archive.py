@@ -2,8 +2,7 @@
 
     read rows in one transaction ──> encode blocks on a thread ──> write the blocks in a second transaction
 
-No transaction stays open while blocks are encoded. The second transaction writes nothing if the rows have changed since
-the first one. `CloseJob` decides when the next step is done.
+No transaction stays open while blocks are encoded. The second transaction writes nothing if the rows have changed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class ArchiveObserver(Protocol):
-    """What archiving reports to operators."""
+    """Reports of archiving to operators."""
 
     def archived(self, *, owners: int, stored_bytes: int) -> None:
         """Record that an archive of `stored_bytes` bytes replaced the rows of a board with `owners` owners."""
@@ -35,8 +34,6 @@ class ArchiveObserver(Protocol):
 
 @dataclass(slots=True)
 class _Written:
-    """How much of one archive this process has written."""
-
     owners: int = 0
     stored_bytes: int = 0
 
@@ -46,8 +43,6 @@ class _Written:
 
 
 class Archiver:
-    """Writes archives in the process that has the lease on closing boards."""
-
     def __init__(
         self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: JobSettings, observer: ArchiveObserver
     ) -> None:
@@ -58,7 +53,6 @@ class Archiver:
 
     @property
     def board(self) -> Board | None:
-        """Return the board whose archive is being written; None if there is none."""
         return None if self._under_way is None else self._under_way.board
 
     async def begin(self, held: HeldLease, board: Board) -> None:

@@ -5,9 +5,8 @@
                   │              └── if neither was due: a step of one archive ──────┤
                   └──────────────────────────────────────────────────────────────────┘
 
-Closing boards comes first. Everything else is done in bounded steps, and after each step the job reads again which
-boards to close. The result of a step is stored only if the lease is still held. The stages of boards are read from
-the store, so a process can continue wherever the previous process ended.
+Closing boards comes first: after each bounded step of other work, the job reads again which boards to close. The result
+of a step is stored only if the lease is still held.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ RESOURCE = "close"
 
 
 class CloseObserver(ArchiveObserver, Protocol):
-    """What closing reports to operators."""
+    """Reports of closing to operators."""
 
     def closed(self, boards: int) -> None:
         """Record that `boards` boards were closed; they accept no more posts."""
@@ -59,7 +58,7 @@ class CloseObserver(ArchiveObserver, Protocol):
         """Record how long the next board to close has been waiting; 0 if none is waiting."""
 
     def closing_left(self) -> None:
-        """Stop reporting the lag in this process. From now on another process may close boards and report the lag."""
+        """Stop reporting the lag in this process, because another process may close boards and report the lag."""
 
     def close_failed(self) -> None:
         """Count a step that ended in an error; it will be tried again."""
@@ -90,7 +89,6 @@ class CloseJob:
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
 
     async def run_forever(self) -> None:
-        """Run for ever: close boards, or wait while another process closes them."""
         while True:
             pause_s = self._limits.close_interval_s
             try:
@@ -104,7 +102,6 @@ class CloseJob:
             await self._sleep(pause_s)
 
     def _until_free_s(self, taken: LeaseTakenError) -> float:
-        """Return how many seconds to wait: until the other process's lease ends, but at most one interval."""
         return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
 
     async def _close_on(self, held: HeldLease) -> None:
@@ -124,7 +121,7 @@ class CloseJob:
             await self._sleep(rest_s if busy else max(rest_s, self._limits.close_interval_s - took_s))
 
     async def close_due(self, held: HeldLease) -> bool:
-        """Do a bounded part of what is due; return whether anything was due.
+        """Do a bounded part of the due work; return whether anything was due.
 
         Raises:
             LeaseLostError: another process closes boards now.
@@ -238,7 +235,7 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        """Fit the final curve of every column that needs one and has none yet."""
+        """Fit the final curves that are missing."""
         totals = (await self._store.read(lambda: find_totals(self._store.dialect, [board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):

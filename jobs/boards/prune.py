@@ -1,9 +1,7 @@
 """Deletes post ids, changes and rejections past their retention, and old rows of deleted or emptied boards.
 
-Posts have priority. A step is one bounded transaction. After each step the job pauses for as long as the step
-took, so that pruning never uses the writer for more than half of the time.
-
-One job process prunes in each interval. After its run, no process gets the lease until the next run is nearly due.
+Posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step took.
+So pruning never uses the writer for more than half of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ RESOURCE = "prune"
 
 
 class PruneObserver(Protocol):
-    """What pruning reports to operators."""
+    """Reports of pruning to operators."""
 
     def log_age(self, seconds: float) -> None:
         """Record the age of the oldest change in the change log before pruning; 0 if the log is empty."""
@@ -41,11 +39,6 @@ class PruneObserver(Protocol):
 
 
 class PruneJob:
-    """Prunes at every interval, in one of the job processes.
-
-    Each public method except `run_forever` does one task of a run.
-    """
-
     def __init__(
         self,
         store: Store,
@@ -66,7 +59,6 @@ class PruneJob:
         self._unread_from = unread_from
 
     async def run_forever(self) -> None:
-        """Prune at every interval, for ever."""
         while True:
             await self._sleep(self._limits.prune_interval_s)
             rests_s = self._limits.prune_interval_s * REST_RATIO
@@ -90,7 +82,7 @@ class PruneJob:
             log.info("leftover_rows_deleted", rows=swept)
 
     async def prune_post_ids(self) -> int:
-        """Delete post ids past their retention, in up to `prune_steps_max` steps; return the number of deleted ids."""
+        """Delete post ids past their retention; return their number."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
@@ -99,10 +91,10 @@ class PruneJob:
         )
 
     async def prune_changes(self) -> int:
-        """Delete logged changes past their retention, in up to `prune_steps_max` steps; return the number of bundles.
+        """Delete logged changes past their retention; return the number of bundles.
 
         Changes that are not folded yet are kept for twice the retention. So the change log is bounded even if no
-        process folds any more. If a process folds later, it detects that changes are missing.
+        process folds any more. A process that folds later detects that changes are missing.
         """
         now_us, kept_us = self._now_us(), round(self._limits.change_log_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -117,7 +109,7 @@ class PruneJob:
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
-        """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return how many."""
+        """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
         rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
@@ -126,7 +118,7 @@ class PruneJob:
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
 
-        This affects only changes that are older than `erased_cells_s` and that will not be folded any more.
+        Only changes that are older than `erased_cells_s` and that will not be folded any more lose their cells.
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
@@ -145,18 +137,12 @@ class PruneJob:
         return made
 
     async def sweep_tables(self) -> int:
-        """Delete the rows that deleted or emptied boards left in shared tables, in up to `prune_steps_max` steps.
-
-        Return the number of deleted rows.
-        """
+        """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
         rows_max = self._limits.prune_rows_max
         return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
-        """Run steps until one deletes fewer than `rows_more` rows; return the number of rows that all steps deleted.
-
-        After such a step nothing is left to delete. At most `prune_steps_max` steps are run.
-        """
+        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_more` rows."""
         gone = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()

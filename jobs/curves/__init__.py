@@ -11,9 +11,7 @@
 - `fold` and `live_counts`: add logged changes to the live counts of the curves in use.
 - `audit` compares curves with counts for random entries; `watch` loads the curves that other processes stored.
 
-Two refreshes of one column never overlap, in this process or in another one. Each refresh begins with a lease on
-the column, and its curve is stored only if the lease is still held.
-
-The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its neighbours `queue`,
-`leases` and `boards`. Begin with `refresh`.
+The most important rule: two refreshes of one column never overlap, in any processes, because each has a lease on the
+column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its neighbours
+`queue`, `leases` and `boards`. Begin with `refresh`.
 """

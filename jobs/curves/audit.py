@@ -1,8 +1,7 @@
 """Compares curves with counts for random entries, so that operators learn of a wrong bracket before players do.
 
-In each interval, one job process audits one column. An operator may request an audit from any front end at any time.
-
-An audit is one bounded read. It uses the database connections for long reads, so that point reads never wait for it.
+In each interval, one job process audits one column. An operator may also request an audit at any time. An audit is one
+bounded read. It uses the database connections for long reads, so that point reads never wait for it.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from storage.store import Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
-DRAWS_MAX = 100  # largest number of random boards drawn to find one that has a curve
+DRAWS_MAX = 100  # the most random boards drawn to find one that has a curve
 BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many more
 
 
 class AuditObserver(Protocol):
-    """What audits report to operators."""
+    """Reports of audits to operators."""
 
     def audited(self, found: Audit) -> None:
         """Record the outcome of an audit."""
@@ -42,8 +41,6 @@ class AuditObserver(Protocol):
 
 
 class Auditor:
-    """Audits columns, for the job and for operators."""
-
     def __init__(
         self,
         store: Store,
@@ -60,10 +57,9 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve that this process uses with the counted ranks of random entries.
+        """Compare the curve that this process uses with the counted ranks of up to `owners` random entries.
 
-        The audit counts the ranks of at most `owners` entries, and never of more than `audit_owners_max`. If `owners`
-        is None, the maximum is `audit_owners_max`.
+        The number of entries is never above `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.
@@ -101,14 +97,11 @@ class Auditor:
         return found
 
     def failed(self, board: Board, column_index: int, error: Exception) -> None:
-        """Count and log an audit that raised an error."""
         self._observer.audit_failed()
         log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
 
 class AuditJob:
-    """Audits a random column at every interval."""
-
     def __init__(
         self,
         catalog: Catalog,
@@ -124,7 +117,6 @@ class AuditJob:
         self._audit_interval_s, self._sleep, self._rng = audit_interval_s, sleep, rng
 
     async def run_forever(self) -> None:
-        """Audit at every interval, for ever."""
         while True:
             await self._sleep(self._audit_interval_s)
             try:
@@ -147,7 +139,7 @@ class AuditJob:
             self._auditor.failed(board, column_index, error)
 
     def draw_column(self) -> tuple[Board, int] | None:
-        """Return a random column that has a curve; None if `DRAWS_MAX` draws found none."""
+        """Return a random board and column that have a curve, or None if `DRAWS_MAX` draws found none."""
         boards = self._catalog.list_known()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)

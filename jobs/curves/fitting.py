@@ -4,10 +4,8 @@
     scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
     auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
-Pure computations run neither on the event loop nor on a connection of the store.
-
-A board is quiet if at most `scan_changes_ratio` of its entries change while it is scanned. So the
-certificate is still nearly right when the curve is stored.
+A board is quiet if at most `scan_changes_ratio` of its entries change while it is scanned. So the certificate is still
+nearly right when the curve is stored.
 """
 
 from __future__ import annotations
@@ -33,15 +31,14 @@ from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)
 
-# A sampled curve gets cubics only if a bracket is wider than this ratio of its rank. Brackets of the ranks up to
-# `exact_top` do not count. With many samples, brackets are narrow, and cubics did not reduce the worst error. With few
-# samples, cubics reduced the mean error.
+# A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this ratio of its rank. Cubics reduced
+# the mean error with few samples. With many samples, brackets are narrow, and cubics did not reduce the worst error.
 ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
 
 
 class FittingObserver(Protocol):
-    """What fits report to operators."""
+    """Reports of fits to operators."""
 
     def scan_read(self, entries: int, *, left: int) -> None:
         """Record that a scan has read `entries` more entries, and that all scans have about `left` entries to read."""
@@ -56,7 +53,7 @@ class FitSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """The facts about a column that are read before its fit."""
+    """The facts about a ranked column that are read before its fit."""
 
     entries: int
     changes: int
@@ -64,8 +61,6 @@ class ColumnState:
 
 
 class Fitting:
-    """Makes curves, from samples or from a scan."""
-
     def __init__(
         self,
         store: Store,
@@ -131,8 +126,8 @@ class Fitting:
         try:
             mark = yield from change_log(dialect).take_mark()
         except ChangesUnorderedError:
-            # Some transaction has been open for too long, so the position in the change log is unknown. The new curve
-            # will be just as accurate, but it cannot be kept live.
+            # Some transaction has been open for too long. The new curve will be just as accurate, but it cannot be kept
+            # live.
             mark = None
         return FitSnapshot(totals[board.key].get(CHANGES, 0), mark)
 

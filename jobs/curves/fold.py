@@ -2,9 +2,8 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-One process at a time folds, and it stores counts only if its lease is still held. One transaction stores the counts and
-the mark, so they belong to the same moment even if the process is killed. The next process reads both and continues
-from the mark.
+One process at a time folds, and it stores counts only if its lease is still held. Counts and mark always belong to the
+same moment, so the next process reads both and continues from the mark.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ IDLE_US = 10_000_000  # without changes, the mark is stored again only when it i
 
 
 class FoldObserver(Protocol):
-    """What folding reports to operators."""
+    """Reports of folding to operators."""
 
     def folded(self, *, changes: int, void: int, seconds: float) -> None:
         """Record one fold: how many changes it counted, and how many curves lost their live counts (`void`)."""
@@ -59,7 +58,6 @@ class FoldJob:
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
 
     async def run_forever(self) -> None:
-        """Run for ever: fold, or wait while another process folds."""
         while True:
             try:
                 await self._ownership.run_owned(JOB_POOL, RESOURCE, self._fold_on)
@@ -89,9 +87,7 @@ class FoldJob:
         return Counting(curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
-        """Count new changes and store the counts; return the number of changes.
-
-        After an error the caller must drop `counting`.
+        """Count new changes and store the counts; return the number of changes. After an error, drop `counting`.
 
         Raises:
             LeaseLostError: another process folds now.

@@ -1,7 +1,6 @@
 """Holds the live counts in the memory of the folding process, and adds each backlog of changes to them.
 
-The counts in memory are only a copy of the table of live counts. After any error the whole copy is dropped, and the
-table is read again.
+The counts in memory are only a copy of a table. After any error the whole copy is dropped, and the table is read again.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ log = structlog.get_logger(__name__)
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
-    """Yield the moves of one column, as (key before, key after), from logged pairs of (row before, row after).
+    """Yield the moves of one ranked column from logged pairs of (row before, row after), as (key before, key after).
 
-    A key is the column's number with the sign that makes better values smaller, as in the curve. None means that the
-    entry had no value (before an insertion) or has none (after a deletion). Pairs with an unchanged column are skipped.
+    A key is the value with the sign that makes better values smaller, as in the curve. None means that the entry had no
+    value (before an insertion) or has none (after a deletion). Pairs with an unchanged value are skipped.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -36,8 +35,6 @@ def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Mov
 
 @dataclass(slots=True)
 class TrackedCurve:
-    """A curve, with the record of its fit and its live counts."""
-
     fit: StoredFit
     curve: Curve
     counts: LiveCounts
@@ -64,10 +61,7 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Add a backlog to the live counts; return the counts to store.
-
-        For a curve that loses its live counts, return an empty document.
-        """
+        """Add a backlog to the live counts; return the counts to store. An empty document means that they are lost."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[StoredFit] = []
@@ -117,7 +111,7 @@ class Counting:
         return sorted(changed | begun)
 
     def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
-        """Return the curve whose moves are counted, from memory or from the backlog; None if it no longer exists."""
+        """Return the curve whose moves are counted, from memory or from the backlog, or None."""
         fit = self.known.fits[slot[0]][slot[1]]
         board = found.boards.get(slot[0])
         if board is None or board.epoch != fit.epoch:

@@ -1,8 +1,8 @@
 """Decides whether a live curve has drifted so far from its fit that a new curve is needed.
 
-The decision depends on what clients rely on, not on the age of the curve. Clients rely on the error
-bound, on the width of the brackets, and on how many rows the service counts to find an exact rank. The ranks up to
-`exact_top` are ignored, because they are always counted.
+Clients rely on the error bound, on the width of the brackets, and on how many rows the service counts to find an exact
+rank. So these decide, and not the age of the curve. The ranks up to `exact_top` are always counted, so they do not
+matter.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class DriftRule:
         self._book, self._limits, self._now_us = book, limits, now_us
 
     def has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:
-        """Return whether the curve of this version has drifted too far; None if it is not live, so its age decides.
+        """Return whether the curve of this version has drifted too far, or None if its age decides.
 
-        If the live counts of a curve are older than its refresh interval, the curve does not count as live.
+        The age decides if the curve is not live, or if its live counts are older than its refresh interval.
         """
         served = self._book.find_served(board, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):

@@ -4,9 +4,8 @@
     refresh queue ──> requests, before due columns ─┴──> refresh_concurrency workers: claim, fit in a snapshot,
                                                          store and release in one transaction, use the new curve
 
-Two refreshes of one column never overlap, in this process or another one. Otherwise a curve with a later
-version could come from an earlier snapshot. A refresh begins with a lease on the column, and the curve is stored only
-if the lease is still held. If the lease was lost, the curve is dropped and the loss is counted.
+If two refreshes of one column overlapped, a curve with a later version could come from an earlier snapshot. So a
+refresh begins with a lease on the column, and the curve is stored only if the lease is still held.
 
 The load is limited: after a scheduled refresh a worker pauses, so that scheduled refreshes take only
 `refresh_load_ratio` of its time. Requests of operators don't wait for the end of the pause.
@@ -45,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 class RefreshObserver(FittingObserver, Protocol):
-    """What refreshes report to operators."""
+    """Reports of refreshes to operators."""
 
     def refreshed(self, seconds: float) -> None:
         """Record that a curve was refreshed in `seconds`."""
@@ -79,7 +78,7 @@ class RefreshJob:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
-        sampled: Store | None = None,  # where curves are sampled from; None: the store
+        sampled: Store | None = None,  # the store that curves are sampled from; None: `store`
     ) -> None:
         self._store, self._book = store, book
         self._fitting = Fitting(
@@ -110,7 +109,6 @@ class RefreshJob:
 
     @property
     def waiting(self) -> int:
-        """Return the number of due columns that wait for a worker."""
         return self._schedule.waiting
 
     def open(self) -> None:
@@ -118,11 +116,9 @@ class RefreshJob:
         self._refresh_queue.accept_requests(self._wake.set)
 
     def close(self) -> None:
-        """Refuse new requests from now on, and refuse those that are waiting."""
         self._refresh_queue.refuse_requests()
 
     async def schedule(self) -> None:
-        """Find due columns at every tick, for ever."""
         while True:
             try:
                 await self.find_due()
@@ -131,10 +127,7 @@ class RefreshJob:
             await self._sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Find due columns and wake the workers for them.
-
-        Also wake them for requested columns that were leased to another process and may be free now.
-        """
+        """Wake the workers if columns are due, or if columns that other processes had leased may be free now."""
         if self._elsewhere:
             self._elsewhere.clear()
             self._wake.set()
@@ -142,7 +135,7 @@ class RefreshJob:
             self._wake.set()
 
     async def work(self) -> None:
-        """Run for ever: refresh one column at a time, requested columns first, then due ones."""
+        """Refresh one column at a time, for ever: requested columns first, then due ones."""
         pause_ends_s = self._monotonic()
         while True:
             request = self._refresh_queue.take_next(self._busy | self._elsewhere)

@@ -4,9 +4,8 @@
 
     front end: RemoteRefresher.refresh_now ──row──> job process: RefreshRequestJob ──> its queue ──> row ──> front end
 
-A request is answered by a refresh that started after the request was made, so the new curve counts every
-write acknowledged before the request. A request therefore leaves `_pending` before its refresh starts. An operator who
-asks later makes a new request.
+A request is answered by a refresh that started after the request was made, so the new curve counts every write
+acknowledged before the request. A request therefore leaves `_pending` before its refresh starts.
 
 A front end waits for a limited time. It answers the operator once the front end itself uses the new curve. A job
 process that stops gives back the requests that it has not answered. If a job process is killed, its requests time out,
@@ -59,15 +58,12 @@ class Refreshed:
 
 @dataclass(slots=True, eq=False)
 class RefreshRequest:
-    """One refresh that one or more callers wait for."""
-
     board: Board
     column_index: int
     done: asyncio.Future[Refreshed] = field(repr=False)
     origin: RequestOrigin = field(default_factory=RequestOrigin.current)  # the origin of the first caller's request
 
     def answer_callers(self, outcome: Refreshed | Exception) -> None:
-        """Give this outcome to all waiting callers."""
         if self.done.done():
             return
         if isinstance(outcome, Exception):
@@ -77,7 +73,6 @@ class RefreshRequest:
             self.done.set_result(outcome)
 
     def follow(self, later: asyncio.Future[Refreshed]) -> None:
-        """Give all waiting callers the outcome of a later request for the same column."""
         error = later.exception()
         self.answer_callers(error if isinstance(error, Exception) else later.result())
 
@@ -95,7 +90,7 @@ class RefreshQueue:
     def __init__(self, *, requests_max: int, wait_s_max: float) -> None:
         self._requests_max = requests_max
         self._wait_s_max = wait_s_max
-        # The open requests by board key, epoch and column index, the oldest request first.
+        # Open requests by board key, epoch and column index, the oldest request first.
         self._pending: dict[tuple[int, int, int], RefreshRequest] = {}
         self._wake: Callable[[], None] | None = None
 
@@ -123,11 +118,9 @@ class RefreshQueue:
             return await asyncio.shield(request.done)  # if one caller gives up, the others still get the answer
 
     def accept_requests(self, wake: Callable[[], None]) -> None:
-        """Accept requests from now on, and call `wake` for each new one."""
         self._wake = wake
 
     def refuse_requests(self) -> None:
-        """Accept no more requests, and refuse those that wait."""
         self._wake = None
         for request in self._pending.values():
             request.answer_callers(NoJobProcessError("the job process stopped"))
@@ -160,7 +153,7 @@ class RemoteRefresher:
         self._waiting = 0
 
     async def refresh_now(self, board: Board, column_index: int) -> Refreshed:
-        """Do what `RefreshQueue.refresh_now` does, but let a job process carry out the refresh.
+        """Let a job process refresh the column; otherwise like `RefreshQueue.refresh_now`.
 
         Raises:
             MethodUnsupportedError: the version of the job process cannot fit the curve by the board's method.
@@ -228,7 +221,6 @@ class RefreshRequestJob:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def run_forever(self) -> None:
-        """Look for requests at every interval, for ever."""
         try:
             while True:
                 await self._sleep(self._limits.curve_poll_s)
@@ -282,7 +274,7 @@ class RefreshRequestJob:
         return RefreshAnswer("refreshed", "", refreshed.version, round(refreshed.seconds * 1e6))
 
     async def _board(self, request: StoredRefreshRequest) -> Board:
-        """Return the board of a request. Read the board from the store if the copy in this process does not match."""
+        """Return the board of a request, from the store if the copy in this process does not match."""
         board = await self._catalog.find_board(request.board_id)
         wanted = request.board_key, request.epoch
         if (board.key, board.epoch) != wanted or request.column_index >= len(board.spec.columns):

@@ -5,9 +5,8 @@
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
 
-This module does not remember what it can read from the store. So even a process that has just started knows
-which boards are idle, and it sees what other processes wrote or refreshed. The same reads find boards that other
-processes created, changed or deleted.
+This module does not remember facts that it can read from the store. So even a process that has just started knows which
+boards are idle. The same reads find boards that other processes created, changed or deleted.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all of its 
 
 @dataclass(frozen=True, slots=True)
 class DueColumn:
-    """A column that needs a new curve."""
-
     board: Board
     column_index: int
     need: float  # columns with a greater need are refreshed first
@@ -55,14 +52,12 @@ class _Turn:
     board: Board
     due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of its curve, and the monotonic time at which this process first saw that version.
-    # The time of the fit is not enough, because the clock of the process that stored the curve may differ.
+    # The curve's own time is not enough, because the clock of the process that stored it may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
-    """The result of one read of the store."""
-
     boards: dict[int, Board]
     younger: list[Board]
     totals: dict[int, dict[int, int]]
@@ -95,13 +90,10 @@ class Schedule:
 
     @property
     def waiting(self) -> int:
-        """Return the number of due columns that wait for a worker."""
         return len(self._due)
 
     async def find_due(self) -> bool:
         """Find due columns; return whether there are new ones.
-
-        A board whose turn has not come costs only one look-up in a dictionary.
 
         Raises:
             StoreBusyError: the store did not answer; boards whose turn had come are read in the next pass.
@@ -125,7 +117,6 @@ class Schedule:
         return bool(found)
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
-        """Remove and return the neediest column that is not busy."""
         free = (slot for slot in self._due if slot not in busy)
         slot = max(free, key=lambda one: self._due[one].need, default=None)
         return None if slot is None else self._due.pop(slot)
@@ -205,7 +196,7 @@ class Schedule:
         return due
 
     def _follow(self, known: Board, found: Board | None) -> None:
-        """Update the board `known` in the catalog to `found`. Do nothing if the catalog holds another state by now."""
+        """Update the board `known` in the catalog to `found`, unless the catalog holds another state by now."""
         if self._catalog.find_known(known.id) is known:
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -223,8 +214,7 @@ class Schedule:
     def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
         """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
 
-        The waiting time begins when the curve is one refresh interval old. It is measured in units of
-        `refresh_patience_intervals` intervals.
+        The waiting time begins when the curve is one refresh interval old. It counts `refresh_patience_intervals` as 1.
         """
         changed = totals.get(CHANGES, 0) - (mark.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
@@ -244,10 +234,7 @@ class Schedule:
 
 
 def _is_counted(board: Board, index: int, stored: _StoredState) -> bool:
-    """Return whether a column needs no curve because all its ranks are counted.
-
-    Families have thousands of boards with such columns.
-    """
+    """Return whether a column of a family's board needs no curve, because all its ranks are counted."""
     if board.family_key is None or (board.key, index) in stored.marks:
         return False
     return stored.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top

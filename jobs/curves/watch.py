@@ -1,7 +1,6 @@
 """Polls the store for curves that other processes stored, and for the live counts of the folding process.
 
-If the store fails, the error is logged, and the job polls again at the next interval. Meanwhile this process
-keeps its present curves.
+If the store fails, this process keeps its present curves, and the job polls again at the next interval.
 """
 
 from __future__ import annotations
@@ -17,17 +16,13 @@ log = structlog.get_logger(__name__)
 
 
 class WatchJob:
-    """Makes the curve book poll the store for new curves and live counts."""
-
     def __init__(self, book: CurveBook, *, curve_poll_s: float, live_poll_s: float, sleep: Sleep) -> None:
         self._book, self._curve_poll_s, self._live_poll_s, self._sleep = book, curve_poll_s, live_poll_s, sleep
 
     async def run_forever(self) -> None:
-        """Poll for curves at every interval, for ever."""
         await self._poll(self._book.poll, self._curve_poll_s)
 
     async def run_live(self) -> None:
-        """Poll for live counts at every `live_poll_s`, for ever."""
         await self._poll(self._book.poll_live, self._live_poll_s)
 
     async def _poll(self, poll: Callable[[], Awaitable[int]], interval_s: float) -> None:

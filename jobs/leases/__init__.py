@@ -8,9 +8,8 @@
 - `peers` reads the lease journals of other stores.
 - `rounds` lets a job visit all pools at every interval, in one process at a time.
 
-Requests for leases have priority. Each step is one bounded transaction, and the job pauses for as long as the
-step took. A job never changes a running lease.
+Requests for leases have priority. Each step is one bounded transaction, and the job pauses for as long as the step
+took. A job never changes a running lease.
 
-The room may import `storage` and the modules at the root of `jobs`. The SQL statements are in `storage.leases`. Begin
-with `liberate`.
+The room may import `storage` and the modules at the root of `jobs`. Begin with `liberate`.
 """

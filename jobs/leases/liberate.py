@@ -1,7 +1,6 @@
 """Frees resources whose leases expired, and deletes the rows of dropped pools and old rows of the journal of leases.
 
-Requests have priority. A step is one bounded transaction, and after each step the job pauses for as long as the
-step took. Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
+Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ RESOURCE = "liberate"
 
 
 class LiberateJob:
-    """Liberates expired leases at every interval, in one of the job processes."""
-
     def __init__(
         self,
         store: Store,
@@ -47,7 +44,6 @@ class LiberateJob:
         self._margin_us, self._monotonic, self._sleep, self._rng = margin_us, monotonic, sleep, rng
 
     async def run_forever(self) -> None:
-        """Liberate expired leases at every interval, for ever."""
         interval_s = self._limits.liberate_interval_s
         await run_rounds(self._ownership, RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep)
 
@@ -68,7 +64,6 @@ class LiberateJob:
         return freed
 
     async def prune_journal(self) -> int:
-        """Delete rows of the journal of leases past `lease_journal_retention_s`; return the number of deleted rows."""
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:

@@ -2,9 +2,9 @@
 
     claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
-One process at a time reads a peer's journal, and a page is applied on the condition that this process still
-holds the work lease on reading that journal. If a peer does not answer, the job asks again after the pause. Meanwhile
-the last known leases of that peer count here until they expire.
+One process at a time reads a peer's journal, and a page is applied only if this process still holds the work lease on
+reading that journal. If a peer does not answer, the job asks again after the pause. Meanwhile the last known leases of
+that peer count here until they expire.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 
 class ExchangeObserver(Protocol):
-    """What the exchange reports to operators."""
+    """Reports of the exchange to operators."""
 
     def page_taken_in(self, taken: AppliedPage) -> None:
         """Record a page of another store's journal that was applied here."""
@@ -45,8 +45,6 @@ class ExchangeObserver(Protocol):
 
 
 class ExchangeJob:
-    """Reads the journals of the peers; each journal is read by one job process at a time."""
-
     def __init__(
         self,
         store: Store,

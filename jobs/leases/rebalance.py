@@ -2,9 +2,8 @@
 
     measure all regions ──> update the load of each ──> store the loads ──> plan ──> moves, in bounded steps
 
-Loads are stored while the job holds its lease, before any resource moves. So a process that takes over continues
-from the last measurement. A resource moves only if its state has not changed since it was found. An outdated plan
-therefore moves fewer resources, never wrong ones.
+Loads are stored before any resource moves, so a process that takes over continues from the last measurement. A resource
+moves only if its state has not changed since it was found. So an outdated plan moves fewer resources, never wrong ones.
 """
 
 from __future__ import annotations
@@ -35,15 +34,13 @@ RESOURCE = "balance"
 
 
 class BalanceObserver(Protocol):
-    """What balancing reports to operators."""
+    """Reports of balancing to operators."""
 
     def resources_moved(self, resources: int) -> None:
         """Record that `resources` resources were moved to another region."""
 
 
 class BalanceJob:
-    """Balances all pools at every interval, in one of the job processes."""
-
     def __init__(
         self,
         store: Store,
@@ -64,7 +61,6 @@ class BalanceJob:
         self._upkeep = lease_upkeep(store.dialect)
 
     async def run_forever(self) -> None:
-        """Balance all pools at every interval, for ever."""
         interval_s = self._limits.balance_interval_s
         await run_rounds(self._ownership, RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
 

@@ -8,9 +8,8 @@
     target   need + a part of the spare resources, in proportion to demand; if there are too few resources for all
              needs, every region gets the same percentage of its need
 
-A resource with a running lease never moves, and no region gives resources that it needs itself. Small
-shortages are ignored, so that resources don't move back and forth. This module is pure, so that its properties can be
-tested.
+A resource with a running lease never moves, and no region gives resources that it needs itself. Small shortages are
+ignored, so that resources don't move back and forth.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part
 
 
 class RegionMeasurement(NamedTuple):
-    """One measurement of a region."""
-
     at_us: int
     total: int
     leased: int  # running leases
@@ -39,13 +36,10 @@ class RegionMeasurement(NamedTuple):
 
     @property
     def available(self) -> int:
-        """Return the number of resources that are free or whose lease has expired."""
         return self.total - self.leased
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """The load of a region. It is updated and stored after each measurement."""
-
     at_us: int
     leased: int
     acquired: int
@@ -59,35 +53,27 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether leases were requested, expired or released in some interval between measurements.
-
-        Until then `level` and `freed` are not averages yet.
-        """
+        """Return whether `level` and `freed` are averages. The first request, expiry or release makes them so."""
         return self.level > 0 or self.freed > 0
 
 
 class RegionState(NamedTuple):
-    """The facts about a region that a plan uses."""
-
     available: int  # resources that are free, or whose lease has expired
     load: Load
 
 
 class Move(NamedTuple):
-    """A number of available resources that should move from one region to another."""
-
     source: str
     target: str
     resources: int
 
 
 def start_load(found: RegionMeasurement) -> Load:
-    """Return the load of a region after its first measurement."""
     return Load(found.at_us, found.leased, found.acquired, found.refused)
 
 
 def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Load:
-    """Return the load after another measurement; the same load if no time has passed."""
+    """Return the load after another measurement, or the same load if no time has passed."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:
         return load
@@ -110,7 +96,7 @@ def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Loa
 def forecast_demand(load: Load, horizon_s: float) -> float:
     """Return how many resources will be requested within the horizon.
 
-    The estimate uses the averaged level and trend, or the rate between the last two measurements if that is higher.
+    The estimate uses the averaged level and trend, or the latest rate if that is higher.
     """
     return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 

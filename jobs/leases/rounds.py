@@ -1,7 +1,7 @@
 """Lets a job visit all pools at every interval, in one process at a time.
 
-After a round, no process gets the work lease until the next round is nearly due. Every process tries to claim the
-lease at least every `LOOK_S_MAX` seconds. So the next round takes place even if the process that did the last one died.
+After a round, no process gets the work lease until the next round is nearly due. Every process tries to claim the lease
+at least every `LOOK_S_MAX` seconds. So the next round takes place even if the process that did the last one died.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@
 - `workers` starts the workers of one process.
 - `size_workers` measures all workers of the store and decides how many may work; `worker_estimate` computes the number.
 
-A permit is one of a limited number of leases. A worker works only while it holds one.
-
-Each shard has at most one worker, so the posts of a shard are applied in their order. If a worker dies, the
-others take over the shards when the dead worker's leases end. If no posts wait, nothing is written.
+A permit is one of a limited number of leases; a worker works only while it holds one. Each shard has at most one
+worker, so the posts of a shard are applied in their order. If a worker dies, the others take over the shards when the
+dead worker's leases end.
 
 The room may import `storage` and the modules at the root of `jobs`. `storage.queue` holds the queue itself and applies
 posts. Begin with `drain`.

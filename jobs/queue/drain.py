@@ -2,14 +2,11 @@
 
     posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew leases before they end ──> rounds …
 
-A permit is a lease that limits how many workers of the store work at the same time.
-
 A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
 moment before the next round, in which more posts may come.
 
-If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a worker dies,
-the others take over the shards when the dead worker's leases end. If the worker was only suspended until then, the
-store rejects its writes.
+If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a suspended worker lost
+its shards to others, the store rejects its writes.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ QUIET_POLLS = 5
 
 
 class DrainObserver(Protocol):
-    """What draining reports to operators."""
+    """Reports of draining to operators."""
 
     def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
         """Record a committed round. `age_s` says how long the oldest post of the round had waited."""
@@ -45,15 +42,13 @@ class DrainObserver(Protocol):
         """Record the posts that wait in each shard."""
 
     def backlog_left(self) -> None:
-        """Stop reporting the backlog in this process. Other workers empty the queue and report the backlog."""
+        """Stop reporting the backlog in this process, because other workers empty the queue and report the backlog."""
 
     def drain_fenced(self) -> None:
         """Count a round that failed because another worker had taken over a shard."""
 
 
 class DrainWorker:
-    """One worker, which applies queued posts in one round after the other."""
-
     def __init__(
         self,
         store: Store,
@@ -93,7 +88,7 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and do a round; return False if the worker should idle now.
+        """Renew or claim leases if that is due, and do a round. Return False if the worker should idle now.
 
         A worker does not idle after a round that applied posts, nor after an error.
         """
@@ -151,11 +146,7 @@ class DrainWorker:
         return self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s
 
     async def _measure(self, *, empty: bool) -> None:
-        """Report the posts that wait.
-
-        If the queue has become empty, report it immediately. Otherwise report only every `ingest_look_s` seconds,
-        because counting a backlog reads every block of queued posts.
-        """
+        """Report the waiting posts: an empty queue at once, others at most every `ingest_look_s` seconds."""
         now_s = self._monotonic()
         fresh = self._measured_s is not None and now_s - self._measured_s < self._limits.ingest_look_s
         if fresh and (self._reported_empty or not empty):

@@ -1,8 +1,7 @@
 """Decides how many workers of the ingest queue may work at the same time, by measuring the work of all of them.
 
-Every job process may change this number without a lease. The number is stored in one versioned document. If two
-processes write the document, the second one finds that it has changed and does nothing. If no posts were applied,
-nothing is written.
+Every job process may change this number without a lease, because a process that has read an older number changes
+nothing. If no posts were applied, nothing is written.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ class _Seen:
 
 
 class SizeWorkersJob:
-    """Measures the work of the workers, and resizes the semaphore that limits their number."""
-
     def __init__(
         self,
         store: Store,
@@ -64,7 +61,6 @@ class SizeWorkersJob:
         self._before: tuple[float, _Seen] | None = None
 
     async def run_forever(self) -> None:
-        """Measure at every interval, for ever."""
         while True:
             await self._sleep(self._limits.ingest_sizing_s)
             try:

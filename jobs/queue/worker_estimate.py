@@ -11,8 +11,6 @@ while all workers are busy and posts wait:
 
 The number changes when `WINDOWS_AGREED` windows in a row suggest the same new number. Each time an added worker did not
 help, the next attempt waits longer.
-
-This module is pure: it gets measurements and returns a number of workers, from 1 to a bound.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ SPEED_DOWN_SHARE = 0.01  # the same if they were slower; it is small because wor
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers reach the capacity, from 1 to `most`.
-
-    `capacity` is that of the store, `speed` that of one worker, both in posts per second.
-    """
+    """Return how many workers reach the capacity of the store, from 1 to `most`. The unit is posts per second."""
     if speed <= 0:
         return 1
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
@@ -42,12 +37,10 @@ def workers_for(capacity: float, speed: float, *, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The work of all workers in a span of time."""
-
     seconds: float
     posts: int
     busy_s: float  # the sum of the busy times of all workers
-    workers: int  # the number of workers
+    workers: int
     waiting: bool  # whether posts waited all the time, so that the speed of the workers was the limit
 
 

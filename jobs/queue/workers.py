@@ -1,7 +1,4 @@
-"""Starts the workers of the ingest queue in one process, and the job that limits the workers of all processes.
-
-The holder name of a worker differs from that of every other worker, in this process and in all others.
-"""
+"""Starts the workers of the ingest queue in one process, and the job that limits the workers of all processes."""
 
 from __future__ import annotations
 
@@ -26,8 +23,6 @@ L = TypeVar("L")
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    """The objects that the workers of the queue need besides `JobTools`."""
-
     shards: int
     leases: WorkLeases
     limits: Settings
@@ -37,7 +32,7 @@ class QueueParts:
 
 
 def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
-    """Start the workers of this process, and the job that resizes their number."""
+    """Start the workers of this process, and the job that limits how many workers may work."""
     for number in range(1, parts.limits.ingest_workers + 1):
         worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
         runner.start(f"drain worker {number}", worker.run_forever)
@@ -59,7 +54,6 @@ def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
 
 
 def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWorker:
-    """Return a worker that is not started yet."""
     store, limits = tools.store, parts.limits
     drainer = Drainer(
         store,

@@ -101,7 +101,7 @@ class Claims:
     def claim_document(
         self, *, holder: str, expires_at_us: int, expired_before_us: int, **keys: object
     ) -> Program[int | None]:
-        """Take a document that expired by `expired_before_us`, or insert it. Return its version, or None if it is held."""
+        """Take a document that expired by `expired_before_us`, or make a missing one. Return its version, or None."""
         rows = yield self._claim.bind(holder=holder, expires_at=expires_at_us, expired_before=expired_before_us, **keys)
         return int(rows[0][0]) if rows else None
 

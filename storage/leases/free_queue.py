@@ -72,7 +72,7 @@ class FreeQueues:
         return sorted(turn, key=lambda partition: _lately(self._exhausted_us, (region, partition), now_us))
 
     def take_front(self, region: Region, partition: int, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` of the longest-free resources of a partition. Another process may take some meanwhile."""
+        """Return up to `limit` of the longest-free resources. Another process may take some of them meanwhile."""
         if self._is_alone(region, now_us):
             if not self.has_remembered(region, partition, limit=limit, now_us=now_us):
                 yield from self._remember_rows((region, partition), limit, now_us)

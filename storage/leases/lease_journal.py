@@ -128,8 +128,7 @@ class LeaseJournal:
         young, last, first, found = rows[0]
         if not found:
             return 0
-        # All rows of one transaction are deleted together, even more than `rows_max`. Rows of the last transaction
-        # stay.
+        # A transaction may have written more rows than one call deletes. Then all of its rows are deleted together.
         boundary = last if last > first or found <= rows_max else last + 1
         boundary = boundary if young is None else min(boundary, young)
         if boundary <= first:
