@@ -17,7 +17,7 @@ from typing import Protocol
 
 Sleep = Callable[[float], Awaitable[None]]
 
-_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # the part of a task's name that follows the name of its job
+_PART_OF = re.compile(r" (?:schedule|worker \d+)$")  # matches the part of a task's name after the name of its job
 
 
 class JobObserver(Protocol):

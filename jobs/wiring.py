@@ -55,7 +55,7 @@ class PoolParts:
     balance: LeaseSettings
     clock: StoreClock
     observer: BalanceObserver
-    margin_us: int  # for so long after a lease ends, no other holder gets its resource
+    margin_us: int  # after a lease ends, no other holder gets its resource for this time
     expired_counted_max: int
     peers: PeerParts | None = None  # None: keys lease only in this store
 

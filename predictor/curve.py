@@ -39,7 +39,7 @@ class Curve(KnotRanks):
         KnotsInvalidError: the numbers contradict each other.
     """
 
-    knots: Sequence[Knot]  # kept as a tuple
+    knots: Sequence[Knot]  # the constructor makes a tuple of it
     _: KW_ONLY
     total: int  # number of entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970

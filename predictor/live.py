@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<4sBBI")
 _CRC = struct.Struct("<I")
 _OFF_LATTICE, _ENDS = 1, 2  # bits of the header's flags
 
-Move = tuple[int | None, int | None]  # (key before, key after); None: the owner has no entry in the column then
+Move = tuple[int | None, int | None]  # (key before, key after); None: the owner had no entry in the column at that time
 
 
 class LiveCounts:
@@ -45,7 +45,7 @@ class LiveCounts:
         self._keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
         self.runs = [0] * len(self._keys)  # for each knot, the change of its number of entries since the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # for each gap, open ones too, the change of its number of entries
+        self.gaps = [0] * (len(self._keys) + 1)  # for each gap, even open ones, the change of its number of entries
         self.moves = [0] * (len(self._keys) + 1)  # for each gap, the number of moves into, out of and within it
         self.off_lattice = False  # whether any new key is off the fit's lattice; if so, keys must not be rounded
         self.best: int | None = None  # the best new key ever in the open gap at the better end

@@ -104,7 +104,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
         spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # the row limit needs all remaining knots
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # all remaining knots are needed for the row limit
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max

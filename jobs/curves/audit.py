@@ -26,7 +26,7 @@ from storage.store import Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
-DRAWS_MAX = 100  # the most random boards drawn to find one that has a curve
+DRAWS_MAX = 100  # most random boards to try until one has a curve
 BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many more
 
 

@@ -57,7 +57,7 @@ class Counting:
         self._curves_max = curves_max
         self._held: OrderedDict[Slot, TrackedCurve] = OrderedDict()
         self.known = KnownCurves(held=self._held.keys())
-        self.void = 0  # how many curves lost their live counts in the last backlog
+        self.void = 0  # number of curves that lost their live counts in the last backlog
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:

@@ -7,9 +7,8 @@
 A request is answered by a refresh that started after the request was made, so the new curve counts every write
 acknowledged before the request. A request therefore leaves `_pending` before its refresh starts.
 
-A front end waits for a limited time. It answers the operator once the front end itself uses the new curve. A job
-process that stops gives back the requests that it has not answered. If a job process is killed, its requests time out,
-and the operator has to ask again.
+A front end answers the operator once the front end itself uses the new curve. A job process that stops gives back the
+requests that it has not answered. If a job process is killed, its requests time out, and the operator has to ask again.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Refreshed:
     """A refreshed curve, which is in use from now on."""
 
     curve: Curve
-    seconds: float  # from the start of the refresh to the commit of its curve
+    seconds: float  # time from the start of the refresh to the commit of its curve
     version: int  # grows with every stored curve of the store
 
 
@@ -90,7 +89,6 @@ class RefreshQueue:
     def __init__(self, *, requests_max: int, wait_s_max: float) -> None:
         self._requests_max = requests_max
         self._wait_s_max = wait_s_max
-        # Open requests by board key, epoch and column index, the oldest request first.
         self._pending: dict[tuple[int, int, int], RefreshRequest] = {}
         self._wake: Callable[[], None] | None = None
 

@@ -24,19 +24,18 @@ from storage.curves.stored_curves import CurveSummary, describe_rules, find_curv
 from storage.records import Board
 from storage.store import Program, Store
 
-# A function of a board, a column index and the version of a curve. It returns whether that curve has drifted too far
-# from its fit, or None if the age of the curve decides.
+# A function of a board, a column index and the version of a curve. It returns whether that curve has drifted too far,
+# or None if the age of the curve decides.
 DriftCheck = Callable[[Board, int, int], bool | None]
 # A function of a board, a column index, the summary of its curve, and the board's totals. It returns whether a
 # certified curve should replace that curve.
 CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
 
 
-PASSED_MIN = 200  # least number of boards that one tick checks, if the catalog has that many
-# A board that needs no curve is read again after this many refresh intervals. If the board grows in between, its ranks
-# are counted until that read.
+PASSED_MIN = 200  # fewest boards that one tick checks, if the catalog has that many
+# A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
-PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all of its boards at each tick would waste CPU time
+PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all boards at each tick would waste CPU time
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,23 +207,21 @@ class Schedule:
         if version != mark.version:
             turn.known[index] = (mark.version, now_s)
             since_s = now_s
-        # The monotonic time is used, too: if the clock was set back, it would show too low an age and stop refreshes.
+        # If the clock was set back, the age by the clock is too low, and refreshes would stop. So take the greater age.
         return max((self._now_us() - mark.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, mark: CurveSummary, totals: dict[int, int], age_intervals: float, index: int) -> float:
         """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
 
-        The waiting time begins when the curve is one refresh interval old. It counts `refresh_patience_intervals` as 1.
+        The waiting time begins when the curve is one refresh interval old. Its unit is `refresh_patience_intervals`
+        intervals.
         """
         changed = totals.get(CHANGES, 0) - (mark.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to the waiting ones. If more than `refresh_queue_max` wait, drop the least needy ones.
-
-        The board of a dropped column is read again in the next pass over the catalog.
-        """
+        """Add due columns to the waiting ones, of which at most `refresh_queue_max` are kept, the neediest."""
         self._due.update({(due.board.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)

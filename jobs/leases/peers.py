@@ -3,8 +3,7 @@
     claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
 One process at a time reads a peer's journal, and a page is applied only if this process still holds the work lease on
-reading that journal. If a peer does not answer, the job asks again after the pause. Meanwhile the last known leases of
-that peer count here until they expire.
+reading that journal. While a peer does not answer, the last known leases of that peer count here until they expire.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class _Seen:
     counts: dict[int, ShardCount]
     holders: int
     sizing: Sizing
-    oldest_for_us: int | None  # how long the oldest post has waited; None: no post waits
+    oldest_for_us: int | None  # how long the oldest post has waited, in microseconds; None: no post waits
 
     @property
     def waits(self) -> bool:

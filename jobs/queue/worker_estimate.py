@@ -25,7 +25,7 @@ CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, t
 WINDOWS_AGREED = 2
 REST_WINDOWS_MAX = 16
 SPEED_UP_SHARE = 0.3  # the weight of a window in the average speed, if the workers were faster in it
-SPEED_DOWN_SHARE = 0.01  # the same if they were slower; it is small because workers may slow each other down
+SPEED_DOWN_SHARE = 0.01  # the same, if the workers were slower; it is small because workers may slow each other down
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:

@@ -67,7 +67,7 @@ class _Waiting:
     request: PoolRequest
     done: asyncio.Future[Grant]
     found: Findings | None  # the findings for the request's key; None: nothing was read
-    asked_s: float  # when the caller asked for that read, on the clock of the event loop
+    asked_s: float  # time at which the caller asked for that read, on the clock of the event loop
 
 
 class LeaseBatcher:
@@ -81,7 +81,7 @@ class LeaseBatcher:
         self._busy: set[RequestKey] = set()  # keys in a transaction
         self._in_flight = 0
         self._under_way = 0  # number of requests in transactions
-        self._ended_s: dict[RequestKey, float] = {}  # when the last transaction of each key ended
+        self._ended_s: dict[RequestKey, float] = {}  # time at which the last transaction of each key ended
         self._forgotten_s = 0.0  # the last transaction of any key not in `_ended_s` ended by this time
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading_ahead = False

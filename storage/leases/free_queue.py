@@ -33,7 +33,7 @@ from .region_counts import Region
 
 K = TypeVar("K")
 V = TypeVar("V")
-KNOWN_US = 60_000_000  # how long a start is remembered
+KNOWN_US = 60_000_000  # time for which a start is remembered
 # For this long, a partition that had too few free rows is tried last, and a partition whose last row was read ahead is
 # not read ahead again.
 LATELY_US = 1_000_000
@@ -50,14 +50,14 @@ PartitionKey = tuple[Region, int]  # region and partition
 class FreeQueues:
     def __init__(self, dialect: Dialect) -> None:
         self._resources = lease_resources(dialect)
-        self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
+        self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and time of that read
         self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows; another process may have taken some
         self.running_low: set[PartitionKey] = set()  # partitions that `read_ahead` should read
         # Versions of the rows that this process took. Until the commit, reads still see these rows as free.
         self._taken: dict[ResourceKey, int] = {}
-        self._lost_us: dict[Region, int] = {}  # when another process last took a row that was remembered here
-        self._exhausted_us: dict[PartitionKey, int] = {}  # when a read last found too few rows
-        self._ended_us: dict[PartitionKey, int] = {}  # when all remaining rows of the partition were last read
+        self._lost_us: dict[Region, int] = {}  # time at which another process last took a row that was remembered here
+        self._exhausted_us: dict[PartitionKey, int] = {}  # time at which a read last found too few rows
+        self._ended_us: dict[PartitionKey, int] = {}  # time at which all remaining rows of the partition were last read
 
     def note_lost_race(self, region: Region, now_us: int) -> None:
         """Note that another process took a remembered row, and forget the remembered rows of the region."""

@@ -38,7 +38,7 @@ class LeaseRequest(NamedTuple):
     pool_id: str
     key: str
     region: str  # the region that a new resource is taken from
-    expires_at_us: int | None = None  # the requested end; None: `lease_us` from now
+    expires_at_us: int | None = None  # the requested expiry; None: `lease_us` from now
     lease_us: int = 0
 
 
@@ -61,7 +61,7 @@ class Grant(NamedTuple):
     key: str
     version: int  # the fencing number
     expires_at_us: int
-    now_us: int  # the store's time at this answer
+    now_us: int  # the store's time when the answer was made
     acquired: bool  # whether this request acquired the lease
 
 

@@ -56,9 +56,7 @@ from .ingest_queue import BlockHead, WaitingBlock, ingest_queue
 from .outcomes import RejectedPost, encode_error, rejected_posts
 from .post_blocks import Block, QueuedPost, changes_to, decode_block, encode_block, restore_post
 
-BLOCKS_MIN = (
-    50  # A round of several posts may read at least this many blocks of each shard, because blocks may be small.
-)
+BLOCKS_MIN = 50  # fewest blocks of each shard that a round of several posts may read; blocks may be small
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class Drainer:
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
-        self._uncounted_s = 0.0  # time between storing the busy time of the last round and the end of that round
+        self._uncounted_s = 0.0  # time from storing the busy time of the last round to the end of that round
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
         """Apply some of the oldest posts of these shards. Return None if no posts wait there.
