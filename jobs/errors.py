@@ -1,9 +1,4 @@
-"""The errors with which jobs refuse work, as one tree. The docstring of a class is its default message.
-
-    JobError
-    ├── NoJobProcessError             (try again where a job process is alive)
-    ├── TooManyRefreshRequestsError   (try again later)
-    └── MethodUnsupportedError
+"""The errors with which jobs refuse work. The docstring of a class is its default message.
 
 If the store refuses something, its own error passes through the job.
 """

@@ -34,25 +34,22 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class HeldLease:
+    """A lease that this process holds while the work runs.
+
+    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction.
+    """
+
     lease: WorkLease
     leases: WorkLeases
     lease_us: int  # time that the lease lasts from each renewal on, in microseconds
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
-        """Release the lease, as part of the work's last transaction.
-
-        Raises:
-            LeaseLostError: another process took over; the error undoes the transaction.
-        """
+        """Release the lease, as part of the work's last transaction."""
         return self.leases.release(self.lease)
 
     def renew(self) -> Program[None]:
-        """Renew the lease within the caller's transaction. The last transaction of the work calls `release` instead.
-
-        Raises:
-            LeaseLostError: another process took over; the error undoes the transaction.
-        """
+        """Renew the lease, as part of an earlier transaction."""
         yield from self.leases.renew(self.lease, lease_us=self.lease_us)
 
 

@@ -18,10 +18,7 @@ FitMethod = Literal["skip", "scan"]
 
 
 class Knot(NamedTuple):
-    """A value that some entry has, with exact counts at the snapshot.
-
-    It is a named tuple, which is cheap to make, because decoding a curve makes about a thousand knots.
-    """
+    """A value that some entry has, with exact counts at the snapshot; a named tuple, because it is cheap to make."""
 
     key: int  # smaller is better
     better_count: int  # number of entries with a strictly smaller key; the rank of `key` is one more

@@ -68,7 +68,7 @@ class Archiver:
         self._under_way, self._written = archiving, _Written()
 
     async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
-        """Archive several boards in one transaction; together they must be small enough for one step.
+        """Archive several boards in one transaction. Together they must be small enough for one step.
 
         Raises:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.

@@ -57,9 +57,7 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve that this process uses with the counted ranks of up to `owners` random entries.
-
-        The number of entries is never above `audit_owners_max`.
+        """Compare the curve in use with the counted ranks of `owners` random entries, but at most `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.

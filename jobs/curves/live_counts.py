@@ -40,11 +40,7 @@ class TrackedCurve:
     counts: LiveCounts
 
     def encode_counts(self, version: int) -> StoredCounts:
-        """Return the counts in the form in which they are stored.
-
-        Raises:
-            KnotsInvalidError: the counts cannot belong to the curve.
-        """
+        """Return the counts in their stored form; raise `KnotsInvalidError` if they cannot belong to the curve."""
         LiveCurve(self.curve, self.counts, as_of=AsOf(0))
         fit = self.fit
         return StoredCounts(fit.board_key, fit.column_index, fit.epoch, fit.version, version, self.counts.encode())

@@ -88,10 +88,7 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and do a round. Return False if the worker should idle now.
-
-        A worker does not idle after a round that applied posts, nor after an error.
-        """
+        """Renew or claim leases if that is due, and do a round. Return False if the worker should idle now."""
         try:
             worked = await self._turn()
         except (LeaseLostError, RacesLostError) as error:

@@ -54,11 +54,7 @@ class LeaseClients:
         return (yield from self.read_client(client_id)), made
 
     def read_client(self, client_id: str) -> Program[Client]:
-        """Return one client.
-
-        Raises:
-            UnknownClientError: the client does not exist.
-        """
+        """Return one client, or raise `UnknownClientError`."""
         rows = yield self._find.bind(client_id=client_id)
         if not rows:
             raise UnknownClientError(f"there is no client {client_id!r}")
@@ -70,11 +66,7 @@ class LeaseClients:
         return [Client(*row) for row in rows]
 
     def drop_client(self, client_id: str, *, now_us: int) -> Program[None]:
-        """Drop a client with all its pools and every lease in them.
-
-        Raises:
-            UnknownClientError: the client does not exist.
-        """
+        """Drop a client with all its pools and every lease in them, or raise `UnknownClientError`."""
         yield from self.read_client(client_id)
         yield self._drop_pools.bind(client_id=client_id, now_us=now_us)
         yield self._delete.bind(client_id=client_id)

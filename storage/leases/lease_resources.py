@@ -194,11 +194,7 @@ class LeaseWrites:
         counts: Mapping[Region, RegionCounts],
         rng: random.Random,
     ) -> Program[None]:
-        """Write all changes, the journal and the counts, or nothing. Run this with `store.write_single`.
-
-        Raises:
-            LostRaceError: one of the resources is no longer as it was found.
-        """
+        """Write all changes, journal and counts, or raise `LostRaceError`. Run this with `store.write_single`."""
         yield self._write_all.bind(**self._bound(changes, happened, counts, rng))
 
     def _bound(

@@ -208,11 +208,7 @@ class LeaseTransactions:
             self._queues.note_lost_race(region, failed.now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, if this store knows of one.
-
-        Raises:
-            UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
-        """
+        """Return the running lease of a key in another store, or raise `UnknownPoolError` or `UnknownLeaseError`."""
         pool = yield from self._pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock(self._dialect))()), (pool.key, key)

@@ -144,11 +144,7 @@ class LeasePools:
         return {pool.name: pool for pool in map(pool_from_row, found)}
 
     def read_pool(self, client_id: str, pool_id: str) -> Program[Pool]:
-        """Return one pool.
-
-        Raises:
-            UnknownPoolError: the pool does not exist.
-        """
+        """Return one pool, or raise `UnknownPoolError`."""
         found = yield from self.find_by_names([(client_id, pool_id)])
         if not found:
             raise UnknownPoolError(f"the client {client_id!r} has no pool {pool_id!r}")
@@ -189,11 +185,7 @@ class LeasePools:
         return Pool(key, client_id, pool_id, spec, now_us, floor), True
 
     def drop_pool(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
-        """Drop a pool with every lease in it.
-
-        Raises:
-            UnknownPoolError: the pool does not exist.
-        """
+        """Drop a pool with every lease in it, or raise `UnknownPoolError`."""
         pool = yield from self.read_pool(client_id, pool_id)
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 

@@ -177,11 +177,7 @@ class IngestQueue:
         return [WaitingBlock(head, texts[head.block_id]) for head in heads if head.block_id in texts]
 
     def take_blocks(self, heads: Sequence[BlockHead]) -> Program[None]:
-        """Remove these blocks in the current transaction.
-
-        Raises:
-            LostRaceError: another transaction has removed or rewritten one of the blocks.
-        """
+        """Remove these blocks in the current transaction; raise `LostRaceError` if one of them has changed."""
         rows = yield self._delete.bind(**_named(heads))
         taken = {(shard, number): edition for shard, number, edition in rows}
         if any(taken.get(head.block_id) != head.edition for head in heads):

@@ -40,11 +40,7 @@ class PostFate:
 
 
 async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str) -> PostFate:
-    """Return the fate of a post on a board.
-
-    Raises:
-        UnknownPostError: the store knows nothing about the post, or has already deleted its records of the post.
-    """
+    """Return the fate of a post on a board; raise `UnknownPostError` if the store knows nothing about the post."""
     post_hash = post_ids.hash_post_id(post_id)
     found = await store.read(lambda: _settled(store, post_ids, board, post_hash))
     if found is None:  # the queue may be long, so it is read last, on a connection for heavy reads
