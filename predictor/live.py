@@ -216,7 +216,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def step(self) -> int:
-        """Return the distance from one key that an entry may have to the next such key."""
+        """Return the distance between neighbouring keys that entries may have."""
         return self._snap
 
     @property

@@ -181,8 +181,8 @@ class KnotRanks:
     def find_anchor_above(self, key: int) -> AnchorKnot:
         """Return the last knot that is strictly better than a key.
 
-        `counted` is the number of entries better than or tied with that knot. Plus the number of entries strictly
-        between the knot and the key, it is the number of entries strictly better than the key.
+        The number of entries strictly better than the key is `counted` plus the entries strictly between the knot and
+        the key.
         """
         j = bisect_left(self._keys, key)
         return AnchorKnot(self._keys[j - 1] if j else None, self._lows[j] - 1, self._highs[j] - self._lows[j])
@@ -190,8 +190,8 @@ class KnotRanks:
     def find_anchor_below(self, key: int) -> AnchorKnot:
         """Return the first knot that has the given key or a worse one. Its key is None if every knot is better.
 
-        `counted` is the number of entries strictly better than that knot. Minus the number of entries from the given
-        key (included) to the knot (excluded), it is the number of entries strictly better than the given key.
+        The number of entries strictly better than the given key is `counted` minus the number of entries from this key
+        (included) to the knot (excluded).
         """
         j = bisect_left(self._keys, key)
         below = self._keys[j] if j < len(self._keys) else None

@@ -40,7 +40,7 @@ class Skip(NamedTuple):
 
 
 class WorstEntry(NamedTuple):
-    """A question: read the worst entry. The caller sends a `Landing`, whose `ties_before` is ignored, or None."""
+    """A question: read the worst entry. The caller sends None, or a `Landing` whose `ties_before` is ignored."""
 
 
 class Stride(NamedTuple):
@@ -61,7 +61,7 @@ class Stride(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """The entry that a skip ends at."""
+    """The entry that was read after a skip."""
 
     key: int
     ties_before: int  # number of entries with this key that stand before this entry; ties may stand in any order

@@ -118,7 +118,7 @@ class PruneJob:
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
 
-        Only changes that are older than `erased_cells_s` and that will not be folded any more lose their cells.
+        A change keeps its cells until it is older than `erased_cells_s` and will not be folded any more.
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max

@@ -1,8 +1,8 @@
 """Decides whether a live curve has drifted so far from its fit that a new curve is needed.
 
 Clients rely on the error bound, on the width of the brackets, and on how many rows the service counts to find an exact
-rank. So these decide, and not the age of the curve. The ranks up to `exact_top` are always counted, so they do not
-matter.
+rank. So these figures decide, and not the age of the curve. The ranks up to `exact_top` are always counted, so they do
+not matter.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class Schedule:
         return due
 
     def _follow(self, known: Board, found: Board | None) -> None:
-        """Update the board `known` in the catalog to `found`, unless the catalog holds another state by now."""
+        """Update the board `known` in the catalog to `found`, unless the catalog already has another state."""
         if self._catalog.find_known(known.id) is known:
             if found is None:
                 self._catalog.forget_board(known.id)

@@ -29,7 +29,7 @@ class PeerUnavailableError(Exception):
 
 
 # A function that takes a peer's name, the number of a journal row, and the most rows to return. It returns a page of
-# the peer's journal, which begins after the given row. It raises PeerUnavailableError.
+# the peer's journal, which begins after the given row. The function raises PeerUnavailableError.
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 

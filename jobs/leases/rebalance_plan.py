@@ -53,7 +53,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether `level` and `freed` are averages, as they are once a request, expiry or release was seen."""
+        """Return whether a request, expiry or release was seen. Until then, `level` and `freed` are not averages."""
         return self.level > 0 or self.freed > 0
 
 

@@ -1,7 +1,7 @@
 """Finds the longest-free resources of a partition. They form a queue whose front this process remembers.
 
     rows wanted ──> remembered rows are enough: taken from memory, without a statement
-                └── else ──> read on from the remembered start ──> taken; the rest is remembered
+                └── else ──> read on from the remembered start ──> taken; the others are remembered
 
 A process remembers two things for each partition:
 
@@ -34,8 +34,8 @@ from .region_counts import Region
 K = TypeVar("K")
 V = TypeVar("V")
 KNOWN_US = 60_000_000  # time for which a start is remembered
-# For this long, a partition that had too few free rows is tried last, and a partition whose last row was read ahead is
-# not read ahead again.
+# A partition that had too few free rows is tried last for this long. A partition whose last row was read ahead is not
+# read ahead again for this long.
 LATELY_US = 1_000_000
 # After this long without a lost race, a process assumes that no other process takes resources from the region.
 ALONE_US = 10_000_000
@@ -85,7 +85,7 @@ class FreeQueues:
         return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
 
     def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
-        """Take the `limit` longest-free remembered rows, which `has_remembered` must have confirmed."""
+        """Take the `limit` longest-free remembered rows. Call `has_remembered` with the same arguments first."""
         place = (region, partition)
         _, known_us = self._begin(place, now_us)
         rows = [self._ahead[place].popleft() for _ in range(limit)]

@@ -57,7 +57,7 @@ class PublishedLeaseEvent(NamedTuple):
 
 
 def build_journal_insert(parameter: str) -> Insert:
-    """Return the part of a statement that appends the rows in `parameter`. `journal_rows` makes these rows."""
+    """Return the part of a statement that appends the rows in the parameter `parameter` to the journal."""
     kinds = dict.fromkeys(_BODY, TEXT) | dict.fromkeys(("version", "at", "expires_at"), INTEGER)
     return insert(LEASE_JOURNAL).rows(param(parameter), place=INTEGER, pool_key=INTEGER, **kinds)
 

@@ -65,7 +65,7 @@ def select_resources() -> Select:
 
 
 def select_named_resources(column: str) -> Select:
-    """Return the query that finds resources by the pairs of pool key and name in the parameter `keys`."""
+    """Return the query that finds resources by pool key and `column`. The pairs go into the parameter `keys`."""
     same = (
         col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "v")),
         col(column, RESOURCES_ALIAS).eq(col("name", "v")),
@@ -130,7 +130,10 @@ class LeaseResources:
     def find_free(
         self, pool_key: int, region: str, partition: int, *, limit: int, since_us: int = 0, locked: bool = True
     ) -> Program[list[Resource]]:
-        """Return up to `limit` resources that became free at `since_us` or later, the longest free first."""
+        """Return up to `limit` free resources of a partition, the longest free first; if `locked`, lock them.
+
+        Leave out resources that became free before `since_us`.
+        """
         statement = self._free if locked else self._see_free
         bound = {"pool_key": pool_key, "region": region, "partition": partition}
         found = yield statement.bind(**bound, since=since_us, limit=limit)

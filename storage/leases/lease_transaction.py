@@ -6,8 +6,8 @@
                 └── it has none ──> a free one of a random partition, else of the next partitions,
                                     else one whose lease expired, else refused
 
-A decision is written only if its rows have not changed since they were read. If another transaction has changed a
-resource meanwhile, the resource is read again and the request is decided again.
+A decision takes effect only if no other transaction has changed the resource since it was read. Otherwise the resource
+is read again and the request is decided again.
 
 A transaction uses the findings of an earlier read, because every further round trip also delays the requests that wait
 for this transaction to end. `LeaseTransactions.plan_single_write` needs only one round trip: a single statement writes
@@ -114,8 +114,8 @@ class LeaseTransactions:
     ) -> None:
         """Make the programs.
 
-        No other key gets an expired lease before `margin_us` have passed since the expiry: the store's clock may jump,
-        because somebody sets it or because another server takes over.
+        No other key gets an expired lease before `margin_us` have passed since the expiry. This margin is for a store
+        whose clock may jump, because somebody sets the clock or because another server takes over.
 
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
         whether keys may also lease in other stores.
@@ -274,7 +274,10 @@ class LeaseTransactions:
         return trying
 
     def _write(self, decided: Sequence[Decision], settled: _Settled) -> Program[set[ResourceKey]]:
-        """Write the decided changes, and journal and counts if `LeaseWrites` can; return the changed resources."""
+        """Write the decided changes; return the changed resources.
+
+        If all changes are written, `LeaseWrites` also writes journal and counts, in dialects that have it.
+        """
         changes = [one.change for one in decided]
         if self._writes is None or not changes:
             return (yield from self._resources.write_changes(changes))
@@ -348,7 +351,7 @@ def lease_findings(dialect: Dialect) -> LeaseFindings:
 
 
 def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:
-    """Merge the findings of several requests, which all have different keys."""
+    """Merge the findings of requests with different keys."""
     pools: dict[tuple[str, str], Pool] = {}
     held: dict[ResourceKey, Resource] = {}
     for request, each in zip(requests, found, strict=True):

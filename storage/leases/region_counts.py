@@ -25,7 +25,7 @@ Region = tuple[int, str]  # pool key, region
 
 
 def build_counts_upsert(parameter: str) -> Insert:
-    """Return a part of a statement that adds rows to the stored counts; it takes them from `parameter`."""
+    """Return the part of a statement that adds the rows in the parameter `parameter` to the stored counts."""
     kinds = {"pool_key": INTEGER, "region": TEXT, "share": INTEGER, **dict.fromkeys(_FIELDS, INTEGER)}
     sums = {name: plus(col(name, LEASE_COUNTS), excluded(name)) for name in _FIELDS}
     counted = insert(LEASE_COUNTS).rows(param(parameter), **kinds)

@@ -1,4 +1,4 @@
-"""The fate of a queued post: `find_post_fate` tells whether the post was applied, was rejected or still waits.
+"""The fate of a queued post: `find_post_fate` returns whether the post was applied, was rejected or still waits.
 
 The queue, the applied posts and the rejected posts are read in one snapshot. So a post that moves from the queue to a
 board meanwhile is always found.
