@@ -54,8 +54,6 @@ _CURRENT: ContextVar[_Task | None] = ContextVar("job", default=None)
 
 
 class JobControls:
-    """The jobs of this process, by name."""
-
     def __init__(self, sleep: Sleep, observer: JobObserver, *, monotonic: Callable[[], float]) -> None:
         self.steady_sleep, self._observer, self._monotonic = sleep, observer, monotonic
         self._controls: dict[str, _Control] = {}

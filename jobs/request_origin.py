@@ -29,8 +29,6 @@ def trace_id_of(traceparent: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestOrigin:
-    """The id and the trace of the request that a task works for; both are empty if there is none."""
-
     request_id: str = ""
     traceparent: str = ""
 

@@ -62,8 +62,6 @@ class PoolParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobTools):
-    """The objects that the jobs of a process need besides `JobTools`."""
-
     catalog: Catalog
     book: CurveBook
     refresh_queue: RefreshQueue

@@ -235,7 +235,6 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        """Fit the final curves that are missing."""
         totals = (await self._store.read(lambda: find_totals(self._store.dialect, [board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):

@@ -82,7 +82,6 @@ class PruneJob:
             log.info("leftover_rows_deleted", rows=swept)
 
     async def prune_post_ids(self) -> int:
-        """Delete post ids past their retention; return their number."""
         before_us = self._now_us() - round(self._limits.post_id_retention_s * 1e6)
         rows_max = self._limits.prune_rows_max
         # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.

@@ -50,7 +50,7 @@ class DueColumn:
 class _Turn:
     board: Board
     due_s: float  # the monotonic time at which the board is read next
-    # By column index: the version of its curve, and the monotonic time at which this process first saw that version.
+    # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The curve's own time is not enough, because the clock of the process that stored it may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 

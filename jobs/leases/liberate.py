@@ -85,7 +85,6 @@ class LiberateJob:
         return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
-        """Run steps until a step changes no rows; return the number of rows that all steps changed."""
         done = 0
         while rows := await self._step(step):
             done += rows

@@ -45,8 +45,6 @@ class Window:
 
 
 class WorkerCount:
-    """Decides on the number of workers to run, and keeps the estimates for that."""
-
     def __init__(self, *, most: int) -> None:
         self._most = most
         self.speed = 0.0  # posts a second of one worker

@@ -85,7 +85,7 @@ class FreeQueues:
         return self._is_alone(region, now_us) and len(self._ahead.get((region, partition), ())) >= limit
 
     def take_remembered(self, region: Region, partition: int, *, limit: int, now_us: int) -> list[Resource]:
-        """Take the `limit` longest-free remembered rows. Call `has_remembered` with the same arguments first."""
+        """Take the `limit` longest-free remembered rows. Call this only if `has_remembered` returned True."""
         place = (region, partition)
         _, known_us = self._begin(place, now_us)
         rows = [self._ahead[place].popleft() for _ in range(limit)]

@@ -22,8 +22,8 @@ class Pool:
     pool_id: str
     spec: PoolSpec
     created_at_us: int
-    # The first version of an added resource. It exceeds the versions of all removed resources, which may be added
-    # again.
+    # An added resource starts with this version. It is greater than the versions of all removed resources, because a
+    # removed resource may be added again.
     floor: int = 0
 
     @property

@@ -46,7 +46,7 @@ class WorkLeases:
         self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
 
     def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
-        """Return the last lease on a resource, which may be expired or released, or None."""
+        """Return the last lease on a resource (even if it expired or was released), or None."""
         found = yield from self._claims.find_document(pool=pool, resource=resource)
         return None if found is None else WorkLease(pool, resource, *found)
 
