@@ -51,7 +51,7 @@ class RequestOrigin:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Make this the origin of the current task within a `with` block."""
+        """Within a `with` block, make this the origin of the current task."""
         before = REQUEST_ID.set(self.request_id), TRACEPARENT.set(self.traceparent)
         try:
             yield

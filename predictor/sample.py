@@ -73,7 +73,8 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
 
     Return the knots, from the best value to the worst. There are at most `knots_max` + total // gap_rows_max of them.
     The second term is for the knots that keep gaps from holding more than `gap_rows_max` entries. If the column has no
-    more distinct values than that, every value is a knot. Without strides, each knot costs one question.
+    more distinct values than this number of knots, every value is a knot. Without strides, each knot costs one
+    question.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
     then corrects the spacing for ties only once for each stride.

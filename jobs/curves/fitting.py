@@ -79,7 +79,7 @@ class Fitting:
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
-        """Return a new curve of a column, made by its board's method. `present` is the curve in use, if any."""
+        """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
         method = board.spec.predictor.method
         if method is not RefreshMethod.SKIP:
             state = await self._store.read(lambda: self._read_state(board, column_index))

@@ -97,7 +97,7 @@ class FoldJob:
         now_us = self._now_us()  # read before the snapshot, so that all changes acknowledged before it are counted
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # Version 0 makes the next read list all curves. Some of them can still be counted, from their fits on.
+            # With version 0, the next read lists all curves. Some of them can still be counted, from their fits on.
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)

@@ -221,7 +221,7 @@ class Schedule:
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to the waiting ones, of which at most `refresh_queue_max` are kept, the neediest."""
+        """Add due columns to the waiting ones, and keep at most the `refresh_queue_max` neediest of them."""
         self._due.update({(due.board.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)

@@ -289,7 +289,7 @@ class LeaseBatcher:
 
 
 def _copy_error(error: Exception) -> Exception:
-    """Return a copy of an error for one waiting request. A shared instance would collect the tracebacks of all."""
+    """Return a copy of an error for one request. A shared instance would collect the tracebacks of all requests."""
     if isinstance(error, OutcomeUnknownError):
         return WaitTooLongError("the connection to the store was lost before the store confirmed the lease: ask again")
     if isinstance(error, StorageError):

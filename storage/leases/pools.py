@@ -153,7 +153,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools of all clients or of one, after the two ids in `after`, ordered by these ids."""
+        """Return up to `limit` pools after the two ids in `after`, ordered by ids; with `client_id`, only its pools."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:

@@ -184,7 +184,7 @@ class IngestQueue:
             raise LostRaceError("a block was deleted or replaced meanwhile")
 
     def rewrite(self, head: BlockHead, *, posts: int, block: str) -> Program[bool]:
-        """Replace the text of a block, unless the block has changed since `head` was read; return whether it did so.
+        """Replace the text of a block and return True, or return False if the block has changed since `head` was read.
 
         `posts` is the number of posts in the new text.
         """
