@@ -51,11 +51,7 @@ _SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def encode_curve(curve: Curve) -> bytes:
-    """Return the bytes of a curve; equal curves give equal bytes.
-
-    Raises:
-        KnotsInvalidError: the curve's time or total does not fit into 64 bits.
-    """
+    """Return the bytes of a curve. Raise `KnotsInvalidError` if its time or total does not fit into 64 bits."""
     knots = curve.knots
     certified = curve.certificate is not None
     gaps, counted, key = [], 0, knots[0].key if knots else 0
@@ -85,11 +81,7 @@ def encode_curve(curve: Curve) -> bytes:
 
 
 def decode_curve(data: bytes) -> Curve:
-    """Return the curve that `encode_curve` encoded.
-
-    Raises:
-        CurveCorruptError: the bytes are not an encoded curve, or they are damaged.
-    """
+    """Return the curve that `encode_curve` encoded, or raise `CurveCorruptError`."""
     body = data[: -_CRC.size]
     if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
         raise CurveCorruptError("not a curve")

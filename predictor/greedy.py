@@ -7,8 +7,7 @@ The choice is greedy and uses cones of slopes. After each knot, the next knot is
 while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
 only then converted to floats, because neighbouring keys on timed boards may share thirty digits.
 
-Each step works on a window of the given arrays and makes no array of their size. So an array may be a memory-mapped
-file.
+Each step works on a window of the given arrays, so an array may be a memory-mapped file.
 """
 
 from __future__ import annotations

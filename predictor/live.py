@@ -119,11 +119,7 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Return the counts that `encode` encoded for `curve`.
-
-        Raises:
-            CurveCorruptError: the bytes are damaged, of another format or of another curve.
-        """
+        """Return the counts that `encode` encoded for `curve`, or raise `CurveCorruptError`."""
         body = data[: -_CRC.size]
         if len(body) < _HEADER.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
             raise CurveCorruptError("not live counts, or damaged ones")

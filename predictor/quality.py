@@ -1,8 +1,8 @@
-"""Measures how far estimated ranks are from the true ranks. This module is for tests and benchmarks, not for requests.
+"""Measures how far estimated ranks are from the true ranks, for tests and benchmarks.
 
 The ranks of every value and of the first lattice point past every value are compared, because the line of a gap has its
-largest errors at these points. Judge a curve by its worst error. The mean hides large errors: it was 0.7 % where the
-worst error was 25 %.
+largest errors at these points. Judge a curve by its worst error, because the mean hides large errors: it was 0.7 %
+where the worst error was 25 %.
 """
 
 from __future__ import annotations
