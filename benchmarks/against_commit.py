@@ -1,4 +1,4 @@
-"""Compare rates of this tree with those of another commit: `positions`, single posts and batches, on both stores.
+"""Compare rates of this tree with those of another commit: positions, around, single posts and batches, on both stores.
 
     python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
@@ -46,10 +46,12 @@ def unpack_commit(commit: str, folder: Path) -> Path:
 def _contestants(port: int, options: Options) -> dict[str, Callable[[int], load.Figure]]:
     url, board = f"http://127.0.0.1:{port}", f"/v1/leaderboards/{BOARD}"
     positions = load.Target(url, f"{board}/entries/", "/positions", rows=options.rows)
+    around = load.Target(url, f"{board}/entries/", f"/around?column={COLUMN}&better=5&worse=5", rows=options.rows)
     posts = load.Target(url, f"{board}/posts", column=COLUMN, rows=options.rows)
     batches = max(1, round(options.seconds * _POSTS_PER_S / BATCH))
     return {
         "positions": load.wrk_contestant(positions, connections=FEW, seconds=options.seconds),
+        "around": load.wrk_contestant(around, connections=FEW, seconds=options.seconds),
         "single posts": load.wrk_contestant(posts, connections=CLIENTS, seconds=options.seconds),
         f"batches of {BATCH:,}": through_http(port, options.rows, batches),
     }

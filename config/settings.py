@@ -40,7 +40,7 @@ class ListeningSettings(_Group):
     port: int = _number(8080, 0, 65535, "")
     """TCP port to listen on; 0 takes a free one."""
     store: StoreUrl = _text("sqlite:///data/rankcurve.db")
-    """Where the data is: sqlite:///PATH (relative to the working directory) or postgresql://…."""
+    """Address of the store: sqlite:///PATH (relative to the working directory) or postgresql://…."""
     jobs: Literal["embedded", "none"] = _choice("embedded")
     """embedded: run the background jobs beside the service. none: leave them to `rankcurve jobs`."""
     workers: int = _number(1, 1, 64, "processes")
@@ -109,7 +109,7 @@ class RequestSettings(_Group):
     history_periods_max: ClassVar[int] = 100
     # Maximum number of buckets in one distribution; more are refused with 400.
     buckets_max: ClassVar[int] = 1_000
-    # How far the `at` of a post may lie ahead of the service's clock. Beyond it, the post is rejected with 422.
+    # Longest time by which the `at` of a post may lie ahead of the service's clock. A later post is rejected with 422.
     at_ahead_s_max: ClassVar[float] = 300
 
 
@@ -127,7 +127,7 @@ class PostingSettings(_Group):
     """Longest wait of a post; then 503. A new post gets 503 at once if the posts before it would take more than half of
     this time."""
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
-    """How long a post id is remembered. Within this time, a repeated post is not applied again."""
+    """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
 
     # Constants, because no operator needs to turn them:
     # Maximum number of posts in one transaction, counted once for every board.
@@ -158,14 +158,14 @@ class QueueSettings(_Group):
     ingest_workers_max: int = _number(4, 1, 64, "workers")
     """Maximum number of workers of the queue at the same time, in all job processes together."""
     ingest_lease_s: float = _number(0.5, 0.1, 600, "s")
-    """How long a killed worker keeps its shards from other workers."""
+    """Time after which other workers take over the shards of a killed worker."""
     rejected_post_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
-    """How long the service remembers why a queued post was rejected."""
+    """Time for which the service remembers why a queued post was rejected."""
     retry_after_s: int = _number(1, 1, 60, "s")
     """Shortest Retry-After sent with 429 and 503."""
 
     # Constants, because no operator needs to turn them:
-    # How old a process's figures of the queue may be when it accepts or refuses posts.
+    # Greatest age of a process's figures of the queue when the process accepts or refuses posts.
     ingest_look_s: ClassVar[float] = 1
     # Maximum number of posts that one transaction appends to the queue.
     ingest_group_posts_max: ClassVar[int] = 10_000
@@ -177,9 +177,9 @@ class QueueSettings(_Group):
     ingest_round_parts_max: ClassVar[int] = 2_500
     # Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected.
     ingest_alone_attempts_max: ClassVar[int] = 10
-    # How often a job process works out how many workers of the queue the store can use.
+    # Time between two estimates of how many workers of the queue the store can use.
     ingest_sizing_s: ClassVar[float] = 5
-    # How often an idle worker looks for posts; a fifth as often after a long pause.
+    # Time between two looks for posts by an idle worker; five times as long after a long pause.
     ingest_poll_s: ClassVar[float] = 0.1
     # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts
     # gather for the next one.
@@ -240,7 +240,7 @@ class StreamSettings(_Group):
     stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams")
     """Maximum number of streams open in one process; more are refused with 503."""
     stream_heartbeat_s: float = _number(15, 0.01, 600, "s")
-    """How often each stream sends a heartbeat."""
+    """Time between two heartbeats of a stream."""
     stream_unread_bytes_max: int = _number(262_144, 1_024, 1024**3, "bytes")
     """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
 
@@ -253,7 +253,7 @@ class StreamSettings(_Group):
     stream_poll_s: ClassVar[float] = 0.02
     # Maximum number of journal rows that one read for all streams returns, and that a stream may resume over.
     stream_rows_max: ClassVar[int] = 10_000
-    # How long a client waits before it reopens a stream that ended.
+    # Time that a client waits before it reopens a stream that ended.
     stream_retry_s: ClassVar[float] = 1
 
 
@@ -322,7 +322,7 @@ class MemcachedSettings(_Group):
     # Constants, because no operator needs to turn them:
     # Failures in a row after which a server gets no calls for `memcached_pause_s`.
     memcached_failures_max: ClassVar[int] = 3
-    # How long a failing server gets no calls, before one call tries it again.
+    # Time without calls to a failing server, before one call tries it again.
     memcached_pause_s: ClassVar[float] = 5
     # Maximum number of curves requested in one call of memcached.
     memcached_batch_max: ClassVar[int] = 20
@@ -334,9 +334,9 @@ class JobSettings(_Group):
     """The background jobs."""
 
     curve_poll_s: float = _number(2, 0.05, 2, "s")
-    """How often a process looks for new curves, and a job process for refresh requests."""
+    """Time between two looks for new curves and, in a job process, for refresh requests."""
     fold_interval_s: float = _number(0.5, 0.01, 1, "s")
-    """How often the folding job counts new changes into the live counts of curves."""
+    """Time between two runs of the folding job, which counts new changes into the live counts of curves."""
     fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
     """Maximum number of changes folded at once. Curves that are further behind wait for their next refresh."""
     drift_ratio: float = _number(0.01, 0.0001, 1, "ratio")
@@ -354,7 +354,7 @@ class JobSettings(_Group):
     """Maximum number of distinct values that a scan keeps in memory. Beyond that, it writes them to a temporary
     file."""
     lease_s: float = _number(10, 0.1, 3_600, "s")
-    """How long a killed job process keeps other processes from its work."""
+    """Time after which other processes take over the work of a killed job process."""
     lease_margin_s: float = _number(0.5, 0, 60, "s")
     """Time added before an expired lease is given to another holder. It allows for jumps of the store's clock."""
     job_stop_s_max: float = _number(5, 0.1, 600, "s")
@@ -362,16 +362,16 @@ class JobSettings(_Group):
     archive_top_rows: int = _number(1_000, 1, 100_000, "rows")
     """Best rows by each ranked column that an archive keeps in order. Requests beyond them get 410."""
     audit_interval_s: float = _number(60, 0, 86_400, "s")
-    """How often the audit compares the curve of a random column with counted rows; 0: never."""
+    """Time between two audits. An audit compares the curve of a random column with counted rows; 0: never."""
     audit_owners_max: int = _number(100, 1, 100_000, "owners")
     """Maximum number of random owners counted in one audit."""
     change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
-    """How long the journal is kept. Changes that were not folded yet are kept twice as long."""
+    """Time for which the journal is kept. Changes that were not folded yet are kept twice as long."""
 
     # Constants, because no operator needs to turn them:
     # Maximum number of curves that one step of a look for new curves reads.
     curve_poll_rows_max: ClassVar[int] = 100
-    # How often a process looks for live counts that were folded.
+    # Time between two looks for live counts that were folded.
     live_poll_s: ClassVar[float] = 0.5
     # Maximum number of changes that one statement of the folding job reads.
     fold_rows_max: ClassVar[int] = 5_000
@@ -383,7 +383,7 @@ class JobSettings(_Group):
     refresh_jitter_ratio: ClassVar[float] = 0.1
     # A due curve that has waited this many refresh intervals goes before curves that changed more.
     refresh_patience_intervals: ClassVar[float] = 10
-    # How often the schedule looks for due refreshes.
+    # Time between two looks of the schedule for due refreshes.
     refresh_tick_s: ClassVar[float] = 0.25
     # Maximum number of boards that one look for due refreshes passes. The next look goes on from there.
     refresh_tick_boards_max: ClassVar[int] = 2_000
@@ -407,7 +407,7 @@ class JobSettings(_Group):
     job_backoff_base_s: ClassVar[float] = 0.5
     # Longest pause of a job that failed.
     job_backoff_s_max: ClassVar[float] = 30
-    # How often the closing job looks for boards to close or to archive.
+    # Time between two looks of the closing job for boards to close or to archive.
     close_interval_s: ClassVar[float] = 1
     # Largest part of its time that the closing job may be at work.
     close_load_ratio: ClassVar[float] = 0.5
@@ -429,9 +429,9 @@ class JobSettings(_Group):
     audit_changes_max: ClassVar[int] = 100_000
     # Time after which an audit counts no further owner.
     audit_s_max: ClassVar[float] = 5
-    # How long the journal keeps the values of an erased owner, without the name, so that counts stay right.
+    # Time for which the journal keeps the values of an erased owner, without the name, so that counts stay right.
     erased_cells_s: ClassVar[float] = 3_600
-    # How often the pruning job deletes old post ids, changes and leftover rows.
+    # Time between two runs of the pruning job, which deletes old post ids, changes and leftover rows.
     prune_interval_s: ClassVar[float] = 60
     # Maximum number of rows that one transaction of the pruning job deletes.
     prune_rows_max: ClassVar[int] = 10_000
@@ -452,21 +452,21 @@ class LeaseSettings(_Group):
     """Longest wait of a request for a lease; then 503."""
 
     liberate_interval_s: float = _number(3_600, 1, 31 * 86_400, "s")
-    """How often expired leases are liberated. A region without a free resource does so at once."""
+    """Time between two liberations of expired leases. A region without a free resource liberates at once."""
     lease_journal_retention_s: float = _number(7 * 86_400, 60, 10 * 366 * 86_400, "s")
-    """How long the journal of leases is kept."""
+    """Time for which the journal of leases is kept."""
     balance_interval_s: float = _number(300, 1, 86_400, "s")
-    """How often the balancer moves free resources to the regions that will need them."""
+    """Time between two runs of the balancer, which moves free resources to the regions that will need them."""
 
     lease_store_name: str = _text("here")
-    """What the peers call this store, if keys lease in several stores."""
+    """Name by which the peers know this store, if keys lease in several stores."""
     lease_peers: PeersText = _choice("")
     """Other stores in which the same keys lease: `NAME=URL` of their services, several with commas between, each API
     key as the URL's password; empty: none."""
     lease_duplicates: Literal["release", "keep"] = _choice("release")
     """If two stores gave the same key a resource: release the second one, or keep both and only count it."""
     lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
-    """How often the journals of the peers' leases are read."""
+    """Time between two reads of the peers' journals of leases."""
 
     # Constants, because no operator needs to turn them:
     # Partitions of each region of a pool whose spec gives no number.
@@ -481,7 +481,7 @@ class LeaseSettings(_Group):
     lease_expired_counted_max: ClassVar[int] = 10_000
     # Maximum number of leases liberated in one transaction.
     liberate_rows_max: ClassVar[int] = 1_000
-    # How far ahead the balancer projects the need of a region.
+    # Time ahead for which the balancer projects the need of a region.
     balance_horizon_s: ClassVar[float] = 600
     # Age at which past requests for leases count half in a region's average.
     balance_half_life_s: ClassVar[float] = 600
@@ -527,7 +527,7 @@ class ManagedSettings(_Group):
     managed_boards_max: int = _number(1_000, 0, 1_000_000, "boards")
     """Maximum number of boards that are shown as managed objects. With more boards, none is shown."""
     rates_tick_s: float = _number(5, 0.1, 60, "s")
-    """How often figures are recorded for rates and percentiles."""
+    """Time between two records of figures for rates and percentiles."""
 
     # Constants, because no operator needs to turn them:
     # Longest wait for each process of the node in which an operation of a managed object runs.
@@ -546,7 +546,7 @@ class LogSettings(_Group):
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the ordinary requests that are logged."""
     tracing_url: str = _choice("")
-    """Where spans are sent: OTLP over HTTP, http://…/v1/traces; empty: no tracing. Needs the extra `tracing`."""
+    """Address for spans: OTLP over HTTP, http://…/v1/traces; empty: no tracing. Needs the extra `tracing`."""
     tracing_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the traces starting at this service that are sent."""
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s")
