@@ -3,7 +3,7 @@
 A *bar* is the limit that a figure must keep so that the promise holds.
 
 benchmarks/README.md says how to run them and what each one promises. A module is a benchmark if `python -m benchmarks`
-lists it under `--only`. `table_settings` is a benchmark, too, but is not in that list. The other modules are tools:
+lists it under `--only`. `studies` holds programs without bars. The other modules are tools:
 
 - starting what is measured: `servers`, `front_end`, `hello`, `redis_shell`, `slow_proxy`, `stepped_clock`;
 - sending requests: `client` (few, with logic), `load` (many, by wrk), `paced` (at a rate), `ledger` (with retries);

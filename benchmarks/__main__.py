@@ -62,8 +62,6 @@ _ALL = (
     "monitoring_cost",
     "jolokia_bulk",
     "dashboard",
-    "counting_tree",
-    "sketches",
     "large_board",
 )
 _QUICK = ["--rows", "20000", "--seconds", "1", "--rounds", "2", "--kills", "5"]

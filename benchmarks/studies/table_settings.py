@@ -1,6 +1,6 @@
 """Compare five settings of PostgreSQL's fillfactor and autovacuum: posts/s, size, and the time of a count after posts.
 
-    python -m benchmarks.table_settings [--rows N]
+    python -m benchmarks.studies.table_settings [--rows N]
 
 Every table layout starts with the same rows and gets the same batches; the layouts take turns. The work of autovacuum
 during a run is part of the measurement.

@@ -1,6 +1,6 @@
 """Measure how much faster counts, and how much slower folds, would be with a third level of the counting tree.
 
-    python -m benchmarks.counting_tree [--rows N]
+    python -m benchmarks.studies.counting_tree [--rows N]
 
 The tree has two levels. On the first level, a live curve divides the range of values into cells. On the second level
 are the rows of each cell, which a count reads. A third level would split each cell into smaller ones. Counts would read

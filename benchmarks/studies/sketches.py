@@ -1,6 +1,6 @@
 """Measure the errors of ranks from two streaming sketches, frugal streaming and lossy counting, beside a live curve.
 
-    python -m benchmarks.sketches [--rows N]
+    python -m benchmarks.studies.sketches [--rows N]
 
 Every contestant gets the same entries and then the same changes, one at a time. A sketch keeps about as many numbers as
 the curve. Errors are measured on the final board, at every value whose rank is beyond 1,000.
