@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
 from tests.service.real_service import Process, Service
 
@@ -20,10 +21,31 @@ from tests.service.real_service import Process, Service
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service in this process with default settings."""
-    made = Service(tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
+    async with Service(tmp_path).running() as made:
+        yield made
+
+
+@pytest.fixture
+async def store_url(postgres_url: str) -> AsyncIterator[str]:
+    """Return the URL of an empty schema on the PostgreSQL server."""
+    async with fresh_schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Any]]:
+    """Return the settings for an empty store of a service. The test runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
+        yield {"store": url}
+
+
+@pytest.fixture
+def table(either_store: dict[str, Any]) -> str:
+    """Return the layout of the tables of boards: `own` on SQLite, `shared` on PostgreSQL."""
+    return "shared" if either_store else "own"
 
 
 @pytest.fixture

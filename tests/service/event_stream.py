@@ -26,6 +26,11 @@ class StreamEvent:
     name: str
     data: Any
 
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        """Return owner and value of each entry of a `top` event."""
+        return [(entry["owner"], entry["value"]) for entry in self.data["entries"]]
+
 
 class EventStream:
     """The events of one response."""
@@ -40,9 +45,8 @@ class EventStream:
             while line := await self.response.content.readline():
                 text = line.decode().rstrip("\n")
                 if not text and "data" in fields:
-                    return StreamEvent(
-                        int(fields["id"]), fields["event"], json.loads(fields["data"], parse_float=Decimal)
-                    )
+                    data = json.loads(fields["data"], parse_float=Decimal)
+                    return StreamEvent(int(fields["id"]), fields["event"], data)
                 name, _, value = text.partition(": ")
                 if name:
                     fields[name] = value

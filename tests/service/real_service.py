@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from aiohttp import ClientSession, ClientTimeout, web
@@ -112,6 +112,10 @@ class Caller:
         assert len(results) == len(posts)
         return results
 
+    async def post_xp(self, board: str, **xp: int) -> list[dict[str, Any]]:
+        """Send a post with a value of xp for each of these owners; return the results."""
+        return await self.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
+
     async def board(self, board: str, *columns: dict[str, Any], **spec: Any) -> Any:
         """Create a leaderboard whose curves are refreshed only on request."""
         predictor = {**RARELY, **spec.pop("predictor", {})}
@@ -162,6 +166,13 @@ class Service(Caller):
     async def stop(self) -> None:
         """Finish the accepted requests, stop serving, and release the file."""
         await self._stack.aclose()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Serve while the `with` block runs."""
+        await self.start()
+        yield self
+        await self.stop()
 
     async def restart(self, **settings: object) -> None:
         """Stop the service, and start it on the same file. Change the settings that are given."""

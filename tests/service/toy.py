@@ -13,7 +13,7 @@ from service.contract.queries import PageQuery, PositionsQuery
 from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page, PostResults
 from service.contract.responses.positions import OwnerPositions
-from service.contract.routes import Call, Reply, Route
+from service.contract.routes import Call, Handler, Reply, Route
 from service.http.key_limits import KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
@@ -130,76 +130,20 @@ async def page(context: ToyContext, call: Call) -> Reply:
     return Reply(body, headers={"ETag": '"1"'})
 
 
-BOARD = "/v1/leaderboards/{board}"
+def route(method: str, path: str, handler: Handler, role: Role, view: str, tag: str, **more: Any) -> Route:
+    """Return a route below a board."""
+    path = f"/v1/leaderboards/{{board}}/{path}"
+    return Route(method=method, path=path, handler=handler, role=role, view=view, summary=view, tag=tag, **more)
+
+
+POSITIONS = {"query": PositionsQuery, "response": OwnerPositions}
+POSTS = {"body": (PostBody, PostList), "raw_body": True, "ndjson": True, "response": PostResults}
+PAGE = {"query": PageQuery, "response": Page, "response_headers": ("ETag",)}
 ROUTES = [
-    Route(
-        method="GET",
-        path=BOARD + "/entries/{owner}/positions",
-        handler=positions,
-        role=Role.READER,
-        view="owner_positions",
-        summary="Positions of an owner",
-        tag="Reading",
-        query=PositionsQuery,
-        response=OwnerPositions,
-        problems=("unknown_owner", "unknown_column", "not_ranked"),
-    ),
-    Route(
-        method="GET",
-        path=BOARD + "/entries/{owner}",
-        handler=entry,
-        role=Role.READER,
-        view="entry",
-        summary="The entry of an owner",
-        tag="Reading",
-        response=EntryAnswer,
-        problems=("unknown_owner",),
-    ),
-    Route(
-        method="DELETE",
-        path=BOARD + "/entries/{owner}",
-        handler=erase,
-        role=Role.OPS,
-        view="erase_entry",
-        summary="Erases an entry",
-        tag="Operating",
-        statuses=(204,),
-    ),
-    Route(
-        method="POST",
-        path=BOARD + "/posts",
-        handler=posts,
-        role=Role.WRITER,
-        view="posts",
-        summary="Posts",
-        tag="Posting",
-        body=(PostBody, PostList),
-        raw_body=True,
-        ndjson=True,
-        response=PostResults,
-        problems=("too_many_posts",),
-    ),
-    Route(
-        method="POST",
-        path=BOARD + "/entries/lookup",
-        handler=lookup,
-        role=Role.READER,
-        view="lookup",
-        summary="Entries of many owners",
-        tag="Reading",
-        body=Lookup,
-        response=LookupAnswer,
-    ),
-    Route(
-        method="GET",
-        path=BOARD + "/rankings/{column}",
-        handler=page,
-        role=Role.READER,
-        view="page",
-        summary="A page of a ranking",
-        tag="Reading",
-        query=PageQuery,
-        response=Page,
-        response_headers=("ETag",),
-    ),
+    route("GET", "entries/{owner}/positions", positions, Role.READER, "owner_positions", "Reading", **POSITIONS),
+    route("GET", "entries/{owner}", entry, Role.READER, "entry", "Reading", response=EntryAnswer),
+    route("DELETE", "entries/{owner}", erase, Role.OPS, "erase_entry", "Operating", statuses=(204,)),
+    route("POST", "posts", posts, Role.WRITER, "posts", "Posting", **POSTS),
+    route("POST", "entries/lookup", lookup, Role.READER, "lookup", "Reading", body=Lookup, response=LookupAnswer),
+    route("GET", "rankings/{column}", page, Role.READER, "page", "Reading", **PAGE),
 ]

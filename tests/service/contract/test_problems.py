@@ -9,8 +9,6 @@ from jobs import errors as job_errors
 from service.contract.problems import (
     CODES,
     STORAGE_CODES,
-    BadValueError,
-    BusyError,
     FieldError,
     ProblemError,
     clip_text,
@@ -30,10 +28,6 @@ def test_a_problem_has_the_members_of_rfc_9457_and_of_the_contract() -> None:
         "code": "unknown_owner",
         "errors": [{"pointer": "owner", "detail": "no entry of 'x'"}],
     }
-
-
-def test_every_code_has_an_error_status() -> None:
-    assert all(400 <= status < 600 for status, _ in CODES.values())
 
 
 def test_every_code_of_a_storage_error_is_known() -> None:
@@ -76,18 +70,9 @@ def test_a_problem_keeps_the_pointer_of_a_storage_error() -> None:
     assert problem.errors == [FieldError("/ties", "ties can't change")]
 
 
-def test_a_problem_is_returned_unchanged() -> None:
-    problem = BadValueError("no decimal")
-    assert problem_of(problem) is problem
-
-
 def test_an_unknown_column_is_404_for_a_read_and_422_for_a_post() -> None:
     error = storage_errors.UnknownColumnError()
     assert (problem_of(error).status, post_problem_of(error).status) == (404, 422)
-
-
-def test_a_busy_service_says_when_to_retry() -> None:
-    assert BusyError("queue_full", "wait", retry_after_s=3).headers == {"Retry-After": "3"}
 
 
 def test_a_clipped_text_of_a_caller_is_short_and_encodable() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.event_stream import events_of
 from tests.service.real_service import RARELY, Service
 
@@ -20,56 +19,37 @@ SPEC: dict[str, Any] = {
     "facets": [[], ["org"], ["org", "location"]],
     "predictor": RARELY,
 }
-FACETS = {"org": "7", "location": "melb"}
 
 
-@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with the family, on either store, with shared tables or with a table for each board."""
-    store, table = request.param.split("-")
-    if store == "sqlite":
-        async for made in _serve(Service(tmp_path), table):
-            yield made
-        return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        async for made in _serve(Service(tmp_path, store=url), table):
-            yield made
+@pytest.fixture
+async def service(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Service]:
+    """Start a service with the family."""
+    async with Service(tmp_path, **either_store).running() as made:
+        await made.must("PUT", F, {**SPEC, "table": table})
+        yield made
 
 
-async def _serve(made: Service, table: str) -> AsyncIterator[Service]:
-    await made.start()
-    await made.must("PUT", F, {**SPEC, "table": table})
-    yield made
-    await made.stop()
-
-
-async def post(service: Service, body: dict[str, Any]) -> None:
-    """Send one post to the family."""
-    await service.must("POST", f"{F}/posts", body)
-
-
-def xp(owner: str, value: int, facets: dict[str, str]) -> dict[str, Any]:
-    """Return a post for the current time."""
-    return {"owner": owner, "stats": {"xp": value}, "facets": facets}
+async def post(service: Service, owner: str, **facets: str) -> None:
+    """Send a post to the family."""
+    await service.must("POST", f"{F}/posts", {"owner": owner, "stats": {"xp": 5}, "facets": facets})
 
 
 async def test_streams_and_the_journal_report_the_end_of_a_family(service: Service) -> None:
-    await post(service, xp("ada", 5, facets=FACETS))
+    await post(service, "ada", org="7", location="melb")
     await service.board("b", {"name": "xp"})
-    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    await service.post_xp("b", ada=1)
     top = "/v1/leaderboards/{}/stream?column=xp&top=2"
     async with (
         events_of(service.base, top.format("game:all")) as ends,
         events_of(service.base, top.format("game:all:org=7")) as too,
         events_of(service.base, top.format("b")) as stays,
     ):
-        await ends.expect_event("top")
-        await too.expect_event("top")
-        await stays.expect_event("top")
+        for stream in (ends, too, stays):
+            await stream.expect_event("top")
         await service.must("DELETE", F)
         assert await ends.read_event() is None
         assert await too.read_event() is None, "both streams end"
-        await service.post("b", {"owner": "ada", "stats": {"xp": 9}})
+        await service.post_xp("b", ada=9)
         assert (await stays.expect_event("top")).data["entries"][0]["value"] == 9
     lines = await service.get("/v1/journal?after=0&limit=100")
     gone = [line["board"] for line in lines if line["kind"] == "delete"]
@@ -82,9 +62,9 @@ async def test_a_stream_of_a_board_without_posts_ends_with_the_first_post_to_it(
         last = await seven.expect_event("top")
         await eight.expect_event("top")
         assert last.data["entries"] == []
-        await post(service, xp("ada", 5, facets={"org": "7"}))
+        await post(service, "ada", org="7")
         assert await seven.read_event() is None
         async with events_of(service.base, top.format(7), last_id=last.id) as seven:
             assert (await seven.expect_event("top")).data["entries"][0]["owner"] == "ada"
-        await post(service, xp("bob", 5, facets={"org": "8"}))
+        await post(service, "bob", org="8")
         assert await eight.read_event() is None, "the second board is a new one too"

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from storage.log.change_log import change_log
 from tests.service.event_stream import EventStream, StreamEvent, events_of
 from tests.service.real_service import Service
 
@@ -19,35 +20,27 @@ def owner_path(owner: str) -> str:
 
 async def board(service: Service, **xp: int) -> None:
     await service.board("b", {"name": "xp"}, {"name": "shots", "sorted": False, "merge": "sum"})
-    await post(service, **xp)
-
-
-async def post(service: Service, **xp: int) -> None:
-    await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
-
-
-def rows(event: StreamEvent) -> list[tuple[str, int]]:
-    return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
+    await service.post_xp("b", **xp)
 
 
 async def test_a_stream_sends_the_top_at_once_and_after_each_change(service: Service) -> None:
     await board(service, ada=30, bob=20, cleo=10)
     async with events_of(service.base, TOP) as stream:
         first = await stream.expect_event("top")
-        assert rows(first) == [("ada", 30), ("bob", 20)]
+        assert first.rows == [("ada", 30), ("bob", 20)]
         assert first.data["total"] == 3
-        await post(service, dan=5)
-        await post(service, cleo=25)
+        await service.post_xp("b", dan=5)
+        await service.post_xp("b", cleo=25)
         second = await stream.expect_event("top")
-        assert rows(second) == [("ada", 30), ("cleo", 25)], "a post below the top causes no event"
+        assert second.rows == [("ada", 30), ("cleo", 25)], "a post below the top causes no event"
         assert second.id > first.id
         await service.post("b", {"owner": "ada", "stats": {"shots": 7}})
         third = await stream.expect_event("top")
         assert third.data["entries"][0]["stats"]["shots"] == 7
         await service.must("DELETE", "/v1/leaderboards/b/entries/ada")
-        assert rows(await stream.expect_event("top")) == [("cleo", 25), ("bob", 20)]
+        assert (await stream.expect_event("top")).rows == [("cleo", 25), ("bob", 20)]
         await service.must("PUT", "/v1/owners/cleo/hidden")
-        assert rows(await stream.expect_event("top")) == [("bob", 20), ("dan", 5)]
+        assert (await stream.expect_event("top")).rows == [("bob", 20), ("dan", 5)]
 
 
 async def test_a_stream_tells_an_owner_who_overtook_it(service: Service) -> None:
@@ -55,13 +48,13 @@ async def test_a_stream_tells_an_owner_who_overtook_it(service: Service) -> None
     async with events_of(service.base, owner_path("bob")) as stream:
         first = await stream.expect_event("position")
         assert (first.data["rank"], first.data["value"], first.data["overtaken_by"]) == (2, 20, [])
-        await post(service, cleo=25)
+        await service.post_xp("b", cleo=25)
         second = await stream.expect_event("position")
         assert (second.data["rank"], second.data["previous_rank"], second.data["overtaken_by"]) == (3, 2, ["cleo"])
-        await post(service, cleo=20)
+        await service.post_xp("b", cleo=20)
         third = await stream.expect_event("position")
         assert (third.data["rank"], third.data["overtaken_by"]) == (2, []), "a tie shares the rank"
-        await post(service, bob=31)
+        await service.post_xp("b", bob=31)
         assert (await stream.expect_event("position")).data["rank"] == 1
         await service.must("PUT", "/v1/owners/bob/hidden")
         gone = await stream.expect_event("position")
@@ -79,7 +72,7 @@ async def test_a_stream_tells_an_owner_of_erasures_of_others_and_of_itself(servi
         first = await stream.await_event("position", rank=1)
         assert (first.data["previous_rank"], first.data["overtaken_by"]) == (2, [])
         await service.must("DELETE", "/v1/owners/dan")
-        await post(service, eve=25)
+        await service.post_xp("b", eve=25)
         assert (await stream.await_event("position", rank=2)).data["overtaken_by"] == ["eve"]
         await service.must("DELETE", "/v1/owners/bob")
         gone = await stream.await_event("position", rank=None)
@@ -88,12 +81,12 @@ async def test_a_stream_tells_an_owner_of_erasures_of_others_and_of_itself(servi
 
 async def test_a_stream_has_the_same_ranks_as_reads(service: Service) -> None:
     await service.board("b", {"name": "xp", "best": "low"}, ties="earliest")
-    await post(service, **{f"o{number}": number % 5 for number in range(20)})
+    await service.post_xp("b", **{f"o{number}": number % 5 for number in range(20)})
     async with events_of(service.base, owner_path("o7")) as stream:
         first = await stream.expect_event("position")
         for number in range(20, 30):
-            await post(service, **{f"o{number}": number % 3})
-        await post(service, last=0)
+            await service.post_xp("b", **{f"o{number}": number % 3})
+        await service.post_xp("b", last=0)
         path = "/v1/leaderboards/b/entries/o7/positions?rank=exact"
         [position] = (await service.get(path))["positions"]
         assert first.data["rank"] < position["rank"]
@@ -105,20 +98,20 @@ async def test_a_client_that_reconnects_gets_what_it_missed_and_nothing_twice(se
     await board(service, ada=30, bob=20, cleo=10)
     async with events_of(service.base, TOP) as top, events_of(service.base, owner_path("bob")) as owner:
         top_id, owner_id = (await top.expect_event("top")).id, (await owner.expect_event("position")).id
-    await post(service, dan=1)
-    await post(service, cleo=25)
+    await service.post_xp("b", dan=1)
+    await service.post_xp("b", cleo=25)
     async with (
         events_of(service.base, TOP, last_id=top_id) as top,
         events_of(service.base, owner_path("bob"), last_id=owner_id) as owner,
     ):
         missed = await top.expect_event("top")
-        assert rows(missed) == [("ada", 30), ("cleo", 25)]
+        assert missed.rows == [("ada", 30), ("cleo", 25)]
         passed = await owner.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
     async with events_of(service.base, TOP, last_id=missed.id) as top:
-        await post(service, eve=99)
+        await service.post_xp("b", eve=99)
         again = await top.expect_event("top")
-        assert rows(again) == [("eve", 99), ("ada", 30)], "events from before are not sent again"
+        assert again.rows == [("eve", 99), ("ada", 30)], "events from before are not sent again"
         assert again.id > missed.id
 
 
@@ -126,9 +119,8 @@ async def test_a_client_that_reconnects_gets_what_it_missed_and_nothing_twice(se
 async def test_a_number_that_the_journal_has_not_reached_is_answered_with_reset(service: Service, last_id: str) -> None:
     await board(service, ada=30)
     async with events_of(service.base, TOP, last_id=last_id) as stream:
-        reset = await stream.expect_event("reset")
-        state = await stream.expect_event("top")
-        assert rows(state) == [("ada", 30)]
+        reset, state = await stream.expect_event("reset"), await stream.expect_event("top")
+        assert state.rows == [("ada", 30)]
         assert reset.id == state.id
 
 
@@ -136,16 +128,14 @@ async def test_a_number_that_the_journal_no_longer_holds_is_answered_with_reset(
     await board(service, ada=30, bob=20)
     async with events_of(service.base, TOP) as stream:
         old = (await stream.expect_event("top")).id
-    from storage.log.change_log import change_log
-
     store = service.context.store
-    await post(service, cleo=40)
-    await post(service, dan=50)
+    await service.post_xp("b", cleo=40)
+    await service.post_xp("b", dan=50)
     later_us = service.context.now_us() + 10**6
     await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
     async with events_of(service.base, TOP, last_id=old) as stream:
         await stream.expect_event("reset")
-        assert rows(await stream.expect_event("top")) == [("dan", 50), ("cleo", 40)]
+        assert (await stream.expect_event("top")).rows == [("dan", 50), ("cleo", 40)]
     assert await service.refused("GET", f"/v1/journal?after={old}") == (410, "journal_pruned")
 
 
@@ -168,7 +158,7 @@ async def test_a_stream_ends_with_its_board_and_can_be_resumed_after_a_reset(ser
         await service.must("POST", "/v1/leaderboards/b/reset")
         assert await stream.read_event() is None
     async with events_of(service.base, TOP, last_id=last.id) as stream:
-        assert rows(await stream.expect_event("top")) == []
+        assert (await stream.expect_event("top")).rows == []
         await service.must("DELETE", "/v1/leaderboards/b")
         assert await stream.read_event() is None
     assert await service.refused("GET", TOP) == (404, "unknown_board")
@@ -213,7 +203,7 @@ async def test_clients_of_a_topic_get_the_same_events(service: Service) -> None:
             heard.append([await stream.expect_event("top")])
             following.create_task(_follow(stream, heard[-1]))
         for number in range(190, 201):
-            await post(service, ada=number)
+            await service.post_xp("b", ada=number)
     changes = [[(event.id, event.data["entries"][0]["value"]) for event in events[1:]] for events in heard]
     assert all(each == changes[0] for each in changes)
     assert changes[0][-1][1] == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import pytest
 
 from storage.entries.rankings import Ranking
 from storage.store import Program
-from tests.schemas import fresh_schema
 from tests.service.closing import close_as_of
-from tests.service.event_stream import StreamEvent, events_of
+from tests.service.event_stream import events_of
 from tests.service.real_service import RARELY, Service
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -24,16 +22,10 @@ COLUMNS = [{"name": "xp", "sorted": True, "merge": "last"}]
 TOP = "/v1/leaderboards/{}/stream?column=xp&top=3"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service without jobs, on SQLite and on PostgreSQL. A test runs the jobs that it needs."""
-    async with AsyncExitStack() as stack:
-        more: dict[str, object] = {}
-        if request.param == "postgres":
-            more = {"store": await stack.enter_async_context(fresh_schema(request.getfixturevalue("postgres_url")))}
-        made = Service(tmp_path, jobs="none", **more)
-        await made.start()
-        stack.push_async_callback(made.stop)
+@pytest.fixture
+async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
+    """Start a service without jobs. A test runs the jobs that it needs."""
+    async with Service(tmp_path, jobs="none", **either_store).running() as made:
         yield made
 
 
@@ -42,15 +34,7 @@ async def season(service: Service) -> None:
     times = {"closes_at": (NOW + HOUR).isoformat(), "grace_seconds": 0, "keep_seconds": 0}
     body: dict[str, Any] = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 1}, **times}
     await service.must("PUT", "/v1/leaderboards/s", body)
-    await post(service, ada=30, bob=20, cleo=10)
-
-
-async def post(service: Service, **xp: int) -> None:
-    await service.post("s", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
-
-
-def rows(event: StreamEvent) -> list[tuple[str, int]]:
-    return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
+    await service.post_xp("s", ada=30, bob=20, cleo=10)
 
 
 async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_stay_open(service: Service) -> None:
@@ -62,7 +46,7 @@ async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_s
         await close_as_of(service, NOW + 2 * HOUR)
         assert (await service.get("/v1/leaderboards/s"))["archived"] is True
         async with events_of(service.base, path) as top, events_of(service.base, bob) as owner:
-            assert rows(await top.expect_event("top")) == [("ada", 30), ("bob", 20), ("cleo", 10)]
+            assert (await top.expect_event("top")).rows == [("ada", 30), ("bob", 20), ("cleo", 10)]
             assert (await owner.expect_event("position")).data["rank"] == 2
         assert service.context.feed.clients >= 1, "the earlier stream is still open"
 
@@ -72,10 +56,10 @@ async def test_a_new_stream_of_an_archive_shows_no_erased_owner(service: Service
     await close_as_of(service, NOW + HOUR)
     await close_as_of(service, NOW + 2 * HOUR)
     async with events_of(service.base, TOP.format("s")) as early:
-        assert rows(await early.expect_event("top"))[0] == ("ada", 30)
+        assert (await early.expect_event("top")).rows[0] == ("ada", 30)
         await service.must("DELETE", "/v1/owners/ada")
         async with events_of(service.base, TOP.format("s")) as late:
-            assert rows(await late.expect_event("top")) == [("bob", 20), ("cleo", 10)]
+            assert (await late.expect_event("top")).rows == [("bob", 20), ("cleo", 10)]
 
 
 async def test_streams_of_boards_of_several_periods_end_with_their_first_post(service: Service) -> None:
@@ -83,13 +67,13 @@ async def test_streams_of_boards_of_several_periods_end_with_their_first_post(se
     every, year = TOP.format("f:all"), TOP.format(f"f:{NOW.year}")
     async with events_of(service.base, every) as all_time, events_of(service.base, year) as of_year:
         first = await all_time.expect_event("top")
-        assert rows(first) == rows(await of_year.expect_event("top")) == []
+        assert first.rows == (await of_year.expect_event("top")).rows == []
         posts = {"posts": [{"owner": "ada", "stats": {"xp": 5}, "at": NOW.isoformat()}]}
         await service.must("POST", "/v1/families/f/posts", posts)
         assert await all_time.read_event() is None
         assert await of_year.read_event() is None
     async with events_of(service.base, every, last_id=first.id) as all_time:
-        assert rows(await all_time.expect_event("top")) == [("ada", 5)]
+        assert (await all_time.expect_event("top")).rows == [("ada", 5)]
 
 
 async def test_streams_of_two_boards_without_posts_end_separately(service: Service) -> None:
@@ -110,7 +94,7 @@ async def test_the_rank_of_a_moved_owner_is_counted_from_a_knot_and_not_from_the
 ) -> None:
     body = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 5, "samples": 20}}
     await service.must("PUT", "/v1/leaderboards/s", body)
-    await post(service, **{f"o{n:03}": n for n in range(300)})
+    await service.post_xp("s", **{f"o{n:03}": n for n in range(300)})
     await service.restart(jobs="embedded")
     await service.refresh("s", "xp")
     counts: list[str] = []
@@ -123,9 +107,9 @@ async def test_the_rank_of_a_moved_owner_is_counted_from_a_knot_and_not_from_the
     monkeypatch.setattr(Ranking, "count_better", counted)
     async with events_of(service.base, "/v1/leaderboards/s/stream?column=xp&owner=o010") as stream:
         assert (await stream.expect_event("position")).data["rank"] == 290
-        await post(service, o020=7)
+        await service.post_xp("s", o020=7)
         assert (await stream.expect_event("position")).data["rank"] == 289
-        await post(service, o010=150, o200=151)
+        await service.post_xp("s", o010=150, o200=151)
         moved = await stream.await_event("position", value=150)
         assert moved.data["rank"] == 150, "149 are better, o200 among them, and o150 shares the rank"
     assert counts == []

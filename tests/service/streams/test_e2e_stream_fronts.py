@@ -10,20 +10,12 @@ from pathlib import Path
 import pytest
 
 from storage.log.change_log import change_log
-from tests.schemas import fresh_schema
-from tests.service.event_stream import EventStream, StreamEvent, events_of
+from tests.service.event_stream import EventStream, events_of
 from tests.service.real_service import Caller, Process, Service
 
 TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
 BOB = "/v1/leaderboards/b/stream?column=xp&owner=bob"
 XP = {"name": "xp"}
-
-
-@pytest.fixture
-async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return the URL of an empty schema on the PostgreSQL server."""
-    async with fresh_schema(postgres_url) as url:
-        yield url
 
 
 @pytest.fixture
@@ -35,28 +27,20 @@ async def pair(store_url: str, tmp_path: Path) -> AsyncIterator[list[Service]]:
             await service.start()
             stack.push_async_callback(service.stop)
         await services[0].board("b", XP)
-        await post(services[0], ada=30, bob=20, cleo=10)
+        await services[0].post_xp("b", ada=30, bob=20, cleo=10)
         yield services
-
-
-async def post(caller: Caller, **xp: int) -> None:
-    await caller.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
-
-
-def rows(event: StreamEvent) -> list[tuple[str, int]]:
-    return [(entry["owner"], entry["value"]) for entry in event.data["entries"]]
 
 
 async def test_a_post_to_one_front_end_reaches_the_streams_of_the_other(pair: list[Service]) -> None:
     one, other = pair
     async with events_of(other.base, TOP) as top, events_of(other.base, BOB) as bob:
-        assert rows(await top.expect_event("top")) == [("ada", 30), ("bob", 20)]
+        assert (await top.expect_event("top")).rows == [("ada", 30), ("bob", 20)]
         assert (await bob.expect_event("position")).data["rank"] == 2
-        await post(one, cleo=25)
-        assert rows(await top.expect_event("top")) == [("ada", 30), ("cleo", 25)]
+        await one.post_xp("b", cleo=25)
+        assert (await top.expect_event("top")).rows == [("ada", 30), ("cleo", 25)]
         passed = await bob.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
-        await post(one, bob=40)
+        await one.post_xp("b", bob=40)
         assert (await bob.expect_event("position")).data["rank"] == 1
 
 
@@ -64,15 +48,15 @@ async def test_a_client_can_resume_its_stream_at_the_other_front_end(pair: list[
     one, other = pair
     async with events_of(one.base, TOP) as top, events_of(one.base, BOB) as bob:
         top_id, bob_id = (await top.expect_event("top")).id, (await bob.expect_event("position")).id
-    await post(one, cleo=25)
+    await one.post_xp("b", cleo=25)
     async with events_of(other.base, TOP, last_id=top_id) as top, events_of(other.base, BOB, last_id=bob_id) as bob:
         missed = await top.expect_event("top")
-        assert rows(missed) == [("ada", 30), ("cleo", 25)]
+        assert missed.rows == [("ada", 30), ("cleo", 25)]
         passed = await bob.expect_event("position")
         assert (passed.data["rank"], passed.data["previous_rank"], passed.data["overtaken_by"]) == (3, 2, ["cleo"])
     async with events_of(one.base, TOP, last_id=missed.id) as top:
-        await post(other, eve=99)
-        assert rows(await top.expect_event("top")) == [("eve", 99), ("ada", 30)], (
+        await other.post_xp("b", eve=99)
+        assert (await top.expect_event("top")).rows == [("eve", 99), ("ada", 30)], (
             "events from before are not sent again"
         )
 
@@ -81,13 +65,13 @@ async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Se
     one, other = pair
     async with events_of(one.base, TOP) as top:
         old = (await top.expect_event("top")).id
-    await post(one, cleo=40)
-    await post(one, dan=50)
+    await one.post_xp("b", cleo=40)
+    await one.post_xp("b", dan=50)
     store, later_us = one.context.store, one.context.now_us() + 10**6
     await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
     async with events_of(other.base, TOP, last_id=old) as top:
         await top.expect_event("reset")
-        assert rows(await top.expect_event("top")) == [("dan", 50), ("cleo", 40)]
+        assert (await top.expect_event("top")).rows == [("dan", 50), ("cleo", 40)]
 
 
 async def _read_until(stream: EventStream, value: int) -> list[tuple[int, int]]:
@@ -107,10 +91,10 @@ async def test_concurrent_posts_to_several_front_ends_are_streamed_in_one_order(
 
         async def write(service: Service, owner: str) -> None:
             for value in range(100, 140):
-                await post(service, **{owner: value})
+                await service.post_xp("b", **{owner: value})
 
         await asyncio.gather(*(write(service, f"{owner}{n}") for n, service in enumerate(pair) for owner in "xyz"))
-        await post(one, last=1000)
+        await one.post_xp("b", last=1000)
         for heard in (await _read_until(first, 1000), await _read_until(second, 1000)):
             assert heard == sorted(heard), "neither event numbers nor best values decrease"
             assert len({number for number, _ in heard}) == len(heard)
@@ -129,6 +113,6 @@ async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(
             streams.append(await stack.enter_async_context(events_of(node.url, TOP)))
             workers.add(streams[-1].response.headers["X-Request-Id"].partition("-")[0])
             await streams[-1].expect_event("top")
-        await post(caller, ada=7)
+        await caller.post_xp("b", ada=7)
         for stream in streams:
-            assert rows(await stream.expect_event("top")) == [("ada", 7)]
+            assert (await stream.expect_event("top")).rows == [("ada", 7)]
