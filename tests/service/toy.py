@@ -66,23 +66,20 @@ def key_limits(metrics: Metrics, *, reads_per_s: float = 0, posts_per_s: float =
 
 @dataclass
 class ToyContext:
-    """The parts of a context that the HTTP layer uses; if `store_error` is set, the store is not ready."""
+    """The parts of a context that the HTTP layer uses."""
 
     settings: ToySettings = field(default_factory=ToySettings)
     metrics: Metrics = field(default_factory=Metrics)
     keyring: KeyRing = field(default_factory=KeyRing)
     request_log: RequestLog = field(default_factory=lambda: RequestLog(sample_ratio=0, slow_s=60))
     key_limits: KeyLimits = field(default_factory=lambda: key_limits(Metrics()))
-    store_error: Exception | None = None
     tracer: Tracer | None = None
 
     def end_endless_answers(self) -> None:
         """Do nothing: no answer of the toy service is endless."""
 
     async def ready(self) -> None:
-        """Raise the error that the test set for the store."""
-        if self.store_error is not None:
-            raise self.store_error
+        """Do nothing: the store is always ready."""
 
 
 async def positions(context: ToyContext, call: Call) -> OwnerPositions:

@@ -52,7 +52,7 @@ class Upload:
 
 @pytest.fixture
 async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Yield a function that lets seconds pass on the running loop's clock."""
+    """Return a function that lets seconds pass on the running loop's clock."""
     loop = asyncio.get_running_loop()
     real, passed_s = loop.time, [0.0]
     monkeypatch.setattr(loop, "time", lambda: real() + passed_s[0])
@@ -61,6 +61,12 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         passed_s[0] += seconds
 
     return passes
+
+
+async def run_turns() -> None:
+    """Let every task that can run do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
@@ -104,28 +110,19 @@ async def test_a_body_is_refused_as_soon_as_it_is_known_to_be_too_large(passes: 
 async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Callable[[float], None]) -> None:
     bodies = BodyReader(Limits())
     arriving = [asyncio.create_task(refusal_code(Upload([b"x", None], passes), bodies)) for _ in range(2)]
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await run_turns()
     assert not any(each.done() for each in arriving)
     bodies.refuse_arriving()
     assert await asyncio.gather(*arriving) == ["store_busy", "store_busy"]
     assert await refusal_code(Upload([b"x", None], passes), bodies) == "store_busy"
 
 
-async def run_turns() -> None:
-    """Let every task that can run do so."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 async def test_a_body_past_the_bound_of_all_bodies_is_refused_before_it_is_read(
     passes: Callable[[float], None],
 ) -> None:
     bodies = BodyReader(Limits())
-    arriving = [
-        asyncio.create_task(read_and_release(Upload([b"x", None], passes, content_length=100), bodies))
-        for _ in range(2)
-    ]
+    uploads = [Upload([b"x", None], passes, content_length=100) for _ in range(2)]
+    arriving = [asyncio.create_task(read_and_release(each, bodies)) for each in uploads]
     await run_turns()
     third = Upload([b"x" * 51], passes, content_length=51)
     assert await refusal_code(third, bodies) == "too_many_bodies"
@@ -178,16 +175,13 @@ async def test_a_body_returns_its_bytes_to_the_bound_however_it_ends(
         assert await refusal_code(Upload([b"x" * 90, b"x"], passes, 11, announced), bodies) == "body_timeout"
         assert await refusal_code(Upload([b"x" * 101], passes, content_length=announced), bodies) == "body_too_large"
         assert await refusal_code(Vanished([], passes, content_length=announced), bodies) == "bad_request"
-        given_up = asyncio.create_task(
-            read_and_release(Upload([b"x" * 90, None], passes, content_length=announced), bodies)
-        )
+        upload = Upload([b"x" * 90, None], passes, content_length=announced)
+        given_up = asyncio.create_task(read_and_release(upload, bodies))
         await run_turns()
         given_up.cancel()
         await asyncio.wait([given_up])
-    full = [
-        asyncio.create_task(refusal_code(Upload([b"x" * 100, None], passes, content_length=100), bodies))
-        for _ in range(2)
-    ]
+    uploads = [Upload([b"x" * 100, None], passes, content_length=100) for _ in range(2)]
+    full = [asyncio.create_task(refusal_code(each, bodies)) for each in uploads]
     await run_turns()
     assert not any(each.done() for each in full), "bodies that ended no longer count"
     bodies.refuse_arriving()

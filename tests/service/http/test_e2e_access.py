@@ -10,26 +10,11 @@ import pytest
 
 from service.contract.keys import Role
 from service.contract.routes import Route
+from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
 from tests.service.real_service import Process, Service, command_line
 
 ROLES = ("reader", "writer", "ops")
-BODIES: dict[str, object] = {
-    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "post": {"owner": "a", "stats": {"xp": 1}},
-    "post_many": {"owner": "a", "stats": {"xp": 1}, "boards": ["b"]},
-    "lookup": {"owners": ["a"]},
-    "many_boards": {"boards": ["b"], "column": "xp"},
-    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all"], "facets": [[]]},
-    "post_family": {"owner": "a", "stats": {"xp": 1}, "facets": {}},
-    "put_pool": {},
-    "put_client": {},
-    "add_resources": {"region": "eu", "resources": ["r"]},
-    "remove_resources": {"resources": ["r"]},
-    "post_key": {"name": "n", "role": "reader"},
-    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
-}
-QUERIES = {"around": "?column=xp", "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1"}
 
 
 def make_key(folder: Path, name: str, role: str) -> str:
@@ -54,28 +39,14 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
 @pytest.fixture
 async def closed(keys: tuple[Path, dict[str, str]]) -> AsyncIterator[Service]:
     """Start a service that knows these keys. A request carries a key only if the test gives one."""
-    made = Service(keys[0])
-    await made.start()
-    yield made
-    await made.stop()
+    async with Service(keys[0]).running() as made:
+        yield made
 
 
 def path_of(route: Route) -> str:
     """Return a path and query that the route accepts. The board in the path need not exist."""
-    names = {
-        "board": "b",
-        "owner": "a",
-        "column": "xp",
-        "family": "f",
-        "client_id": "c",
-        "pool_id": "p",
-        "key": "k",
-        "post_id": "p",
-        "file": "main.js",
-        "id": "nobody",
-    }
-    path = route.path.format(**names, operation="version")
-    return path + QUERIES.get(route.view, "")
+    query = "" if route.view == "stream" else QUERIES.get(route.view, "")
+    return route.path.format(**NAMES, id="nobody") + query
 
 
 async def test_every_route_accepts_its_role_and_higher_ones_only(
@@ -122,9 +93,8 @@ async def test_setting_a_value_needs_the_role_ops(closed: Service, keys: tuple[P
     await closed.call("PUT", "/v1/leaderboards/s", BODIES["put_board"], ops)
     path, body = "/v1/leaderboards/s/posts", {"owner": "a", "set": {"xp": 5}}
     assert await closed.refused("POST", path, body, **writer) == (403, "forbidden")
-    assert await closed.refused("POST", path, {"posts": [{"owner": "a", "stats": {"xp": 1}}, body]}, **writer) == (
-        403, "forbidden",
-    )  # fmt: skip
+    several = {"posts": [{"owner": "a", "stats": {"xp": 1}}, body]}
+    assert await closed.refused("POST", path, several, **writer) == (403, "forbidden")
     assert (await closed.call("POST", path, body, ops)).body["results"][0]["stats"] == {"xp": 5}
 
 

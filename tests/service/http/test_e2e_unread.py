@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-
-import pytest
 
 from storage.posting.waiting_posts import GATHER_TURNS
 from storage.records import BoardPost, ColumnChange, Post
 from tests.service.real_service import Service
 
 
-async def test_the_writer_survives_a_request_that_is_cancelled_while_it_gathers(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    await service.start()
+async def test_the_writer_survives_a_request_that_is_cancelled_while_it_gathers(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "sum"})
     writer = service.context.posting.writer
     board = await service.context.catalog.find_board("b")
@@ -29,12 +24,9 @@ async def test_the_writer_survives_a_request_that_is_cancelled_while_it_gathers(
         assert writer.alive
         answer = await service.call("POST", "/v1/leaderboards/b/posts", {"owner": "b", "stats": {"xp": 1}})
         assert answer.status == 200
-    await service.stop()
 
 
-async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    await service.start()
+async def test_unread_answers_delay_the_further_requests_of_their_connection(service: Service) -> None:
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"owner-{i:06}", "stats": {"xp": i}} for i in range(400)))
     page = b"GET /v1/leaderboards/b/rankings/xp?limit=400 HTTP/1.1\r\nHost: localhost\r\n\r\n"  # each answer has 50 kB
@@ -55,14 +47,6 @@ async def test_unread_answers_delay_the_further_requests_of_their_connection(tmp
         after = answered()
     assert 0 < after < 1000  # only as many answers as fit into the buffers of the sockets and of the service
     writer.close()
-    await service.stop()
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> Service:
-    made = Service(tmp_path)
-    await made.start()
-    return made
 
 
 async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(service: Service) -> None:
@@ -77,7 +61,6 @@ async def test_no_row_around_an_owner_has_a_rank_past_the_ends_of_the_board(serv
         assert 1 <= min(ranks) <= max(ranks) <= page["total"]
         assert page["next"] is not None or ranks[-1] == page["total"]
         assert page["prev"] is not None or ranks[0] == 1
-    await service.stop()
 
 
 async def test_a_row_is_exact_only_at_the_rank_that_the_curve_gave_it(service: Service) -> None:
@@ -89,4 +72,3 @@ async def test_a_row_is_exact_only_at_the_rank_that_the_curve_gave_it(service: S
     own = next(entry for entry in page["entries"] if entry["owner"] == "o02")
     # The rank was 3 when the curve was fitted and is 13 now. Only the current rank may be called exact.
     assert own["rank"] == 13 or not own["exact"]
-    await service.stop()

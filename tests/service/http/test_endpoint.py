@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from service.app import make_app
-from service.contract.keys import KeyRing, make_api_key
 from service.http.malformed import ProblemRunner
-from storage.errors import StoreBusyError
-from tests.service.contract.test_keys import row
 from tests.service.toy import ROUTES, ToyContext
 
 B = "/v1/leaderboards/b"
 JSON = {"Content-Type": "application/json"}
+HEAD = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n".encode()
 
 
 class Caller:
@@ -59,80 +56,55 @@ async def call() -> AsyncIterator[Caller]:
     await runner.cleanup()
 
 
-async def test_a_struct_is_answered_as_json(call: Caller) -> None:
-    assert await call("GET", f"{B}/entries/a/positions?columns=xp,kills") == 200
-    assert call.headers["Content-Type"] == "application/json"
-    assert call.body == {"owner": "a", "positions": []}
-
-
 async def test_a_handler_may_set_its_own_status_and_headers(call: Caller) -> None:
     assert await call("DELETE", f"{B}/entries/a") == 204
-    assert call.body == b""
-    assert "Content-Type" not in call.headers
+    assert (call.body, "Content-Type" in call.headers) == (b"", False)
     assert await call("GET", f"{B}/rankings/xp") == 200
     assert call.headers["ETag"] == '"1"'
-
-
-async def test_head_answers_as_get_without_a_body(call: Caller) -> None:
-    assert await call("HEAD", f"{B}/entries/a") == 200
-    assert call.body == b""
 
 
 @pytest.mark.parametrize(
     ("path", "owner"),
     [
-        ("a%2Fb", "a/b"),
-        ("%7Bx%7D", "{x}"),
-        ("%25FF", "%FF"),
-        ("e%CC%81", "é"),
+        ("a%2Fb", "a/b"), ("%7Bx%7D", "{x}"), ("%25FF", "%FF"), ("e%CC%81", "é"), ("a+b", "a+b"), ("a?", "a"),
         ("o%27%3B%20DROP%20TABLE%20x%3B--", "o'; DROP TABLE x;--"),
-        ("a+b", "a+b"),
-        ("a?", "a"),
     ],
-)
+)  # fmt: skip
 async def test_an_owner_in_a_path_is_unquoted_once_and_normalised(call: Caller, path: str, owner: str) -> None:
     assert await call("GET", f"{B}/entries/{path}") == 200
     assert call.body["owner"] == owner
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
-    [
-        ("GET", "/v1/nothing", 404, "not_found"),
-        ("GET", "/a%0Ab", 404, "not_found"),
-        ("GET", f"{B}/entries/", 404, "not_found"),
-        ("GET", f"{B}/entries//positions", 404, "not_found"),
-        ("GET", f"{B}/entries/%00", 400, "bad_request"),
-        ("GET", f"{B}/entries/%FF", 400, "bad_request"),
-        ("GET", f"{B}/entries/%ED%A0%80", 400, "bad_request"),
-        ("GET", "/v1/leaderboards/b%27%3B--/rankings/xp", 400, "bad_request"),
-        ("GET", f"{B}/rankings/xp%27", 400, "bad_request"),
-        ("GET", f"{B}/rankings/xp?limit=x", 400, "bad_request"),
-        ("GET", f"{B}/rankings/xp?limit=9999", 400, "too_many_entries"),
-        ("GET", f"{B}/rankings/xp?from_rank=0", 422, "bad_rank"),
-        ("GET", f"{B}/entries/a?x=1", 400, "unknown_field"),
-        ("PATCH", f"{B}/entries/a", 405, "method_not_allowed"),
-        ("GET", f"{B}/entries/busy", 503, "store_busy"),
-        ("GET", f"{B}/entries/full", 429, "queue_full"),
-        ("GET", f"{B}/entries/nowhere", 404, "unknown_board"),
-        ("GET", f"{B}/entries/problem", 404, "no_curve"),
-        ("GET", f"{B}/entries/bug", 500, "internal"),
+FAILURES = {
+    (404, "not_found"): ["/v1/nothing", "/a%0Ab", f"{B}/entries/", f"{B}/entries//positions"],
+    (400, "bad_request"): [
+        f"{B}/entries/%00", f"{B}/entries/%FF", f"{B}/entries/%ED%A0%80", "/v1/leaderboards/b%27%3B--/rankings/xp",
+        f"{B}/rankings/xp%27", f"{B}/rankings/xp?limit=x",
     ],
+    (400, "too_many_entries"): [f"{B}/rankings/xp?limit=9999"],
+    (422, "bad_rank"): [f"{B}/rankings/xp?from_rank=0"],
+    (400, "unknown_field"): [f"{B}/entries/a?x=1"],
+    (503, "store_busy"): [f"{B}/entries/busy"],
+    (429, "queue_full"): [f"{B}/entries/full"],
+    (404, "unknown_board"): [f"{B}/entries/nowhere"],
+    (404, "no_curve"): [f"{B}/entries/problem"],
+    (500, "internal"): [f"{B}/entries/bug"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"), [(path, problem) for problem, paths in FAILURES.items() for path in paths]
 )
 async def test_every_failure_is_answered_with_a_problem_and_its_code(
-    call: Caller, method: str, path: str, status: int, code: str
+    call: Caller, path: str, problem: tuple[int, str]
 ) -> None:
-    assert await call(method, path) == (status, code)
-
-
-async def test_the_answer_to_a_bug_hides_its_cause(call: Caller) -> None:
-    await call("GET", f"{B}/entries/bug")
-    assert "secret" not in json.dumps(call.body)
+    assert await call("GET", path) == problem
 
 
 async def test_the_answer_to_a_wrong_method_lists_the_right_ones(call: Caller) -> None:
-    await call("PUT", f"{B}/entries/a")
-    assert call.headers["Allow"] == "DELETE, GET, HEAD"
+    for method in ("PUT", "PATCH"):
+        assert await call(method, f"{B}/entries/a") == (405, "method_not_allowed")
+        assert call.headers["Allow"] == "DELETE, GET, HEAD"
 
 
 async def test_a_busy_service_says_when_to_retry(call: Caller) -> None:
@@ -177,83 +149,9 @@ async def test_a_body_that_differs_from_its_headers_is_refused(
     assert await call("POST", f"{B}/entries/lookup", data=body, headers=headers) == (status, code)
 
 
-async def test_a_valid_request_id_comes_back_and_an_invalid_one_is_replaced(call: Caller) -> None:
-    await call("GET", "/healthz", headers={"X-Request-Id": "abc-1"})
-    assert call.headers["X-Request-Id"] == "abc-1"
-    made = set()
-    for given in ("a b", "x" * 65, "<script>"):
-        await call("GET", "/v1/nothing", headers={"X-Request-Id": given})
-        made.add(call.headers["X-Request-Id"])
-    assert len(made) == 3
-    assert given not in made
-
-
-async def test_each_role_opens_its_routes_and_no_more(call: Caller) -> None:
-    keys = {role: make_api_key() for role in ("reader", "writer", "ops")}
-    call.context.keyring.replace_keys([row(key, role) for role, key in keys.items()])
-    post = b'{"owner":"x","stats":{"xp":1}}'
-
-    async def statuses(authorization: dict[str, str]) -> list[int]:
-        found = []
-        for method, path, data in (
-            ("GET", "/healthz", None),
-            ("GET", f"{B}/entries/a", None),
-            ("POST", f"{B}/posts", post),
-            ("DELETE", f"{B}/entries/a", None),
-            ("GET", "/metrics", None),
-            ("GET", "/openapi.json", None),
-        ):
-            await call(method, path, data=data, headers={**JSON, **authorization})
-            found.append(call.status)
-        return found
-
-    assert await statuses({}) == [200, 401, 401, 401, 401, 401]
-    assert await statuses({"Authorization": "Bearer rk_no_no"}) == [200, 401, 401, 401, 401, 401]
-    assert await statuses({"Authorization": f"Bearer {keys['reader'].text}"}) == [200, 200, 403, 403, 403, 200]
-    assert await statuses({"Authorization": f"Bearer {keys['writer'].text}"}) == [200, 200, 200, 403, 403, 200]
-    assert await statuses({"Authorization": f"Bearer {keys['ops'].text}"}) == [200, 200, 200, 204, 200, 200]
-
-
-async def test_401_says_how_to_send_a_key(call: Caller) -> None:
-    call.context.keyring.replace_keys([row(make_api_key(), "ops")])
-    assert await call("GET", f"{B}/entries/a") == (401, "unauthorized")
-    assert "Bearer" in call.headers["WWW-Authenticate"]
-
-
-async def test_an_open_service_refuses_changes_from_pages_of_other_sites(call: Caller) -> None:
-    assert isinstance(call.context.keyring, KeyRing)
-    elsewhere = {"Origin": "http://evil.example"}
-    assert await call("DELETE", f"{B}/entries/a", headers=elsewhere) == (403, "forbidden")
-    assert await call("DELETE", f"{B}/entries/a", headers={"Origin": "http://127.0.0.1:1"}) == (403, "forbidden")
-    assert await call("DELETE", f"{B}/entries/a", headers={"Origin": f"http://127.0.0.1:{call.port}"}) == 204
-
-
-async def test_readiness_means_that_the_store_answers(call: Caller) -> None:
-    assert await call("GET", "/readyz") == 200
-    call.context.store_error = StoreBusyError()
-    assert await call("GET", "/readyz") == (503, "store_busy")
-    assert await call("GET", "/healthz") == 200
-
-
-async def test_requests_are_counted_by_route_and_status(call: Caller) -> None:
-    await call("GET", f"{B}/entries/a")
-    await call("GET", f"{B}/entries/bug")
-    await call("GET", "/v1/whatever-a-caller-makes-up")
-    await call("GET", "/metrics")
-    counts = {
-        (sample.labels["route"], sample.labels["status"]): sample.value
-        for family in text_string_to_metric_families(call.body.decode())
-        for sample in family.samples
-        if sample.name == "rankcurve_requests_total"
-    }
-    assert counts == {("reading", "2xx"): 1, ("reading", "5xx"): 1, ("none", "4xx"): 1}
-
-
 async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error(call: Caller) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
-    writer.write(
-        f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".encode()
-    )
+    writer.write(HEAD)
     assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     writer.close()
     await writer.wait_closed()
@@ -265,23 +163,12 @@ async def test_a_caller_that_leaves_in_mid_body_is_not_counted_as_a_server_error
     assert b'route="posting",status="4xx"' in call.body
 
 
-async def test_a_late_body_is_answered_408_and_the_connection_closes(call: Caller) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
-    writer.write(f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
-    async with asyncio.timeout(60):
-        answer = await reader.read()  # this reads until the server closes the connection
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b'"code":"body_timeout"' in answer
-    writer.close()
-
-
 async def test_a_body_past_the_bound_of_all_bodies_is_answered_503_with_a_time_to_retry(call: Caller) -> None:
-    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
-    writer.write(head.encode())
+    writer.write(HEAD)
     assert b"100 Continue" in await reader.readline()  # the service now waits for the body
     waits, second = await asyncio.open_connection("127.0.0.1", call.port)
-    second.write(head.encode())
+    second.write(HEAD)
     async with asyncio.timeout(30):
         answer = await waits.readuntil(b"}")
     assert b"HTTP/1.1 503 " in answer
@@ -293,13 +180,12 @@ async def test_a_body_past_the_bound_of_all_bodies_is_answered_503_with_a_time_t
 
 
 async def test_a_request_returns_the_bytes_of_its_body_however_it_ends(call: Caller) -> None:
-    head = f"POST {B}/posts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\nExpect: 100-continue\r\n\r\n"
     post = b'{"owner":"x","stats":{"xp":1}}'.ljust(4000)
     status = b""
     for body in (post, b"{".ljust(4000), b"{", post):
         for _ in range(1000):  # let the event loop run until the server has noticed that the previous connection ended
             reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
-            writer.write(head.encode())
+            writer.write(HEAD)
             assert b"100 Continue" in await reader.readline()
             writer.write(body)
             status = b"" if len(body) < 4000 else (await reader.readuntil(b"}")).split()[1]

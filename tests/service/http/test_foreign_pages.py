@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from service.contract.keys import KeyRing, make_api_key
+from service.contract.keys import make_api_key
 from service.contract.problems import ProblemError
 from service.http.foreign_pages import refuse_foreign_page
 from tests.service.contract.test_keys import row
@@ -23,15 +23,11 @@ FOREIGN += ["localhost, x"]
 
 def refusal_code(host: str | None, origin: str | None = None, *, changes: bool = False) -> str:
     """Return the problem code with which a request is refused, or an empty text if the request is accepted."""
-    refusal: ProblemError | None = None
     try:
         refuse_foreign_page(host, origin, changes=changes)
     except ProblemError as problem:
-        refusal = problem
-    if refusal is None:
-        return ""
-    assert refusal.status == 403
-    return refusal.code
+        return problem.code
+    return ""
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
@@ -42,10 +38,6 @@ def test_a_loopback_name_is_accepted_with_and_without_a_port(host: str) -> None:
 @pytest.mark.parametrize("host", FOREIGN)
 def test_any_other_name_is_refused(host: str) -> None:
     assert refusal_code(host) == "host_not_allowed"
-
-
-def test_an_old_client_without_a_host_is_accepted() -> None:
-    assert refusal_code(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -65,21 +57,14 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
         assert refusal_code(host, other) == "", "the browser keeps the answer from the page"
 
 
-PAGES = [
-    ("GET", "/v1/leaderboards"),
-    ("PUT", "/v1/leaderboards/b"),
-    ("POST", "/v1/leaderboards/b/posts"),
-    ("GET", "/jolokia/exec/rankcurve:type=Cache/flush"),
-    ("POST", "/jolokia"),
-    ("GET", "/metrics"),
-    ("GET", "/openapi.json"),
-    ("GET", "/"),
-    ("GET", "/dashboard/main.js"),
-    ("GET", "/healthz"),
-]
-
-
-@pytest.mark.parametrize(("method", "path"), PAGES)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/leaderboards"), ("PUT", "/v1/leaderboards/b"), ("POST", "/v1/leaderboards/b/posts"), ("GET", "/"),
+        ("GET", "/jolokia/exec/rankcurve:type=Cache/flush"), ("POST", "/jolokia"), ("GET", "/metrics"),
+        ("GET", "/openapi.json"), ("GET", "/dashboard/main.js"), ("GET", "/healthz"),
+    ],
+)  # fmt: skip
 async def test_a_rebound_name_reaches_nothing_of_a_service_without_keys(
     service: Service, method: str, path: str
 ) -> None:
@@ -106,8 +91,3 @@ async def test_an_old_client_without_a_host_is_answered(service: Service) -> Non
     writer.write(b"GET /v1/leaderboards HTTP/1.0\r\n\r\n")
     assert re.match(rb"HTTP/1.0 200 ", await reader.read())
     writer.close()
-
-
-def test_a_key_ring_with_keys_is_not_open() -> None:
-    assert KeyRing().open
-    assert not KeyRing([row(make_api_key(), "ops")]).open

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import asyncpg
 from aiohttp import ClientSession
@@ -21,6 +21,7 @@ from storage.queue.queue_application import DrainedRound
 from storage.store import StoreSize
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
+from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
 from tests.service.real_service import Caller, Process, Service
 
 SERIES_MAX = 500
@@ -36,39 +37,12 @@ JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
     "live watch",
 )  # fmt: skip
-NAMES = {
-    "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
-    "post_id": "once", "operation": "version", "file": "main.js",
-}  # fmt: skip
 XP = {"name": "xp", "merge": "sum"}
-KEY = {"name": "operator", "role": "ops"}
-POST = {"owner": "ada", "stats": {"xp": 3}}
-BODIES: dict[str, Any] = {
-    "post": {**POST, "post_id": "once"},
-    "post_many": {**POST, "boards": ["b"]},
-    "post_family": {**POST, "facets": {"team": "red"}},
-    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
-                   "facets": [[], ["team"]]},
-    "put_client": {}, "put_pool": {},
-    "add_resources": {"region": "eu", "resources": ["one", "two"]},
-    "remove_resources": {"resources": ["two"]},
-    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
-    "lookup": {"owners": ["ada"], "column": "xp"},
-    "many_boards": {"boards": ["b"], "column": "xp"},
-    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "put_profile": {"name": "Ada"}, "post_key": KEY,
-    "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
-}  # fmt: skip
 METHODS = ("PUT", "POST", "GET", "DELETE")
 FIRST = (
     "put_client", "reset", "add_resources", "post", "refresh", "erase_entry", "remove_profile", "give_back_lease",
     "remove_resources", "delete_pool",
 )  # fmt: skip
-QUERIES = {
-    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1", "stream": "?column=xp",
-    "around": "?column=xp", "family_boards": "?period=all", "family_facets": "?period=all&facet=team",
-    "family_history": "?period=day&column=xp",
-}  # fmt: skip
 
 
 def list_samples(text: str) -> list[str]:

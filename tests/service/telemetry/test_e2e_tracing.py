@@ -50,9 +50,8 @@ class Collector:
         found: list[Span] = []
         while not self._bodies.empty():
             for resource in ExportTraceServiceRequest.FromString(self._bodies.get()).resource_spans:
-                assert ("service.name", "rankcurve") in [
-                    (each.key, each.value.string_value) for each in resource.resource.attributes
-                ]
+                told = [(each.key, each.value.string_value) for each in resource.resource.attributes]
+                assert ("service.name", "rankcurve") in told
                 found += [span for scope in resource.scope_spans for span in scope.spans]
         return found
 
@@ -73,15 +72,13 @@ def collector() -> Iterator[Collector]:
 async def test_the_span_of_a_refresh_is_a_child_of_its_request_in_the_callers_trace(
     collector: Collector, tmp_path: Path
 ) -> None:
-    service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=0)
-    await service.start()
-    await service.board("b", XP)
-    await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
-    sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-Id": "operator-1"}
-    answer = await service.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=sent)
-    assert answer.status == 200
-    await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
-    await service.stop()
+    async with Service(tmp_path, tracing_url=collector.url, tracing_ratio=0).running() as service:
+        await service.board("b", XP)
+        await service.post_xp("b", ada=1)
+        sent = {"traceparent": f"00-{TRACE}-{PARENT}-01", "X-Request-Id": "operator-1"}
+        answer = await service.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=sent)
+        assert answer.status == 200
+        await service.call("GET", "/v1/leaderboards/nobody", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
     # Only the traces that the caller marked as sampled have spans.
     spans = {span.name: span for span in collector.spans()}
     assert spans.keys() == {"POST /v1/leaderboards/{board}/rankings/{column}/refresh", "refresh"}
@@ -95,10 +92,8 @@ async def test_the_span_of_a_refresh_is_a_child_of_its_request_in_the_callers_tr
 
 
 async def test_without_a_callers_trace_a_share_of_requests_starts_one(collector: Collector, tmp_path: Path) -> None:
-    service = Service(tmp_path, tracing_url=collector.url, tracing_ratio=1)
-    await service.start()
-    await service.call("GET", "/v1/leaderboards/nobody")
-    await service.stop()
+    async with Service(tmp_path, tracing_url=collector.url, tracing_ratio=1).running() as service:
+        await service.call("GET", "/v1/leaderboards/nobody")
     [span] = collector.spans()
     assert (span.name, span.parent_span_id) == ("GET /v1/leaderboards/{board}", b"")
 

@@ -18,10 +18,17 @@ from service.telemetry.logs import QUEUE_LINES_MAX, REQUEST_ID, LineWriter, Requ
 pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
-def read_lines(writer: LineWriter, stream: io.StringIO) -> list[dict[str, Any]]:
-    """Wait until all lines are written, and return them."""
-    writer.close()
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+class Log:
+    """A log of JSON lines that the test reads."""
+
+    def __init__(self, *, level: str = "info", process: str = "") -> None:
+        self._stream = io.StringIO()
+        self._writer = configure_logging(level=level, style="json", stream=self._stream, process=process)
+
+    def read_lines(self) -> list[dict[str, Any]]:
+        """Wait until all lines are written, and return them."""
+        self._writer.close()
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
 
 
 def log_answer(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
@@ -31,8 +38,7 @@ def log_answer(log: RequestLog, *, status: int = 200, seconds: float = 0.001, pa
 
 
 def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> None:
-    stream = io.StringIO()
-    writer = configure_logging(level="info", style="json", stream=stream)
+    lines = Log()
     chances = iter([0.5, 0.005, 0.5])
     log = RequestLog(sample_ratio=0.01, slow_s=1.0, chance=lambda: next(chances))
     log_answer(log)
@@ -40,16 +46,15 @@ def test_failed_and_slow_requests_get_a_line_each_and_the_rest_a_sample() -> Non
     log_answer(log, status=404)
     log_answer(log, seconds=1.5)
     log_answer(log)
-    found = read_lines(writer, stream)
+    found = lines.read_lines()
     assert [(line["status"], line["seconds"]) for line in found] == [(200, 0.001), (404, 0.001), (200, 1.5)]
 
 
 def test_a_line_holds_the_request_id_and_no_query() -> None:
-    stream = io.StringIO()
-    writer = configure_logging(level="info", style="json", stream=stream)
+    lines = Log()
     REQUEST_ID.set("abc-1")
     log_answer(RequestLog(sample_ratio=1, slow_s=1), status=500, path="/v1/\ud800?key=secret")
-    (line,) = read_lines(writer, stream)
+    (line,) = lines.read_lines()
     assert line["request_id"] == "abc-1"
     assert line["level"] == "error"
     assert line["path"] == "/v1/\\ud800"
@@ -57,23 +62,21 @@ def test_a_line_holds_the_request_id_and_no_query() -> None:
 
 
 def test_a_traceback_shows_no_local_variables() -> None:
-    stream = io.StringIO()
-    writer = configure_logging(level="info", style="json", stream=stream)
+    lines = Log()
     try:
         header = "Bearer rk_" + "secret"
         raise ZeroDivisionError(len(header))
     except ZeroDivisionError as error:
         RequestLog(sample_ratio=0, slow_s=1).log_failure(view="page", error=error)
-    (line,) = read_lines(writer, stream)
+    (line,) = lines.read_lines()
     assert line["exception"][0]["exc_type"] == "ZeroDivisionError"
     assert "rk_secret" not in json.dumps(line)
 
 
 def test_lines_of_libraries_take_the_same_form() -> None:
-    stream = io.StringIO()
-    writer = configure_logging(level="info", style="json", stream=stream)
+    lines = Log()
     logging.getLogger("aiohttp.server").error("it %s", "broke")
-    (line,) = read_lines(writer, stream)
+    (line,) = lines.read_lines()
     assert (line["event"], line["logger"], line["level"]) == ("it broke", "aiohttp.server", "error")
 
 
@@ -83,28 +86,30 @@ def test_lines_below_the_level_are_not_written() -> None:
     structlog.get_logger().info("quiet")
     structlog.get_logger().error("loud")
     writer.close()
-    assert "quiet" not in stream.getvalue()
-    assert "loud" in stream.getvalue()
+    assert ("quiet" in stream.getvalue(), "loud" in stream.getvalue()) == (False, True)
 
 
-class StuckStream(io.StringIO):
-    """A disk that does not respond until the test releases it."""
+class Disk(io.StringIO):
+    """A disk that does not respond until the test frees it. It keeps the text of each call of `write`, unless full."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, full: bool = False) -> None:
         super().__init__()
+        self.full = full
+        self.pieces: list[str] = []
         self.reached = threading.Event()
-        self.let_go = threading.Event()
+        self.free = threading.Event()
 
     def write(self, text: str) -> int:
-        """Block until the test releases the disk."""
         self.reached.set()
-        self.let_go.wait(10)
+        self.free.wait(10)
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.pieces.append(text)
         return super().write(text)
 
 
 def test_a_stuck_disk_loses_lines_and_delays_no_caller() -> None:
-    stream = StuckStream()
-    dropped: list[int] = []
+    stream, dropped = Disk(), list[int]()
     writer = LineWriter(stream, on_drop=dropped.append)
     writer.queue_line("first")
     assert stream.reached.wait(10)
@@ -112,7 +117,7 @@ def test_a_stuck_disk_loses_lines_and_delays_no_caller() -> None:
         assert writer.queue_line("queued")
     assert not writer.queue_line("one too many")
     assert dropped == [1]
-    stream.let_go.set()
+    stream.free.set()
     writer.close()
     assert len(stream.getvalue().splitlines()) == QUEUE_LINES_MAX + 1
 
@@ -128,20 +133,8 @@ def test_a_closed_stream_does_not_end_the_writer() -> None:
     writer.close()
 
 
-class _FullDisk(io.StringIO):
-    """A disk without room for a line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.free = threading.Event()
-
-    def write(self, text: str) -> int:
-        self.free.wait(10)
-        raise OSError(28, "No space left on device")
-
-
 def test_every_line_lost_to_a_full_disk_is_counted() -> None:
-    stream, dropped = _FullDisk(), list[int]()
+    stream, dropped = Disk(full=True), list[int]()
     writer = LineWriter(stream, on_drop=dropped.append)
     for number in range(1000):
         writer.queue_line(f"line {number}")
@@ -150,22 +143,8 @@ def test_every_line_lost_to_a_full_disk_is_counted() -> None:
     assert sum(dropped) == 1000
 
 
-class _Pieces(io.StringIO):
-    """A stream that keeps the text of each call of `write`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
-        self.free = threading.Event()
-
-    def write(self, text: str) -> int:
-        self.free.wait()
-        self.pieces.append(text)
-        return super().write(text)
-
-
 def test_the_writer_writes_whole_lines_in_pieces_that_a_pipe_accepts_atomically() -> None:
-    stream = _Pieces()
+    stream = Disk()
     writer = LineWriter(stream, on_drop=lambda _: None)
     sent = [f"{number} {'é' * (number % 300)}" for number in range(400)] + ["x" * 2 * PIPE_BUF]
     for line in sent:
@@ -181,7 +160,6 @@ def test_the_writer_writes_whole_lines_in_pieces_that_a_pipe_accepts_atomically(
 
 
 def test_a_process_of_a_node_writes_its_name_into_its_lines() -> None:
-    stream = io.StringIO()
-    writer = configure_logging(level="info", style="json", stream=stream, process="worker1")
+    lines = Log(process="worker1")
     structlog.get_logger().info("started")
-    assert [line["process"] for line in read_lines(writer, stream)] == ["worker1"]
+    assert [line["process"] for line in lines.read_lines()] == ["worker1"]

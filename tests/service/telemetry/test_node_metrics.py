@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import prometheus_client.values
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -17,7 +15,7 @@ from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, w
 from service.telemetry.metrics.node_values import NodeValues
 from service.telemetry.metrics.process import Metrics
 from storage.queue.ingest_queue import ShardBacklog
-from tests.service.telemetry.test_metrics import samples
+from tests.service.telemetry.test_metrics import by_sample, samples
 
 
 @pytest.fixture
@@ -61,11 +59,8 @@ def test_a_node_exposes_the_same_metric_families_as_a_single_process(folder: Pat
         metrics.store.connections_lent("default", "read", 1, waiting=0, limit=4)
         metrics.jobs.job_paused("fold", paused=False)
         metrics.jobs.job_round_ended("fold", 0.1)
-    described = [
-        {(family.name, family.type, family.documentation) for family in metrics.collect_all()}
-        for metrics in (alone, node)
-    ]
-    assert described[0] == described[1]
+    of_one, of_node = [{(each.name, each.type, each.documentation) for each in m.collect_all()} for m in (alone, node)]
+    assert of_one == of_node
 
 
 def test_counters_of_an_ended_process_stay_and_its_gauges_disappear(folder: Path) -> None:
@@ -135,10 +130,10 @@ def test_our_sums_equal_those_of_the_prometheus_library(folder: Path) -> None:
     ours = NodeValues(folder)
     for _ in range(2):  # in the second round, the keys are already known and are not read again
         found = [family for family in ours.collect() if family.samples]
-        assert {(family.name, family.type) for family in found} == {
+        assert {(each.name, each.type) for each in found} == {
             (each.name, each.type) for each in library if each.samples
         }
-        assert _by_sample(found) == pytest.approx(_by_sample(library))
+        assert by_sample(found) == pytest.approx(by_sample(library))
         processes[0].count_ranks_read("page", "count")
         library = MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]
 
@@ -152,7 +147,7 @@ def test_a_gauge_that_every_process_sets_has_the_newest_value(folder: Path) -> N
     values = NodeValues(folder)
     for gauge, value in ((second, 5.0), (first, 4.0)):
         gauge.set(value)
-        assert _by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
+        assert by_sample([each for each in values.collect() if each.name == "depth"]) == {("depth", ()): value}
 
 
 def test_a_gauge_of_a_duty_shows_the_process_that_has_the_duty_now(folder: Path) -> None:
@@ -186,11 +181,3 @@ def test_a_single_process_shows_a_gauge_until_it_removes_the_gauge() -> None:
     assert samples(metrics)["rankcurve_closing_lag_seconds", ()] == 400
     metrics.closings.closing_left()
     assert ("rankcurve_closing_lag_seconds", ()) not in samples(metrics)
-
-
-def _by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in families
-        for sample in family.samples
-    }

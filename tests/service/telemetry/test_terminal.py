@@ -31,14 +31,9 @@ def read_until(terminal: int, pattern: bytes) -> bytes:
 def test_a_service_on_a_terminal_prints_its_url(tmp_path: Path, stream: str) -> None:
     terminal, inner = os.openpty()
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--store", f"sqlite:///{tmp_path}/a.db"]
-    process = subprocess.Popen(
-        [*command, "--set", "log_level=error"],
-        env=environment(),
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=inner if stream == "stdout" else subprocess.DEVNULL,
-        stderr=inner if stream == "stderr" else subprocess.DEVNULL,
-    )
+    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    command += ["--set", "log_level=error"]
+    process = subprocess.Popen(command, env=environment(), cwd=tmp_path, **{**nowhere, stream: inner})  # type: ignore[call-overload]  # mypy does not see which streams these are
     os.close(inner)
     try:
         shown = read_until(terminal, rb"\(Ctrl-C ends it\)\r\n")

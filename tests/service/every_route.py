@@ -1,0 +1,31 @@
+"""What a valid request of every route holds: the names in its path, its query and its body."""
+
+from typing import Any
+
+NAMES = {
+    "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
+    "post_id": "once", "operation": "version", "file": "main.js",
+}  # fmt: skip
+KEY = {"name": "operator", "role": "ops"}
+POST = {"owner": "ada", "stats": {"xp": 3}}
+BODIES: dict[str, Any] = {
+    "post": {**POST, "post_id": "once"},
+    "post_many": {**POST, "boards": ["b"]},
+    "post_family": {**POST, "facets": {"team": "red"}},
+    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
+                   "facets": [[], ["team"]]},
+    "put_client": {}, "put_pool": {},
+    "add_resources": {"region": "eu", "resources": ["one", "two"]},
+    "remove_resources": {"resources": ["two"]},
+    "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
+    "lookup": {"owners": ["ada"], "column": "xp"},
+    "many_boards": {"boards": ["b"], "column": "xp"},
+    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
+    "put_profile": {"name": "Ada"}, "post_key": KEY,
+    "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
+}  # fmt: skip
+QUERIES = {
+    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1", "stream": "?column=xp",
+    "around": "?column=xp", "family_boards": "?period=all", "family_facets": "?period=all&facet=team",
+    "family_history": "?period=day&column=xp",
+}  # fmt: skip
