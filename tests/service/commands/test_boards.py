@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
 from service.commands.boards.boards import parse_column
-from tests.service.cli_fake_service import FakeService, run, running_fake
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeService]:
-    with running_fake() as service:
-        yield service
+from tests.service.cli_fake_service import FakeService, run
 
 
 @pytest.mark.parametrize(
@@ -77,11 +70,6 @@ def test_boards_are_listed_across_pages(fake: FakeService) -> None:
     assert [each["id"] for each in listed] == ["a1", "a2", "a3"]
 
 
-def test_a_board_is_shown_as_json(fake: FakeService) -> None:
-    fake.add_board("s", {"name": "xp"})
-    assert json.loads(run("board", "show", "s", fake=fake).stdout)["entries"] == 0
-
-
 def test_deleting_a_board_asks_for_confirmation(fake: FakeService) -> None:
     fake.add_board("s", {"name": "xp"})
     assert run("board", "delete", "s", fake=fake, stdin="n\n").exit_code == 1
@@ -111,12 +99,8 @@ def test_an_operator_creates_a_season_with_times_and_closes_it(fake: FakeService
     assert (spec["opens_at"], spec["closes_at"]) == ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
     assert (spec["grace_seconds"], spec["keep_seconds"]) == (5, 60)
     assert run("board", "close", "s", "--at", "2026-01-15T00:00:00Z", fake=fake).exit_code == 0
-    closed = fake.boards["s"].spec
-    assert (closed["closes_at"], closed["grace_seconds"], closed["opens_at"]) == (
-        "2026-01-15T00:00:00Z",
-        0,
-        "2026-01-01T00:00:00Z",
-    )
+    closed = [fake.boards["s"].spec[name] for name in ("opens_at", "closes_at", "grace_seconds")]
+    assert closed == ["2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z", 0]
     assert run("board", "close", "s", fake=fake).exit_code == 0
     assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -22,14 +22,6 @@ from service.cli import app
 from tests.service.real_service import WAIT_S, Process, environment
 
 LINES = 12_000
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service that the tests of this module share. Each test uses boards of its own."""
-    process = Process(tmp_path_factory.mktemp("serving")).ready()
-    yield process
-    process.discard()
 
 
 def get(process: Process, path: str) -> Any:

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from typer.testing import CliRunner, Result
-
-from service.cli import app
-from tests.service.real_service import Process
+from typer.testing import Result
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Start a service that the tests of this module share. Each test uses a lease client of its own."""
-    process = Process(tmp_path_factory.mktemp("serving")).ready()
-    yield process
-    process.discard()
-
-
-@pytest.fixture
-def run(serving: Process) -> Run:
-    """Return a function that runs a command and fails unless the command ends with the given exit code."""
-
-    def invoke(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(app, [*words, "--url", serving.url], input=typed)
-        assert result.exit_code == code, result.output
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
-
-    return invoke
 
 
 def test_an_operator_fills_leases_watches_and_empties_a_pool(run: Run, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
-from tests.schemas import fresh_schema
 from tests.service.real_service import WAIT_S, Process, command_line, environment
 
 
@@ -33,8 +32,7 @@ def call(process: Process, method: str, path: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = Request(process.url + path, data=data, method=method, headers={"Content-Type": "application/json"})
     with urlopen(request, timeout=WAIT_S) as response:
-        content = response.read()
-        return json.loads(content) if content else None
+        return json.loads(response.read() or "null")
 
 
 def post(process: Process, **xp: int) -> None:
@@ -108,31 +106,18 @@ def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> 
     again.discard()
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """Return the URL of an empty store. The test runs once on PostgreSQL and once on SQLite."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/rankcurve.db"
-        return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        yield url
-
-
 def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
-    store: str, spawn: Callable[..., Process], tmp_path: Path
+    either_store: dict[str, str], spawn: Callable[..., Process], tmp_path: Path
 ) -> None:
+    store = either_store.get("store", f"sqlite:///{tmp_path}/rankcurve.db")
     serving = spawn("--store", store).ready()
     spec = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "ties": "earliest"}
     call(serving, "PUT", "/v1/leaderboards/other", spec)
     call(serving, "PUT", "/v1/leaderboards/b", spec)
     call(serving, "POST", "/v1/leaderboards/other/posts", {"owner": "ada", "stats": {"xp": 1}})
+    post = {"stats": {"xp": 1}}
     wins = [
-        {
-            "owner": f"o{(day * 7 + win) % 5}",
-            "stats": {"xp": 1},
-            "post_id": f"{day}/{win}",
-            "at": f"2026-10-{day:02}T12:00:00Z",
-        }
+        {**post, "owner": f"o{(day * 7 + win) % 5}", "post_id": f"{day}/{win}", "at": f"2026-10-{day:02}T12:00:00Z"}
         for day in range(1, 31)
         for win in range(4)
     ]

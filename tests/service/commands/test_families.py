@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.service.cli_fake_service import FakeService, run, running_fake
+from tests.service.cli_fake_service import FakeService, run
 
 CREATE = ("family", "create", "game", "-c", "xp:sum:high")
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeService]:
-    with running_fake() as service:
-        yield service
 
 
 def test_a_family_is_created_from_words(fake: FakeService) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,13 @@ from typer.testing import Result
 
 from service.commands.imports import importing
 from service.commands.imports.import_lines import Field, FilePosition, Plan, owner_fault, read_batches
-from tests.service.cli_fake_service import FakeService, run, running_fake
+from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeService]:
-    with running_fake() as service:
-        service.add_board("b", {"name": "xp"}, {"name": "lap", "merge": "min", "best": "low", "scale": 3})
-        yield service
+@pytest.fixture(autouse=True)
+def b(fake: FakeService) -> FakeBoard:
+    """Make a board with the ranked columns xp and lap."""
+    return fake.add_board("b", {"name": "xp"}, {"name": "lap", "merge": "min", "best": "low", "scale": 3})
 
 
 @pytest.fixture
@@ -35,6 +33,15 @@ def players(tmp_path: Path) -> Path:
 def do_import(fake: FakeService, path: Path, *more: str) -> Result:
     arguments = ["b", str(path), "--owner-column", "id", "--column", "xp=score", "--batch", "4", *more]
     return run("import", *arguments, fake=fake)
+
+
+def import_until_outage(fake: FakeService, path: Path, batches: int, *more: str) -> Result:
+    """Import from a service that fails after so many batches, and repair the service."""
+    fake.posts_before_outage = batches
+    stopped = do_import(fake, path, *more)
+    fake.posts_before_outage = None
+    assert stopped.exit_code == 1
+    return stopped
 
 
 def test_every_line_becomes_one_post_with_the_mapped_column(fake: FakeService, players: Path) -> None:
@@ -62,15 +69,10 @@ def test_a_second_import_of_the_same_file_counts_no_line_again(fake: FakeService
     assert "25 lines: 0 applied, 0 unchanged, 25 duplicate, 0 rejected" in result.stdout
 
 
-def test_an_import_with_another_label_counts_the_same_file_again(fake: FakeService, players: Path) -> None:
+def test_an_import_with_another_label_or_mapping_counts_the_same_file_again(fake: FakeService, players: Path) -> None:
     do_import(fake, players)
     assert "25 applied" in do_import(fake, players, "--label", "again").stdout
-
-
-def test_an_import_with_another_mapping_has_other_post_ids(fake: FakeService, players: Path) -> None:
-    do_import(fake, players)
-    result = run("import", "b", str(players), "--owner-column", "id", "-c", "lap=score", fake=fake)
-    assert "25 applied" in result.stdout
+    assert "25 applied" in do_import(fake, players, "--column", "lap=score").stdout
 
 
 @pytest.fixture
@@ -133,29 +135,23 @@ def test_a_stopped_import_with_another_mapping_causes_a_warning_later(fake: Fake
 NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
 
 
-def test_the_option_round_rounds_noisy_scores_to_the_scale(fake: FakeService, tmp_path: Path) -> None:
+def test_only_the_option_round_rounds_noisy_scores_to_the_scale(
+    fake: FakeService, b: FakeBoard, tmp_path: Path
+) -> None:
     path = tmp_path / "noisy.csv"
     path.write_text(NOISY)
     arguments = ("import", "b", str(path), "--owner-column", "id", "-c", "lap", "-c", "xp=score")
     result = run(*arguments, "--round", fake=fake)
     assert result.exit_code == 0, result.output
-    stats = {owner: (held["lap"], held["xp"]) for owner, held in fake.boards["b"].stats.items()}
+    stats = {owner: (held["lap"], held["xp"]) for owner, held in b.stats.items()}
     assert stats == {"a": ("48.682", "7"), "b": ("60.25", "7.0"), "c": ("0.000", "7"), "d": ("2.000", "0")}
     assert result.stdout.splitlines()[-1].endswith("; values rounded: 5")
-    assert "rounded" not in run(*arguments, "--restart", fake=fake).stdout
-
-
-def test_no_score_is_rounded_without_the_option(fake: FakeService, tmp_path: Path) -> None:
-    path = tmp_path / "noisy.csv"
-    path.write_text(NOISY)
-    run("import", "b", str(path), "--owner-column", "id", "-c", "lap", fake=fake)
-    assert fake.boards["b"].stats["a"] == {"lap": "48.682000000000002"}
+    assert "rounded" not in run(*arguments, "--restart", "--label", "as they are", fake=fake).stdout
+    assert b.stats["a"]["lap"] == "48.682000000000002"
 
 
 def test_an_import_repeated_with_round_starts_anew_and_counts_no_line_twice(fake: FakeService, players: Path) -> None:
-    fake.posts_before_outage = 3
-    do_import(fake, players, "--concurrency", "1")
-    fake.posts_before_outage = None
+    import_until_outage(fake, players, 3, "--concurrency", "1")
     rounded = do_import(fake, players, "--round")
     assert "continuing after" not in rounded.stderr, "lines before the mark may have been rejected for their digits"
     assert "25 lines: 13 applied, 0 unchanged, 12 duplicate" in rounded.stdout
@@ -163,19 +159,9 @@ def test_an_import_repeated_with_round_starts_anew_and_counts_no_line_twice(fake
 
 def test_rejected_lines_are_listed_with_their_numbers_and_the_others_count(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "mixed.csv"
-    lines = [
-        b"id,score",
-        b"good,1",
-        b"word,abc",
-        b",5",
-        b"short",
-        b"",
-        b"empty,",
-        b"\xff\xfe,7",
-        b"big,9",
-        b"last,-2.50",
-    ]
-    path.write_bytes(b"\n".join(lines))
+    content = b"id,score|good,1|word,abc|,5|short||empty,|\xff\xfe,7|big,9|last,-2.50".replace(b"|", b"\n")
+    path.write_bytes(content)
+    lines = content.splitlines()
     fake.rejected_owners = {"big"}
     rejects = tmp_path / "rejects.csv"
     result = do_import(fake, path, "--rejects", str(rejects))
@@ -199,22 +185,21 @@ def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeS
     assert set(fake.xp("b")) == {f"p{i}" for i in range(25)} - {"p6", "p7"}
 
 
-def test_an_import_retries_a_busy_service_after_the_requested_time(fake: FakeService, players: Path) -> None:
-    board = fake.boards["b"]
+def test_an_import_retries_a_busy_service_after_the_requested_time(
+    fake: FakeService, b: FakeBoard, players: Path
+) -> None:
     fake.failures = [(429, {"Retry-After": "0"}, "queue_full"), (503, {"Retry-After": "0"}, "store_busy")]
     result = do_import(fake, players, "--concurrency", "1")
     assert result.exit_code == 0, result.output
-    assert len(board.stats) == 25
+    assert len(b.stats) == 25
 
 
 def test_a_stopped_import_continues_after_the_last_line_with_a_known_outcome(fake: FakeService, players: Path) -> None:
-    fake.posts_before_outage = 3
-    stopped = do_import(fake, players, "--concurrency", "1")
-    assert stopped.exit_code == 1
+    stopped = import_until_outage(fake, players, 3, "--concurrency", "1")
     assert "internal: as asked" in stopped.stderr
     assert "run the same command again" in stopped.stderr
     assert (players.parent / "players.csv.b.resume").exists()
-    fake.posts_before_outage, fake.batches = None, []
+    fake.batches = []
     finished = do_import(fake, players)
     assert finished.exit_code == 0
     assert "continuing after line 13 (12 lines done before)" in finished.stderr
@@ -224,24 +209,18 @@ def test_a_stopped_import_continues_after_the_last_line_with_a_known_outcome(fak
 
 
 def test_lines_sent_again_after_a_stop_are_duplicates(fake: FakeService, players: Path) -> None:
-    fake.posts_before_outage = 5
-    assert do_import(fake, players, "--concurrency", "4").exit_code == 1
-    fake.posts_before_outage = None
+    import_until_outage(fake, players, 5, "--concurrency", "4")
     finished = do_import(fake, players, "--restart")
     assert finished.exit_code == 0
     # The scheduler decides how many of the four requests the service answered before the outage.
-    found = re.search(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
-    assert found is not None
-    applied, duplicate = int(found[1]), int(found[2])
-    assert applied + duplicate == 25
-    assert duplicate >= 5
+    [(applied, duplicate)] = re.findall(r"(\d+) applied, 0 unchanged, (\d+) duplicate", finished.stdout)
+    assert int(applied) + int(duplicate) == 25
+    assert int(duplicate) >= 5
     assert fake.xp("b") == {f"p{i}": str(i * 10) for i in range(25)}
 
 
 def test_an_import_reads_a_changed_file_from_the_top(fake: FakeService, players: Path) -> None:
-    fake.posts_before_outage = 3
-    do_import(fake, players)
-    fake.posts_before_outage = None
+    import_until_outage(fake, players, 3)
     players.write_text(players.read_text() + "new,7\n")
     result = do_import(fake, players)
     assert "continuing after" not in result.stderr
@@ -293,20 +272,14 @@ def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
     assert waited.stderr.splitlines()[0].startswith("waiting for the service: no answer from")
 
 
-def test_an_import_with_a_key_that_may_not_post_prints_one_line(fake: FakeService, players: Path) -> None:
-    board = fake.boards["b"]
+def test_an_import_that_is_refused_as_a_whole_says_what_to_do(fake: FakeService, b: FakeBoard, players: Path) -> None:
     fake.post_failure = (403, "forbidden")
     result = do_import(fake, players)
-    assert (result.exit_code, board.stats) == (1, {})
-    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, b.stats, result.stderr.count("\n")) == (1, {}, 1)
     assert "a key with a higher role" in result.stderr
-
-
-def test_a_missing_board_says_how_to_create_it(fake: FakeService, players: Path) -> None:
     del fake.boards["b"]
     result = do_import(fake, players)
-    assert result.exit_code == 1
-    assert "unknown_board" in result.stderr
+    assert (result.exit_code, "unknown_board" in result.stderr) == (1, True)
     assert "rankcurve board create" in result.stderr
 
 
@@ -329,12 +302,14 @@ def test_a_mapping_that_fits_neither_file_nor_board_is_explained(
     assert not fake.batches
 
 
-def test_an_import_without_a_mapping_takes_headings_that_are_columns(fake: FakeService, tmp_path: Path) -> None:
+def test_an_import_without_a_mapping_takes_headings_that_are_columns(
+    fake: FakeService, b: FakeBoard, tmp_path: Path
+) -> None:
     path = tmp_path / "same.csv"
     path.write_bytes(b"\xef\xbb\xbfid\txp\tother\tlap\na\t1\tx\t60.250\nb\t2\ty\t\n")
     result = run("import", "b", str(path), "--owner-column", "id", "--delimiter", "tab", fake=fake)
     assert result.exit_code == 0, result.output
-    assert fake.boards["b"].stats == {"a": {"xp": "1", "lap": "60.250"}, "b": {"xp": "2"}}
+    assert b.stats == {"a": {"xp": "1", "lap": "60.250"}, "b": {"xp": "2"}}
 
 
 def test_an_import_continues_without_a_resume_file_if_it_cannot_write_one(fake: FakeService, players: Path) -> None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
-from tests.service.cli_fake_service import FakeService, run, running_fake
+from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeService]:
-    with running_fake() as service:
-        service.add_board("b", {"name": "xp"}, {"name": "tag", "merge": "last", "sorted": False, "type": "text"})
-        yield service
+@pytest.fixture(autouse=True)
+def b(fake: FakeService) -> FakeBoard:
+    return fake.add_board("b", {"name": "xp"}, {"name": "tag", "merge": "last", "sorted": False, "type": "text"})
 
 
 @pytest.fixture

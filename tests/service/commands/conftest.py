@@ -1,0 +1,38 @@
+"""The fixtures of the tests of commands: a fake service without boards, and runs of commands against a real one."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+from tests.service.cli_fake_service import FakeService, running_fake
+from tests.service.real_service import Process
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeService]:
+    """Start a fake service."""
+    with running_fake() as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """Start a service that the tests of a module share. Each test uses boards, owners or lease clients of its own."""
+    process = Process(tmp_path_factory.mktemp("serving")).ready()
+    yield process
+    process.discard()
+
+
+@pytest.fixture
+def run(serving: Process) -> Callable[..., Result]:
+    """Return a function that runs a command and fails unless the command ends with the given exit code."""
+
+    def invoke(*words: str, code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, [*words, "--url", serving.url], input=typed)
+        assert result.exit_code == code, result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return invoke
