@@ -3,8 +3,6 @@
 All rules of axe-core apply, best practices included; none is switched off.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from tests.browser import Page

@@ -3,8 +3,6 @@
 `wait_for` checks its expression in every frame that the page draws. `errors` has every error of the page.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -3,8 +3,6 @@
 One browser runs at a time. It connects only to the pages that a test opens, and it ends with all its child processes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

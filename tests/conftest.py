@@ -4,8 +4,6 @@ The first test that needs a server starts it for the whole session. A test whose
 is skipped.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 A test that needs a missing client fails; it is never skipped.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.servers import INSTALL_HINT, ServerMissingError, program

@@ -1,7 +1,5 @@
 """A memcached whose contents a test reads and replaces, and a server that sends the same bytes to every caller."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A real Prometheus for tests: it scrapes a service, and answers queries about it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

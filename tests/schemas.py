@@ -1,7 +1,5 @@
 """Creates an empty schema on a shared PostgreSQL server. Tests know the server by its connection string only."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

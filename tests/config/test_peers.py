@@ -1,7 +1,5 @@
 """Test peers in settings. If a mistyped peer were ignored, every key could have leases in both stores."""
 
-from __future__ import annotations
-
 import pytest
 
 from config import load

@@ -1,7 +1,5 @@
 """Test connection pools in settings. A mistyped connection pool must be refused, not ignored."""
 
-from __future__ import annotations
-
 import pytest
 
 from config.pools import BoardConnectionPool, parse_connection_pools

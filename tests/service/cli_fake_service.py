@@ -3,8 +3,6 @@
 It follows the wire contract as far as a command depends on it, and records the requests that it received.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

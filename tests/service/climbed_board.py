@@ -5,8 +5,6 @@ Such a board has a curve with a large certificate, although the curve is good.
 The board is made by posts and a refresh, as users make boards.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any

@@ -3,8 +3,6 @@
 The test runs the service's own closing job on the service's store. Only the clock of the job belongs to the test.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each test has a database file of its own.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path

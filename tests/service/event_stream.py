@@ -3,8 +3,6 @@
 The reader waits until an event comes, never for a fixed time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping

@@ -4,8 +4,6 @@ Each process is new and knows only what earlier processes stored. A process dies
 after the call, before the job learns the outcome of the call.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

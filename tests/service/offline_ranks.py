@@ -1,7 +1,5 @@
 """Load the function that docs/curve.md offers to clients, from the file that clients copy."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@
 Only the document decides which answers are right. This module does not know what a route should answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from decimal import Decimal

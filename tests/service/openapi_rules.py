@@ -5,8 +5,6 @@ service may refuse a valid request by a rule of `RULES`. In the second check, a 
 refusal of an invalid request. Other checks are unchanged.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Fill a store with one thing of each kind, so that requests made from the OpenAPI document can name these things."""
 
-from __future__ import annotations
-
 from tests.service.real_service import Caller
 
 NAMED = {

@@ -4,8 +4,6 @@ The class shares no code with the service. A value is an integer that counts uni
 names call such a value `scaled`.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from decimal import Decimal

@@ -3,8 +3,6 @@
 The class shares no code with the service. It computes the periods itself, from the local time of the family's zone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

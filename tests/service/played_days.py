@@ -3,8 +3,6 @@
 The clock is moved to the time of the posts. Each answer is compared with the model as soon as it arrives.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable

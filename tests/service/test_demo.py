@@ -1,7 +1,5 @@
 """The demo makes the same season from the same seed, posts this season only once, and serves on a free port."""
 
-from __future__ import annotations
-
 import random
 import socket
 import subprocess

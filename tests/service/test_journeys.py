@@ -5,8 +5,6 @@ it lists the leaves, which every journey may call. Here a real service answers b
 records every call into a module of the project.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

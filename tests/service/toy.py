@@ -1,7 +1,5 @@
 """A toy context and route table, so that tests of the HTTP layer need no store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

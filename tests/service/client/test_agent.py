@@ -1,7 +1,5 @@
 """The agent never keeps a lease after the lease ends, because another holder may then get the same resource."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The HTTP client of the commands: what it retries, what it refuses, and the texts of its errors."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The service of another store may answer anything. The reader checks each answer before it uses or logs it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

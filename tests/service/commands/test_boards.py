@@ -1,7 +1,5 @@
 """`rankcurve board …` turns its arguments into a spec and prints answers as tables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

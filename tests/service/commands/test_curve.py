@@ -1,7 +1,5 @@
 """`rankcurve curve` against a real service: its summary, document and pictures, and its error without matplotlib."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

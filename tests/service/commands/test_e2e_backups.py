@@ -7,8 +7,6 @@ acknowledged before the backup began is a duplicate after the restore. When all 
 counts once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import signal

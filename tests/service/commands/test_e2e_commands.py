@@ -1,7 +1,5 @@
 """Every command of `rankcurve` against a real service, and the demo as `make demo` starts it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

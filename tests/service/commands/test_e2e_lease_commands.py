@@ -1,7 +1,5 @@
 """`rankcurve client`, `pool` and `lease` against a real service."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands for owners, the journal of posts and streams, and `rankcurve rebuild` as an operator runs it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`rankcurve family …` turns its arguments into the specification of a family and prints answers as lines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`rankcurve import` over HTTP counts every line once, whatever interrupts it."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

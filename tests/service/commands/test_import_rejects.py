@@ -1,7 +1,5 @@
 """`rankcurve import --rejects` writes rejected lines to a file that a user can correct and import by itself."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rankcurve top`, `rank`, `refresh` and `export` over HTTP."""
 
-from __future__ import annotations
-
 import csv
 import importlib.metadata
 import io

@@ -1,7 +1,5 @@
 """`rankcurve serve`, `config` and `keys` pass the right settings to the server and the store."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """An API key decides what a caller may do. Only the holder knows the key, because the store has only its hash."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 

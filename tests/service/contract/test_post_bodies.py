@@ -1,7 +1,5 @@
 """A request with posts is accepted or refused as a whole. The service never ignores a part of it silently."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

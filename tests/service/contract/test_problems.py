@@ -1,7 +1,5 @@
 """Every fault has one code, one status and one shape."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Query strings are typed and bounded, and the service never guesses what they mean."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Decimals, times and names are read exactly or refused."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Access to a real service: keys made by the command line, the role of every route, and loopback without keys."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

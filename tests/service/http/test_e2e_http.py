@@ -1,7 +1,5 @@
 """A real service answers the requests of a connection in order, and keeps or closes the connection as HTTP says."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -3,8 +3,6 @@
 All checks are on. `schemathesis.toml` and `openapi_rules` hold the few exceptions, each with its reason.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

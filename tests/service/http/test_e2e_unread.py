@@ -1,7 +1,5 @@
 """Callers that never read their answers, or that give up their requests, cost the service little."""
 
-from __future__ import annotations
-
 import asyncio
 
 from storage.posting.waiting_posts import GATHER_TURNS

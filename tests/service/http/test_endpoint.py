@@ -1,7 +1,5 @@
 """The endpoint around every handler, over real HTTP: it identifies callers, reads requests and writes answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """A service without API keys refuses foreign web pages, whether by DNS rebinding or from another origin."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

@@ -1,7 +1,5 @@
 """Each API key gets its rate and its burst, whatever the size of its batches and the requests of other keys."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

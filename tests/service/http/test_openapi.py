@@ -1,7 +1,5 @@
 """The OpenAPI 3.1 document is valid and says what the routes do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The service over PostgreSQL: the same answers, several processes on one store, and no message with the password."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable

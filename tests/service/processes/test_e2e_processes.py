@@ -3,8 +3,6 @@
 Both processes read the board before it changes, so that the copy of the catalog in each of them becomes outdated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncIterator

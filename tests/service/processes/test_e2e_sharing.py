@@ -3,8 +3,6 @@
 Only one process can use a SQLite file, so a test writes the curves of "another process" directly into the store.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What operators and callers read if a store is missing, damaged or full, when the service starts and later."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shlex

@@ -3,8 +3,6 @@
 A killed process is replaced, and no process outlives the node.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A supervisor handles processes that become ready, crash, refuse to start, or do not stop."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Streams of a family's boards: a board appears with its first post and disappears with the family."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

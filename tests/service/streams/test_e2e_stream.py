@@ -1,7 +1,5 @@
 """A client that follows a board gets every event once; a client that reconnects gets the events that it missed."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 

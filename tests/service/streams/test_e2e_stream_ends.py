@@ -1,7 +1,5 @@
 """Streams of boards that have not begun, are closed, or were archived."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

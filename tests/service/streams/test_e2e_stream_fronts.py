@@ -1,7 +1,5 @@
 """Streams of several front ends on one PostgreSQL store: every client gets every post, whichever front end took it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack

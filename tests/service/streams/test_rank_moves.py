@@ -1,7 +1,5 @@
 """A row of the journal goes to the streams of exactly those owners whose rank the change can move."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

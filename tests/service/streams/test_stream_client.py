@@ -1,7 +1,5 @@
 """A client that does not read costs the process little memory, and other clients still get their events."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The metrics of a real service count exactly the requests that a test has sent."""
 
-from __future__ import annotations
-
 import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families

@@ -1,7 +1,5 @@
 """Every process that works for a request logs its request id and trace id."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.schemas import fresh_schema

@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a real node: names, series, alert rules and every panel of the dashboard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

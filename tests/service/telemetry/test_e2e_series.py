@@ -1,7 +1,5 @@
 """A node has a bounded number of Prometheus series, whatever callers send and however many boards there are."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Spans of requests and of the work that they cause reach a collector of OpenTelemetry, in the caller's trace."""
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import sys

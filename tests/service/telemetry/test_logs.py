@@ -1,7 +1,5 @@
 """Log lines are JSON and hold no secrets, few requests are logged, and no caller waits until a line is written."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

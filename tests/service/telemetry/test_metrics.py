@@ -1,7 +1,5 @@
 """The metrics that operators watch exist under their names, and no caller can add a label."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from prometheus_client.core import Metric

@@ -1,7 +1,5 @@
 """A node adds up the counts of its processes. When a process ends, no count is lost or added twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import prometheus_client.values

@@ -1,7 +1,5 @@
 """`rankcurve serve` prints its URL only to a terminal, where a person sees it."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -3,8 +3,6 @@
 The tests repeat requests until an answer changes, up to a time limit, and never wait for a fixed time.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack

@@ -4,8 +4,6 @@ At the end of each test the fixture checks the page. The page must have sent req
 no error, and must have tried nothing that the browser forbids.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 

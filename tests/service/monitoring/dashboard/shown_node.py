@@ -4,8 +4,6 @@ The node is filled by requests, as users send them. Every test that writes has a
 `zz-`. These ids sort after the ids of all boards that this module makes.
 """
 
-from __future__ import annotations
-
 from tests.service.real_service import Caller, Process, escaped
 
 SEASON = "season-2026"

@@ -1,7 +1,5 @@
 """The service stops while a page is open: the page shows that, and updates again by itself once the service is back."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The page of a board shows what the service answers, and follows changes of the board. It shows names only as text."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

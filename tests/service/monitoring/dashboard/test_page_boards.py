@@ -1,7 +1,5 @@
 """The list of boards in a browser: its pages, its search, its links, and what it shows for unknown boards."""
 
-from __future__ import annotations
-
 import json
 
 from tests.browser import Page

@@ -1,7 +1,5 @@
 """The dashboard without a mouse: Tab reaches everything in order, the focus is visible, and every control works."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """If a node needs keys, its page asks for one, shows what the key allows, and keeps the key only in the browser tab."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The page about a node shows, in a browser, the same numbers as /metrics and the views of the service."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.browser import Page

@@ -4,8 +4,6 @@ A test checks a view when all parts of the view are complete. `--screenshots FOL
 views.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

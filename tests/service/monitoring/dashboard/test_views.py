@@ -1,7 +1,5 @@
 """The dashboard's files over real HTTP: their headers restrict them in a browser, and no other file is served."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Mapping

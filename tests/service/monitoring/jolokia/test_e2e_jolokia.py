@@ -1,7 +1,5 @@
 """A real service answers every request of the Jolokia protocol, in every form that Jolokia clients send."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

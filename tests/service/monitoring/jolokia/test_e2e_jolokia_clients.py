@@ -1,7 +1,5 @@
 """Clients from other projects work: jolokia.js, pyjolokia, and requests as Telegraf and check_jmx4perl send them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Any text can be escaped into a part of a path of the protocol, and reading the path returns the same text."""
 
-from __future__ import annotations
-
 from urllib.parse import quote, unquote
 
 import pytest

@@ -1,7 +1,5 @@
 """A path selects a part of a value, and its wildcards filter parts. Limits cut values that are too deep or long."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

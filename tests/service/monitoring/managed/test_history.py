@@ -1,7 +1,5 @@
 """Rates and percentiles are computed from snapshots of the exposed metrics. The tests move the clock."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Every declared metric is an attribute of a managed object, with a name and a unit."""
 
-from __future__ import annotations
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from config.settings import ManagedSettings

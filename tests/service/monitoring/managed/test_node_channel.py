@@ -1,7 +1,5 @@
 """Every process of a node runs an action. If a process fails or does not answer, it is named, and the others go on."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack

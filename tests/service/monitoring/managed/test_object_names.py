@@ -1,7 +1,5 @@
 """Names of managed objects are equal whatever the order of their properties; any text can be a property's value."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

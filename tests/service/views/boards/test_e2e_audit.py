@@ -1,7 +1,5 @@
 """An operator's audit over HTTP and from the command line, and its metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Audits that run during posts, erasures, folds and refreshes never report a wrong bracket."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

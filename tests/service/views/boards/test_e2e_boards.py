@@ -1,7 +1,5 @@
 """The catalog of a real service: callers create, repeat, widen, empty and delete boards, and erase owners."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

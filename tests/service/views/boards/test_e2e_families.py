@@ -1,7 +1,5 @@
 """Families of a real service: a post reaches each board for its time and facets. These boards are read like others."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Special boards of a family: boards of a time long ago, boards without posts, and closed boards."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

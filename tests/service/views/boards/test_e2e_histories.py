@@ -3,8 +3,6 @@
 The tests run on every store.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta

@@ -3,8 +3,6 @@
 The tests compare an archive's answers with those that the same board gave when it still had its rows.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Pools and leases of a real service, on every store."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

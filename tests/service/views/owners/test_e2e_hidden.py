@@ -1,7 +1,5 @@
 """A hidden owner immediately disappears from every ranking. If shown again, it has all its posts and its rank."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The next better place than an owner's: its value, the points that the owner lacks, and whether its rank is exact."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Views of a real service whose subject is not one rank: entries, lookups, many boards, curve documents, buckets."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

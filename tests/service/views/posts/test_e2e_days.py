@@ -1,7 +1,5 @@
 """A post near midnight counts in exactly one day, also on the days on which clocks change."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncIterator
 from datetime import date

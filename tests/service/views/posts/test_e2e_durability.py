@@ -1,7 +1,5 @@
 """However a service ends, it loses nothing that it accepted, and no retry counts twice."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

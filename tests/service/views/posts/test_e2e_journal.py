@@ -1,7 +1,5 @@
 """The journal lists every change correctly. Rebuilds, streams and the histories of matches depend on it."""
 
-from __future__ import annotations
-
 import asyncio
 from decimal import Decimal
 from typing import Any

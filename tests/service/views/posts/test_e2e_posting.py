@@ -3,8 +3,6 @@
 Some posts are new, some are repeated, and some are refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,6 @@
 A caller repeats a request with the same post ids until the request is accepted, and only then sends the next one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import signal

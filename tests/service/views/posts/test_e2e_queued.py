@@ -1,7 +1,5 @@
 """Queued posts to a real service: each accepted post is applied once, soon and in order. A refused post never is."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

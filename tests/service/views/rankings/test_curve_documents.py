@@ -4,8 +4,6 @@ A client can do so also for values beyond the knots and between the steps of the
 entries.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from decimal import Decimal

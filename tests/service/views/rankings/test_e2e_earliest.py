@@ -4,8 +4,6 @@ The tests use few values and few times, so nearly every rank depends on when a v
 several values at the same time. An owner may lose a value and reach it again, or post an equal value again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

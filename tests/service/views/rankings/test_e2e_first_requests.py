@@ -1,7 +1,5 @@
 """While a service has entries but no curve yet, it counts the rank in every answer, and no rank is 0."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -3,8 +3,6 @@
 The tests compute the true ranks from the posts. They request only estimates, so that no count hides a wrong curve.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from bisect import bisect_left

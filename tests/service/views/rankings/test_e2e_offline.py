@@ -1,7 +1,5 @@
 """A client that computes ranks offline from the document of a curve gets exactly the ranks that the service answers."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from math import gcd

@@ -1,7 +1,5 @@
 """Pages and cursors of a real service show every entry once with its exact rank, whatever happens between two pages."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """On random boards every view with ranks agrees with plain Python: counted ranks are true, and so are brackets."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A value's rank over several leaderboards is the rank that it would have on one board with all their entries."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
