@@ -10,16 +10,9 @@ from config import Settings, default_toml, describe, load, settings_table_markdo
 
 ROOT = Path(__file__).parents[2]
 UNITS_BY_SUFFIX = {
-    "_reads_per_s": "reads/s",
-    "_rows_per_s": "rows/s",
-    "_posts_per_s": "posts/s",
-    "_s": "s",
-    "_s_max": "s",
-    "_seconds": "s",
-    "_mib": "MiB",
-    "_bytes_max": "bytes",
-    "_ratio": "ratio",
-}
+    "_reads_per_s": "reads/s", "_rows_per_s": "rows/s", "_posts_per_s": "posts/s", "_s": "s", "_s_max": "s",
+    "_seconds": "s", "_mib": "MiB", "_bytes_max": "bytes", "_ratio": "ratio",
+}  # fmt: skip
 
 
 def test_the_page_of_settings_shows_exactly_those_that_exist() -> None:

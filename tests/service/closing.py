@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
 from jobs.boards.archive import Archiver
 from jobs.boards.close_periods import RESOURCE, CloseJob
@@ -27,8 +28,14 @@ LEASE_US = 100_000_000
 
 
 def us(at: datetime) -> int:
-    """Return the microseconds since 1970."""
     return round(at.timestamp() * 1e6)
+
+
+class Times(NamedTuple):
+    """The clock and the sleep of a job."""
+
+    now_us: Callable[[], int]
+    sleep: Sleep
 
 
 def close_job(
@@ -39,11 +46,10 @@ def close_job(
     boards: OpenBoards,
     leases: WorkLeases,
     metrics: Metrics,
-    *,
-    now_us: Callable[[], int],
-    sleep: Sleep,
+    times: Times,
 ) -> CloseJob:
-    """Return a closing job with a service's settings. The job closes each board that is over by the clock `now_us`."""
+    """Return a closing job with a service's settings. It closes each board that is over by the clock of `times`."""
+    now_us, sleep = times
 
     def clock() -> Program[int]:
         yield from ()
@@ -70,17 +76,8 @@ async def close_as_of(service: Service, at: datetime) -> None:
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
     store, leases = context.store, make_leases(context.settings, context.store)
-    job = close_job(
-        context,
-        store,
-        context.curves.book,
-        context.catalog,
-        context.boards,
-        leases,
-        Metrics(),
-        now_us=lambda: now_us,
-        sleep=asyncio.sleep,
-    )
+    book, times = context.curves.book, Times(lambda: now_us, asyncio.sleep)
+    job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
     lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))
     held = HeldLease(lease, leases, LEASE_US)
     while await job.close_due(held):

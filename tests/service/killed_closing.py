@@ -18,7 +18,7 @@ from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
 from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Rows, Store
-from tests.service.closing import close_job
+from tests.service.closing import Times, close_job
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -48,19 +48,15 @@ class MortalStore(PassingStore):
         raise KilledError
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store.read`."""
         return await self._called(lambda: self._store.read(program, heavy=heavy))
 
     async def read_query(self, query: Built) -> Rows:
-        """See `Store.read_query`."""
         return await self._called(lambda: self._store.read_query(query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store.write`."""
         return await self._called(lambda: self._store.write(program))
 
     async def write_query(self, query: Built) -> Rows:
-        """See `Store.write_query`."""
         return await self._called(lambda: self._store.write_query(query))
 
 
@@ -96,21 +92,9 @@ class KilledClosing:
             pass
 
     def _job(self, store: MortalStore, book: CurveBook, leases: WorkLeases) -> CloseJob:
-        context, boards = (
-            self._context,
-            OpenBoards(store.dialect, open_boards_max=self._context.settings.open_boards_max),
-        )
-        return close_job(
-            context,
-            store,
-            book,
-            Catalog(store),
-            boards,
-            leases,
-            context.metrics,
-            now_us=self._clock,
-            sleep=_for_ever,
-        )
+        context, times = self._context, Times(self._clock, _for_ever)
+        boards = OpenBoards(store.dialect, open_boards_max=context.settings.open_boards_max)
+        return close_job(context, store, book, Catalog(store), boards, leases, context.metrics, times)
 
     def _lease_clock(self) -> Program[int]:
         yield from ()

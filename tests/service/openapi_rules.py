@@ -101,7 +101,6 @@ def _json_of(response: Any) -> Any:
 
 @schemathesis.serializer("application/x-ndjson")
 def one_line(ctx: Any, value: Any) -> bytes:
-    """Encode a value as a body that has one line of JSON."""
     return json.dumps(value).encode()
 
 

@@ -18,7 +18,6 @@ _PERIODS = ("all", "year", "month", "week", "day")
 
 
 async def fill(caller: Caller) -> None:
-    """Create everything that `NAMED` names."""
     await caller.board("duel", *_COLUMNS)
     columns = [{"sorted": True, "merge": "last", **column} for column in _COLUMNS]
     await caller.must("PUT", "/v1/families/arena", {"columns": columns, "periods": _PERIODS, "facets": [[], ["org"]]})

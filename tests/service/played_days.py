@@ -147,14 +147,8 @@ class Days:
 
     async def boards(self) -> list[dict[str, Any]]:
         """Return all boards that the service lists."""
-        boards: list[dict[str, Any]] = []
-        cursor = ""
-        while True:
-            page = await self.service.get(f"/v1/leaderboards?limit={PAGE}&prefix=game:{cursor}")
-            boards += page["leaderboards"]
-            if page["next"] is None:
-                return boards
-            cursor = f"&cursor={page['next']}"
+        path = f"/v1/leaderboards?limit={PAGE}&prefix=game:"
+        return [board async for page in self.service.pages(path) for board in page["leaderboards"]]
 
     async def _differs(self, board: str, plain: PlainBoard) -> bool:
         for column in COLUMNS:

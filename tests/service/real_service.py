@@ -105,6 +105,14 @@ class Caller:
         """Return the body of a successful GET."""
         return await self.must("GET", path)
 
+    async def pages(self, path: str) -> AsyncIterator[Any]:
+        """Yield the page at a path and every page that follows. The path has a query."""
+        page = await self.get(path)
+        yield page
+        while page["next"] is not None:
+            page = await self.get(f"{path}&cursor={page['next']}")
+            yield page
+
     async def post(self, board: str, *posts: object) -> list[dict[str, Any]]:
         """Send a list of posts to a board; return their results."""
         body = await self.must("POST", f"/v1/leaderboards/{board}/posts", {"posts": posts})
@@ -126,6 +134,13 @@ class Caller:
         """Refresh the curves of these columns, and wait until they are fitted."""
         for column in columns:
             await self.must("POST", f"/v1/leaderboards/{board}/rankings/{column}/refresh")
+
+
+def without(answer: Any, *names: str) -> Any:
+    """Return an answer without the members of these names."""
+    if isinstance(answer, dict):
+        return {name: without(value, *names) for name, value in answer.items() if name not in names}
+    return [without(each, *names) for each in answer] if isinstance(answer, list) else answer
 
 
 def escaped(text: str) -> str:

@@ -108,7 +108,6 @@ def is_leaf(module: str) -> bool:
 
 
 async def await_live_curves(service: Service) -> None:
-    """Return once a job has folded the change log into every curve."""
     book = service.context.curves.book
     async with asyncio.timeout(WAIT_S):
         while not all(served.live_version for served in book.list_served()):

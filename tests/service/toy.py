@@ -81,7 +81,6 @@ class ToyContext:
 
 
 async def positions(context: ToyContext, call: Call) -> OwnerPositions:
-    """Answer with the requested owner, without any position."""
     return OwnerPositions(call.path["owner"], [])
 
 
@@ -102,7 +101,6 @@ async def entry(context: ToyContext, call: Call) -> EntryAnswer:
 
 
 async def erase(context: ToyContext, call: Call) -> Reply:
-    """Answer with status 204 and no body."""
     return Reply(status=204)
 
 
@@ -115,18 +113,15 @@ async def posts(context: ToyContext, call: Call) -> bytes:
 
 
 async def lookup(context: ToyContext, call: Call) -> Any:
-    """Answer that every owner is missing."""
     return LookupAnswer([], list(call.body.owners))
 
 
 async def page(context: ToyContext, call: Call) -> Reply:
-    """Answer with an empty page and an ETag."""
     body = Page(call.path["column"], call.query.limit or 100, [], None, None)
     return Reply(body, headers={"ETag": '"1"'})
 
 
 def route(method: str, path: str, handler: Handler, role: Role, view: str, tag: str, **more: Any) -> Route:
-    """Return a route below a board."""
     path = f"/v1/leaderboards/{{board}}/{path}"
     return Route(method=method, path=path, handler=handler, role=role, view=view, summary=view, tag=tag, **more)
 

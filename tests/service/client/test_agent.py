@@ -13,6 +13,7 @@ from aiohttp import web
 
 from service.agent import LeaseAgent, NoResourceAvailableError, RefusedError, ServiceAwayError
 from tests.servers import free_port
+from tests.service.client.served import serving_app
 from tests.service.real_service import ROOT, Service
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -32,15 +33,12 @@ class FakeLeases:
         self.url = ""
 
     def monotonic(self) -> float:
-        """Return the time of the agent's monotonic clock."""
         return self.now_s
 
     def now(self) -> datetime:
-        """Return the agent's time of day."""
         return START + timedelta(seconds=self.now_s - 1_000)
 
     def time_in(self, seconds: float) -> datetime:
-        """Return the time that is `seconds` seconds from now."""
         return self.now() + timedelta(seconds=seconds)
 
     async def answer_lease(self, request: web.Request) -> web.Response:
@@ -56,17 +54,9 @@ class FakeLeases:
         expires = datetime.fromisoformat(body["lease_expires"])
         left_s = (expires - self.now()).total_seconds()
         self.now_s += self.takes_s
-        return web.json_response(
-            {
-                "resource": f"r of {body['key']}",
-                "key": body["key"],
-                "region": body["region"],
-                "lease_expires": body["lease_expires"],
-                "expires_in": left_s,
-                "version": 7,
-                "acquired": True,
-            }
-        )
+        told = {name: body[name] for name in ("key", "region", "lease_expires")}
+        lease = {"resource": f"r of {body['key']}", "expires_in": left_s, "version": 7, "acquired": True}
+        return web.json_response(told | lease)
 
     async def give_back(self, request: web.Request) -> web.Response:
         self.given_back.append(request.match_info["key"])
@@ -75,23 +65,16 @@ class FakeLeases:
 
 @pytest.fixture
 async def fake() -> AsyncIterator[FakeLeases]:
-    """Start a fake service."""
     made = FakeLeases()
     app = web.Application()
     app.router.add_post("/v1/leases", made.answer_lease)
     app.router.add_delete("/v1/leases/{client}/{pool}/{key}", made.give_back)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    async with serving_app(app) as made.url:
+        yield made
 
 
 @pytest.fixture
 async def agent(fake: FakeLeases) -> AsyncIterator[LeaseAgent]:
-    """Return an agent that uses the fake's clocks."""
     async with make_agent(fake) as made:
         yield made
 
@@ -101,17 +84,8 @@ async def no_pause(_seconds: float) -> None:
 
 
 def make_agent(fake: FakeLeases, **more: Any) -> LeaseAgent:
-    """Return an agent that keeps three leases."""
-    return LeaseAgent(
-        fake.url,
-        region="eu",
-        leases_max=3,
-        monotonic=fake.monotonic,
-        now=fake.now,
-        sleep=no_pause,
-        rng=random.Random(1),
-        **more,
-    )
+    times: dict[str, Any] = {"monotonic": fake.monotonic, "now": fake.now, "sleep": no_pause}
+    return LeaseAgent(fake.url, region="eu", leases_max=3, rng=random.Random(1), **times, **more)
 
 
 async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seconds: float = 60) -> str:

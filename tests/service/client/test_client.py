@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from decimal import Decimal
 
 import pytest
@@ -19,6 +20,7 @@ from service.client.client import (
     refusal_of,
 )
 from service.client.client_answers import one_line
+from tests.service.client.served import serving_app
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Start = Callable[[Handler], Awaitable[str]]
@@ -27,20 +29,14 @@ Start = Callable[[Handler], Awaitable[str]]
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Yield a function that starts a server with one handler for every path and returns the server's address."""
-    runners: list[web.AppRunner] = []
+    async with AsyncExitStack() as stack:
 
-    async def serve(handler: Handler) -> str:
-        application = web.Application()
-        application.router.add_route("*", "/{tail:.*}", handler)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async def serve(handler: Handler) -> str:
+            app = web.Application()
+            app.router.add_route("*", "/{tail:.*}", handler)
+            return await stack.enter_async_context(serving_app(app))
 
-    yield serve
-    for runner in runners:
-        await runner.cleanup()
+        yield serve
 
 
 class Waits:

@@ -9,6 +9,7 @@ from jobs.leases.peers import PeerUnavailableError
 from service.client.lease_peers import open_peer_reader
 from storage.leases.lease_journal import PublishedLeaseEvent
 from tests.servers import free_port
+from tests.service.client.served import serving_app
 
 LINE = (
     b'{"seq":7,"at":"2026-11-21T10:00:00.000001Z","kind":"acquired","client_id":"acme","pool_id":"numbers",'
@@ -31,16 +32,12 @@ class FakePeer:
 
 @pytest.fixture
 async def peer() -> AsyncIterator[FakePeer]:
-    """Start a fake peer."""
     made = FakePeer()
     app = web.Application()
     app.router.add_get("/v1/leases/journal", made.serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.address = f"127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    async with serving_app(app) as url:
+        made.address = url.removeprefix("http://")
+        yield made
 
 
 async def test_the_reader_sends_the_key_in_the_address_of_a_peer(peer: FakePeer) -> None:
@@ -56,6 +53,14 @@ async def test_the_reader_sends_the_key_in_the_address_of_a_peer(peer: FakePeer)
     assert request.headers["Authorization"] == "Bearer secret"
 
 
+async def failure_of(address: str) -> str:
+    """Read from a peer that must be unavailable; return the text of the error."""
+    async with open_peer_reader({"us": f"http://:secret@{address}"}) as read:
+        with pytest.raises(PeerUnavailableError) as away:
+            await read("us", 0, 10)
+    return str(away.value)
+
+
 @pytest.mark.parametrize(
     ("status", "answer"), [(503, LINE), (302, b""), (200, b"<html>"), (200, LINE.replace(b'"seq":7', b'"seq":"x"'))]
 )
@@ -63,14 +68,8 @@ async def test_an_answer_that_is_not_a_journal_makes_the_peer_unavailable(
     peer: FakePeer, status: int, answer: bytes
 ) -> None:
     peer.status, peer.answer = status, answer
-    async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
-        with pytest.raises(PeerUnavailableError) as away:
-            await read("us", 0, 10)
-    assert "secret" not in str(away.value)
+    assert "secret" not in await failure_of(peer.address)
 
 
 async def test_a_missing_peer_is_unavailable() -> None:
-    async with open_peer_reader({"us": f"http://:secret@127.0.0.1:{free_port()}"}) as read:
-        with pytest.raises(PeerUnavailableError) as away:
-            await read("us", 0, 10)
-    assert "secret" not in str(away.value)
+    assert "secret" not in await failure_of(f"127.0.0.1:{free_port()}")

@@ -43,7 +43,6 @@ def memcached() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 def elsewhere() -> Iterator[PostgresServer]:
-    """Start an empty PostgreSQL server for the restored store."""
     server = PostgresServer(FAST)
     server.start()
     yield server
@@ -51,14 +50,12 @@ def elsewhere() -> Iterator[PostgresServer]:
 
 
 def run(name: str, *words: object) -> None:
-    """Run a client program of PostgreSQL; fail unless it succeeds."""
     command = [str(program(name, "postgresql-client")), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
 
 
 async def wait_for_answers(ledger: Ledger, number: int) -> None:
-    """Wait until the service has answered `number` more requests."""
     for _ in range(number):
         ledger.answered.clear()
         async with asyncio.timeout(WAIT_S):
@@ -66,7 +63,6 @@ async def wait_for_answers(ledger: Ledger, number: int) -> None:
 
 
 async def read_journal(caller: Caller) -> list[dict[str, Any]]:
-    """Return the whole journal."""
     found: list[dict[str, Any]] = []
     while True:
         after = found[-1]["seq"] if found else 0

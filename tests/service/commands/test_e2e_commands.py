@@ -23,7 +23,6 @@ LINES = 12_000
 
 
 def get(process: Process, path: str) -> Any:
-    """Send a GET request; return the JSON value of the response."""
     with urlopen(process.url + path, timeout=WAIT_S) as response:
         return json.load(response)
 
@@ -42,13 +41,11 @@ class Shell:
         return result
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """Run a command; return the words of each line of its output."""
         return [line.split() for line in self(*arguments).stdout.splitlines()]
 
 
 @pytest.fixture
 def shell(serving: Process) -> Shell:
-    """Return a shell that runs commands against the shared service."""
     return Shell(serving)
 
 
@@ -138,7 +135,6 @@ def test_an_import_of_noisy_scores_needs_round_and_the_error_suggests_it(shell: 
 
 
 def points(process: Process) -> int:
-    """Return the sum of all points of the board `killed`."""
     page = get(process, "/v1/leaderboards/killed/rankings/xp?limit=1000")
     return sum(row["value"] for row in page["entries"])
 

@@ -17,7 +17,6 @@ from tests.service.real_service import WAIT_S, Process, command_line, environmen
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Process]:
-    """Start a service with a board and three owners on it."""
     process = Process(tmp_path).ready()
     call(process, "PUT", "/v1/leaderboards/b", {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]})
     post(process, ada=30, bob=20, cleo=10)

@@ -16,7 +16,6 @@ from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
 @pytest.fixture(autouse=True)
 def b(fake: FakeService) -> FakeBoard:
-    """Make a board with the ranked columns xp and lap."""
     return fake.add_board("b", {"name": "xp"}, {"name": "lap", "merge": "min", "best": "low", "scale": 3})
 
 

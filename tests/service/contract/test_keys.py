@@ -31,7 +31,6 @@ class Row:
 
 
 def row(key: NewApiKey, role: str, *, revoked_at_us: int | None = None) -> Row:
-    """Return the stored form of a key."""
     return Row(key.id, role, key.hash, revoked_at_us)
 
 

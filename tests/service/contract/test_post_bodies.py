@@ -27,7 +27,6 @@ def parse(
 
 
 def refusal(body: bytes | str | Any, **how: Any) -> ProblemError:
-    """Return the problem with which a body is refused."""
     with pytest.raises(ProblemError) as caught:
         parse(body, **how)
     assert 400 <= caught.value.status < 500

@@ -27,7 +27,6 @@ KINDS: list[type[msgspec.Struct]] = [BoardsQuery, PositionsQuery, AroundOwnerQue
 
 
 def parse(kind: type[msgspec.Struct], raw: str) -> Any:
-    """Parse a query string into a struct of this kind."""
     return query_parser(kind, ToySettings())(raw)
 
 

@@ -64,7 +64,6 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 async def run_turns() -> None:
-    """Let every task that can run do so."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -78,7 +77,6 @@ async def read_and_release(upload: Upload, bodies: BodyReader) -> bytes:
 
 
 async def refusal_code(upload: Upload, bodies: BodyReader | None = None) -> str:
-    """Return the problem code with which an upload is refused."""
     with pytest.raises(ProblemError) as found:
         await read_and_release(upload, bodies or BodyReader(Limits()))
     return found.value.code

@@ -23,7 +23,6 @@ async def send_requests(service: Service, *requests: str) -> bytes:
 
 
 def request_text(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> str:
-    """Return the text of a request without a body."""
     return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: localhost", *headers, "", ""])
 
 

@@ -21,7 +21,6 @@ BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", 
 
 
 def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run schemathesis; return its result."""
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run", *options]
     return subprocess.run(
         [*command, f"{service.url}/openapi.json"],

@@ -44,7 +44,6 @@ class Caller:
 
 @pytest.fixture
 async def call() -> AsyncIterator[Caller]:
-    """Start the toy service; yield a caller of it."""
     context = ToyContext()
     runner = ProblemRunner(make_app(ROUTES, context))  # as in `serve`; aiohttp's own test server would cancel handlers
     await runner.setup()

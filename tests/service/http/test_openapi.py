@@ -17,7 +17,6 @@ _SECURITY_TYPES = {"http"}
 
 
 def parts(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object inside a document."""
     if isinstance(value, dict):
         yield value
         for member in value.values():
@@ -28,7 +27,6 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, method and operation of every route."""
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation

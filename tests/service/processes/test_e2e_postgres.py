@@ -2,22 +2,14 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.real_service import Caller, Process, Service, command_line
 
 XP = {"name": "xp", "merge": "sum"}
-
-
-@pytest.fixture
-async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return the URL of an empty schema on the PostgreSQL server."""
-    async with fresh_schema(postgres_url) as url:
-        yield url
 
 
 async def test_posts_ranks_views_and_curves_work_on_postgresql_as_on_any_store(store_url: str, tmp_path: Path) -> None:

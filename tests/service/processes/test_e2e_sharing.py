@@ -28,7 +28,6 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
-    """Start a service with a memcached."""
     service = Service(tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1)
     await service.start()
     yield service

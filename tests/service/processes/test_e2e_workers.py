@@ -8,27 +8,19 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.schemas import fresh_schema
 from tests.servers import free_port
 from tests.service.real_service import Caller, Process, command_line
 
 B = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "sum"}
 Figures = dict[tuple[str, ...], float]
-
-
-@pytest.fixture
-async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return the URL of an empty schema on the PostgreSQL server."""
-    async with fresh_schema(postgres_url) as url:
-        yield url
 
 
 async def read_samples(url: str) -> Figures:
@@ -54,7 +46,6 @@ async def count_answers(url: str, requests: int, path: str = "/healthz") -> Coun
 
 
 def pid_of(node: Process, name: str) -> int:
-    """Return the id of the process that currently has this name."""
     return int([line["pid"] for line in node.lines if line["event"] == "process_ready" and line["name"] == name][-1])
 
 

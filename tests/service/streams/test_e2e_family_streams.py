@@ -21,14 +21,12 @@ SPEC: dict[str, Any] = {
 
 @pytest.fixture
 async def service(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with the family."""
     async with Service(tmp_path, **either_store).running() as made:
         await made.must("PUT", F, {**SPEC, "table": table})
         yield made
 
 
 async def post(service: Service, owner: str, **facets: str) -> None:
-    """Send a post to the family."""
     await service.must("POST", f"{F}/posts", {"owner": owner, "stats": {"xp": 5}, "facets": facets})
 
 

@@ -33,13 +33,11 @@ def expressions() -> list[str]:
 
 
 async def scrape_metrics(url: str) -> str:
-    """Return the text of /metrics."""
     async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
         return await answer.text()
 
 
 def count_series(text: str) -> int:
-    """Return how many series the text of /metrics has."""
     return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
 
 

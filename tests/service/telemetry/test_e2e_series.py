@@ -49,7 +49,6 @@ def list_samples(text: str) -> list[str]:
 
 
 def count_samples(found: Sequence[str]) -> Counter[str]:
-    """Return how many Prometheus samples each metric has."""
     return Counter(re.sub(r"_(bucket|sum|count|total)$", "", sample.partition("{")[0]) for sample in found)
 
 

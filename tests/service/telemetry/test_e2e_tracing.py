@@ -44,7 +44,6 @@ class Collector:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def spans(self) -> list[Span]:
-        """Return all spans that have arrived."""
         found: list[Span] = []
         while not self._bodies.empty():
             for resource in ExportTraceServiceRequest.FromString(self._bodies.get()).resource_spans:
@@ -54,14 +53,12 @@ class Collector:
         return found
 
     def close(self) -> None:
-        """Stop the endpoint."""
         self._server.shutdown()
         self._server.server_close()
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Start a collector on a free port."""
     made = Collector()
     yield made
     made.close()

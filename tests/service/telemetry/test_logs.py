@@ -24,13 +24,11 @@ class Log:
         self._writer = configure_logging(level=level, style="json", stream=self._stream, process=process)
 
     def read_lines(self) -> list[dict[str, Any]]:
-        """Wait until all lines are written, and return them."""
         self._writer.close()
         return [json.loads(line) for line in self._stream.getvalue().splitlines()]
 
 
 def log_answer(log: RequestLog, *, status: int = 200, seconds: float = 0.001, path: str = "/v1/x?key=secret") -> None:
-    """Log one request, as the HTTP layer does."""
     if log.should_log(status, seconds):
         log.log_request(view="page", method="GET", path=path, status=status, code="", seconds=seconds, key_id="k1")
 

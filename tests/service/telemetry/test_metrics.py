@@ -13,7 +13,6 @@ def by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, st
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Return every sample by its name and labels."""
     return by_sample(text_string_to_metric_families(metrics.text().decode()))
 
 

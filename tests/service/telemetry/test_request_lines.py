@@ -58,14 +58,12 @@ class Toy:
         self._writer.close()
 
     async def call(self, method: str, path: str, *, data: Any = None, headers: Any = None) -> int:
-        """Send a request with its path unchanged; return the status."""
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         async with self._session.request(method, url, data=data, headers=headers) as answer:
             await answer.read()
             return answer.status
 
     async def send_bytes(self, sent: bytes) -> bytes:
-        """Send bytes; return the bytes of the response."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
         answer = await reader.read()
@@ -74,12 +72,10 @@ class Toy:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Return all lines that were logged."""
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """Return the logged lines that report a request."""
         return [line for line in self.lines if line["event"] == "request"]
 
 

@@ -26,7 +26,6 @@ HOSTILE = (
 
 
 def name_of(number: int) -> str:
-    """Return the name of an owner of the season."""
     return f"player-{number:04d}"
 
 
@@ -63,7 +62,6 @@ async def fill(url: str) -> None:
 
 
 async def new_board(url: str, board: str, **xp: int) -> None:
-    """Make a board for one test."""
     async with Caller(url) as caller:
         await caller.board(board, XP, CLAN)
     if xp:
@@ -71,11 +69,9 @@ async def new_board(url: str, board: str, **xp: int) -> None:
 
 
 async def post(url: str, board: str, **xp: int) -> None:
-    """Post a value of xp for each of these owners."""
     async with Caller(url) as caller:
         await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
 
 
 def view_url(node: Process, route: str) -> str:
-    """Return the address of a view of the dashboard."""
     return f"{node.url}/#{route}"

@@ -23,7 +23,6 @@ class Closed:
 
 
 async def fill(url: str, key: str) -> None:
-    """Make a board with an entry."""
     async with Caller(url, key) as caller:
         await caller.board("b", XP, LAP)
         await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
@@ -31,7 +30,6 @@ async def fill(url: str, key: str) -> None:
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
-    """Start a node that knows a reader's and an operator's key."""
     folder = tmp_path_factory.mktemp("closed")
     keys = {}
     for role in ("reader", "ops"):
@@ -48,7 +46,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
 
 
 async def enter_key(page: Page, key: str) -> None:
-    """Wait until the page asks for a key, type the key and send it."""
     await page.wait_for(ASKED)
     await page.type(key)
     await page.press("Enter")

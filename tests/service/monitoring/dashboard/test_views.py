@@ -31,7 +31,6 @@ async def fetch_file(
 
 
 def path_of(name: str) -> str:
-    """Return the URL path of a file of the dashboard."""
     return "/" if name == INDEX else f"/dashboard/{name}"
 
 
@@ -134,7 +133,6 @@ async def test_the_page_itself_needs_no_key(service: Service) -> None:
 
 
 def texts() -> dict[str, str]:
-    """Return every file of the dashboard as text."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(PAGE.iterdir())}
 
 

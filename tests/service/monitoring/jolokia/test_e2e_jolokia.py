@@ -23,7 +23,6 @@ MEMORY = "java.lang:type=Memory"
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with one board."""
     found = Service(tmp_path)
     await found.start()
     await found.board("week:1,x", XP)

@@ -143,7 +143,6 @@ def test_every_call_of_pyjolokia_works(
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service whose metrics have values."""
     made = Service(tmp_path)
     await made.start()
     await made.board("b", XP)

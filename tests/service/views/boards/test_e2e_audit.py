@@ -19,7 +19,6 @@ OWNERS = 300
 
 
 async def fill(service: Service) -> None:
-    """Make a board with a curve of few knots."""
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 12})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i * i}} for i in range(OWNERS)))
     await service.refresh("b", "xp")
@@ -39,7 +38,6 @@ async def store_wrong_curve(service: Service) -> None:
 
 
 async def read_sample(service: Service, name: str) -> float:
-    """Return the value of one Prometheus series of /metrics."""
     lines = (await service.get("/metrics")).decode().splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
 

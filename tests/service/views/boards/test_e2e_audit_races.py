@@ -4,31 +4,21 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.real_service import Service
 
 BOARD, OWNERS = "b", 400
 AUDIT = f"/v1/leaderboards/{BOARD}/rankings/xp/audit?owners=25"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def busy(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+@pytest.fixture
+async def busy(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service that very often folds changes into live counts and reads the live counts."""
-    often = {"fold_interval_s": 0.01, "live_poll_s": 0.05}
-    if request.param == "sqlite":
-        service = Service(tmp_path, **often)
-        await service.start()
+    async with Service(tmp_path, fold_interval_s=0.01, live_poll_s=0.05, **either_store).running() as service:
         yield service
-        await service.stop()
-        return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        service = Service(tmp_path, store=url, **often)
-        await service.start()
-        yield service
-        await service.stop()
 
 
 async def change(service: Service, rng: random.Random, rounds: int) -> None:

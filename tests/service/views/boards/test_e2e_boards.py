@@ -14,7 +14,6 @@ TAG: dict[str, Any] = {"name": "tag", "sorted": False, "merge": "last", "type": 
 
 
 async def put(service: Service, *columns: dict[str, Any], **spec: Any) -> tuple[int, Any]:
-    """Send a PUT of board `b`; return the status and the body."""
     answer = await service.call("PUT", B, {"columns": list(columns), **spec})
     return answer.status, answer.body
 

@@ -10,7 +10,6 @@ from urllib.parse import quote
 import pytest
 
 from storage.periods import PeriodKind, calendar_of
-from tests.schemas import fresh_schema
 from tests.service.real_service import RARELY, Service
 
 F = "/v1/families/game"
@@ -27,46 +26,27 @@ NOW = datetime.now(UTC)
 FACETS = {"org": "7", "location": "melb"}
 
 
-@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with the family, on every store in both layouts."""
-    store, table = request.param.split("-")
-    settings: dict[str, Any] = {}
-    if store == "postgres":
-        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _serve(tmp_path, table, store=url):
-                yield made
-        return
-    async for made in _serve(tmp_path, table, **settings):
+@pytest.fixture
+async def service(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Service]:
+    async with Service(tmp_path, **either_store).running() as made:
+        await made.must("PUT", F, {**SPEC, "table": table})
         yield made
 
 
-async def _serve(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
-    made = Service(folder, **settings)
-    await made.start()
-    await made.must("PUT", F, {**SPEC, "table": table})
-    yield made
-    await made.stop()
-
-
 def period_id(kind: str, at: datetime = NOW) -> str:
-    """Return the id of a period by the family's calendar."""
     return calendar_of(ZONE).period_at(PeriodKind(kind), round(at.timestamp() * 1e6)).id
 
 
 def board(kind: str, facets: str = "", at: datetime = NOW) -> str:
-    """Return the path of a board of the family."""
     return "/v1/leaderboards/" + quote(f"game:{period_id(kind, at)}{facets}", safe="")
 
 
 async def post(service: Service, *posts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Send posts to the family; return their results."""
     results: list[dict[str, Any]] = (await service.must("POST", f"{F}/posts", {"posts": posts}))["results"]
     return results
 
 
 def xp(owner: str, value: int, **more: Any) -> dict[str, Any]:
-    """Return a post for the current time."""
     return {"owner": owner, "stats": {"xp": value}, "at": NOW.isoformat(), **more}
 
 
@@ -194,22 +174,18 @@ async def test_a_post_that_one_board_of_a_family_refuses_changes_no_board(servic
     assert (await service.get(f"/v1/leaderboards/few:{period_id('day')}/entries/ada"))["stats"]["xp"] == 4
 
 
-@pytest.mark.parametrize(
-    ("wrong", "status", "code"),
-    [
-        ({"stats": {"no": 1}}, 422, "unknown_column"),
-        ({"stats": {"xp": "x"}}, 422, "bad_value"),
-        ({"facets": {"league": "1"}}, 422, "unknown_facet"),
-        ({"facets": {"org": "a:b"}}, 422, "bad_value"),
-        ({"facets": {"org": 1}}, 400, "bad_request"),
-        ({"at": (NOW + timedelta(hours=1)).isoformat()}, 422, "at_in_future"),
-        ({"boards": ["game:all"]}, 400, "unknown_field"),
-    ],
-)
-async def test_an_invalid_post_to_a_family_is_refused_with_its_fault(
-    service: Service, wrong: dict[str, Any], status: int, code: str
-) -> None:
-    assert await service.refused("POST", f"{F}/posts", xp("ada", 5) | wrong) == (status, code)
+async def test_an_invalid_post_to_a_family_is_refused_with_its_fault(service: Service) -> None:
+    wrong: list[tuple[dict[str, Any], tuple[int, str]]] = [
+        ({"stats": {"no": 1}}, (422, "unknown_column")),
+        ({"stats": {"xp": "x"}}, (422, "bad_value")),
+        ({"facets": {"league": "1"}}, (422, "unknown_facet")),
+        ({"facets": {"org": "a:b"}}, (422, "bad_value")),
+        ({"facets": {"org": 1}}, (400, "bad_request")),
+        ({"at": (NOW + timedelta(hours=1)).isoformat()}, (422, "at_in_future")),
+        ({"boards": ["game:all"]}, (400, "unknown_field")),
+    ]
+    for change, refusal in wrong:
+        assert await service.refused("POST", f"{F}/posts", xp("ada", 5) | change) == refusal, change
     assert await service.refused("GET", "/v1/leaderboards/game:all/entries/ada") == (404, "unknown_owner")
 
 
@@ -217,12 +193,8 @@ async def test_a_family_names_the_board_of_a_time_with_its_bounds_and_its_predec
     at = "2018-12-05T00:00:00Z"
     answer = await service.get(f"{F}/boards?period=week&at={at}&org=123")
     assert answer["board"] == "game:2018-W49:org=123"
-    assert answer["period"] == {
-        "name": "2018-W49",
-        "starts_at": "2018-12-02T23:00:00.000000Z",
-        "ends_at": "2018-12-09T23:00:00.000000Z",
-        "closed": True,
-    }
+    bounds = {"starts_at": "2018-12-02T23:00:00.000000Z", "ends_at": "2018-12-09T23:00:00.000000Z"}
+    assert answer["period"] == {"name": "2018-W49", "closed": True, **bounds}
     assert answer["previous"] == "game:2018-W48:org=123"
     everything = await service.get(f"{F}/boards?period=all")
     assert everything["period"] == {"name": "all", "starts_at": None, "ends_at": None, "closed": None}
@@ -230,17 +202,12 @@ async def test_a_family_names_the_board_of_a_time_with_its_bounds_and_its_predec
     today = await service.get(f"{F}/boards?period=day&org=1&location=x")
     assert today["board"].endswith(":location=x,org=1")
     assert today["period"]["closed"] is False
-    for path, refusal in (
-        ("period=hour", (400, "bad_request")),
-        ("at=" + at, (400, "bad_request")),
-        ("period=day&at=noon", (400, "bad_request")),
-        ("period=day&location=x", (404, "unknown_board")),
-        ("period=day&Org=x", (400, "unknown_field")),
-        ("period=day&facets=x", (404, "unknown_board")),
-        ("period=day&org=", (400, "bad_request")),
-        ("period=day&org=1&org=2", (400, "duplicate_field")),
-    ):
-        assert await service.refused("GET", f"{F}/boards?{path}") == refusal, path
+    for path in ("period=hour", f"at={at}", "period=day&at=noon", "period=day&org="):
+        assert await service.refused("GET", f"{F}/boards?{path}") == (400, "bad_request"), path
+    for path in ("period=day&location=x", "period=day&facets=x"):
+        assert await service.refused("GET", f"{F}/boards?{path}") == (404, "unknown_board"), path
+    assert await service.refused("GET", f"{F}/boards?period=day&Org=x") == (400, "unknown_field")
+    assert await service.refused("GET", f"{F}/boards?period=day&org=1&org=2") == (400, "duplicate_field")
 
 
 async def test_a_family_lists_the_values_of_a_facet_with_their_totals_page_by_page(service: Service) -> None:
@@ -252,14 +219,8 @@ async def test_a_family_lists_the_values_of_a_facet_with_their_totals_page_by_pa
     assert answer["values"][0]["board"] == f"game:{period_id('week')}:org=1"
     within = await service.get(f"{F}/facets?facet=org&period=all&location=melb")
     assert [each["value"] for each in within["values"]] == ["1", "2"]
-    walked, cursor = [], ""
-    while True:
-        page = await service.get(f"{F}/facets?facet=org&period=day&limit=1{cursor}")
-        walked += [each["value"] for each in page["values"]]
-        if page["next"] is None:
-            break
-        cursor = f"&cursor={page['next']}"
-    assert walked == ["1", "2", "3"]
+    pages = service.pages(f"{F}/facets?facet=org&period=day&limit=1")
+    assert [[each["value"] for each in page["values"]] async for page in pages] == [["1"], ["2"], ["3"]]
     assert (await service.get(f"{F}/facets?facet=org&period=week&at=2018-12-05T00:00:00Z"))["values"] == []
     assert await service.refused("GET", f"{F}/facets?facet=location&period=week") == (404, "unknown_board")
     other = await service.get(f"{F}/facets?facet=org&period=day&limit=1")
@@ -267,9 +228,8 @@ async def test_a_family_lists_the_values_of_a_facet_with_their_totals_page_by_pa
     assert await service.refused("GET", path) == (400, "bad_cursor")
 
 
-async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(service: Service) -> None:
+async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(service: Service, table: str) -> None:
     made = await service.get(F)
-    table = made["table"]
     assert (made["boards"], made["grace_seconds"], made["keep"]) == (0, 3600, {})
     assert (await service.call("PUT", F, {**SPEC, "table": table})).status == 200
     await post(service, xp("ada", 5))
@@ -281,22 +241,16 @@ async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(s
     for path in (board("all"), board("day", ":org=1")):
         stats = (await service.get(f"{path}/entries/ada"))["stats"]
         assert str(stats["lap"]) == "60.250"
-    other_table = "own" if table == "shared" else "shared"
-    for change, pointer in (
-        ({"time_zone": "UTC"}, "/time_zone"),
-        ({"grace_seconds": 3_601}, "/grace_seconds"),
-        ({"periods": ["all", "day"]}, "/periods"),
-        ({"facets": [[], ["org"]]}, "/facets"),
-        ({"ties": "earliest"}, "/ties"),
-        ({"table": other_table}, "/table"),
-        ({"columns": SPEC["columns"]}, "/columns"),
-    ):
-        refused = await service.call("PUT", F, wider | change)
-        assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, pointer)
+    changes = {
+        "time_zone": "UTC", "grace_seconds": 3_601, "periods": ["all", "day"], "facets": [[], ["org"]],
+        "ties": "earliest", "table": "own" if table == "shared" else "shared", "columns": SPEC["columns"],
+    }  # fmt: skip
+    for name, value in changes.items():
+        refused = await service.call("PUT", F, wider | {name: value})
+        assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, f"/{name}")
 
 
-async def test_a_deleted_family_takes_its_boards_with_it_and_can_be_created_again(service: Service) -> None:
-    table = (await service.get(F))["table"]
+async def test_a_deleted_family_takes_its_boards_with_it_and_can_be_created_again(service: Service, table: str) -> None:
     await post(service, xp("ada", 5, post_id="p"))
     answer = await service.call("DELETE", F)
     assert answer.status == 204
@@ -340,8 +294,9 @@ async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service)
     assert (page["total"], page["entries"][0]["owner"]) == (1, "bob")
 
 
-async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_spec(service: Service) -> None:
-    table = (await service.get(F))["table"]
+async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_spec(
+    service: Service, table: str
+) -> None:
     await post(service, xp("ada", 5))
     context = service.context
     known = {board.id: board for board in context.catalog.list_known()}
@@ -371,33 +326,23 @@ async def test_concurrent_posts_create_each_board_once_and_all_count(service: Se
     assert len(boards) == len({each["id"] for each in boards}) == 20
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "code"),
-    [
-        ({"periods": []}, 400, "bad_request"),
-        ({"periods": ["day", "day"]}, 422, "bad_spec"),
-        ({"periods": ["hour"]}, 400, "bad_request"),
-        ({"time_zone": "Mars/Base"}, 422, "bad_spec"),
-        ({"facets": [["org"], ["org"]]}, 422, "bad_spec"),
-        ({"facets": [["a", "b"], ["b", "a"]]}, 422, "bad_spec"),
-        ({"facets": [["org", "org"]]}, 422, "bad_spec"),
-        ({"facets": [["a", "b", "c", "d"]]}, 422, "bad_spec"),
-        ({"facets": [["period"]]}, 422, "bad_spec"),
-        ({"facets": [["at"]]}, 422, "bad_spec"),
-        ({"facets": [["Org"]]}, 400, "bad_request"),
-        ({"facets": [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]}, 422, "bad_spec"),
-        ({"keep": {"all": 3}}, 400, "bad_request"),
-        ({"keep": {"day": 0}}, 400, "bad_request"),
-        ({"keep": {"day": 3}, "periods": ["all"]}, 422, "bad_spec"),
-        ({"grace_seconds": -1}, 400, "bad_request"),
-        ({"columns": []}, 400, "bad_request"),
+INCONSISTENT: dict[tuple[int, str], list[dict[str, Any]]] = {
+    (400, "bad_request"): [
+        {"periods": []}, {"periods": ["hour"]}, {"facets": [["Org"]]}, {"keep": {"all": 3}}, {"keep": {"day": 0}},
+        {"grace_seconds": -1}, {"columns": []},
     ],
-)
-async def test_an_inconsistent_family_is_refused(
-    tmp_path: Path, change: dict[str, Any], status: int, code: str
-) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    assert await service.refused("PUT", "/v1/families/new", {**SPEC, **change}) == (status, code)
-    assert await service.refused("PUT", "/v1/families/no.id", SPEC) == (400, "bad_request")
-    await service.stop()
+    (422, "bad_spec"): [
+        {"periods": ["day", "day"]}, {"time_zone": "Mars/Base"}, {"keep": {"day": 3}, "periods": ["all"]},
+        {"facets": [["org"], ["org"]]}, {"facets": [["a", "b"], ["b", "a"]]}, {"facets": [["org", "org"]]},
+        {"facets": [["a", "b", "c", "d"]]}, {"facets": [["period"]]}, {"facets": [["at"]]},
+        {"facets": [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]},
+    ],
+}  # fmt: skip
+
+
+async def test_an_inconsistent_family_is_refused(tmp_path: Path) -> None:
+    async with Service(tmp_path).running() as service:
+        for refusal, changes in INCONSISTENT.items():
+            for change in changes:
+                assert await service.refused("PUT", "/v1/families/new", {**SPEC, **change}) == refusal, change
+        assert await service.refused("PUT", "/v1/families/no.id", SPEC) == (400, "bad_request")

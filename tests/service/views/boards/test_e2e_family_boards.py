@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.closing import close_as_of
 from tests.service.real_service import RARELY
 from tests.service.views.boards.test_e2e_histories import Played
@@ -28,23 +27,11 @@ SPEC: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
-    """Start a service with the family, on every store."""
-    if request.param == "postgres":
-        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _serve(Played(tmp_path, jobs="none", store=url)):
-                yield made
-        return
-    async for made in _serve(Played(tmp_path, jobs="none")):
+@pytest.fixture
+async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Played]:
+    async with Played(tmp_path, jobs="none", **either_store).running() as made:
+        await made.must("PUT", F, SPEC)
         yield made
-
-
-async def _serve(made: Played) -> AsyncIterator[Played]:
-    await made.start()
-    await made.must("PUT", F, SPEC)
-    yield made
-    await made.stop()
 
 
 def xp(owner: str, value: int, at: datetime | None = None, **more: Any) -> dict[str, Any]:
@@ -108,11 +95,8 @@ async def test_the_family_and_the_board_agree_whether_the_board_is_closed(servic
     assert await read_closed(service, "day", NOW) == (True, True), "closed before a job has run"
     await close_as_of(service, over)
     listed = (await service.get("/v1/leaderboards"))["leaderboards"]
-    assert {each["id"]: each["closed"] for each in listed} == {
-        "game:all": False,
-        "game:2037-03": False,
-        "game:2037-03-27": True,
-    }
+    closed = {each["id"]: each["closed"] for each in listed}
+    assert closed == {"game:all": False, "game:2037-03": False, "game:2037-03-27": True}
     service.pass_days(-2)
     assert await read_closed(service, "day", NOW) == (True, True), "the board stays closed after the clock steps back"
     assert await read_closed(service, "day", NOW - timedelta(days=1)) == (True, True), "the day before stays closed too"
@@ -137,14 +121,8 @@ async def test_every_page_of_facet_values_within_another_facet_is_full(service: 
         ("location", "org=1", [place for _, place in wanted]),
         ("org", "location=loc3", ["0", "1", "11", "2", "x1"]),
     ):
-        walked: list[list[str]] = []
-        cursor = ""
-        while True:
-            page = await service.get(f"{F}/facets?facet={facet}&period=all&{within}&limit=2{cursor}")
-            walked.append([each["value"] for each in page["values"]])
-            if page["next"] is None:
-                break
-            cursor = f"&cursor={page['next']}"
+        pages = service.pages(f"{F}/facets?facet={facet}&period=all&{within}&limit=2")
+        walked = [[each["value"] for each in page["values"]] async for page in pages]
         assert walked == [found[:2], found[2:4], found[4:]]
 
 

@@ -13,9 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from storage.boards.families import delete_family, put_family
-from tests.schemas import fresh_schema
 from tests.service.killed_closing import KilledClosing
-from tests.service.real_service import RARELY, Service
+from tests.service.real_service import RARELY, Service, without
 from tests.storage.deployment import Clock
 
 F = "/v1/families/game"
@@ -46,7 +45,6 @@ class Played(Service):
         self.clock = self.now
 
     def pass_days(self, days: int) -> None:
-        """Move the clock forward by that many days of 24 hours."""
         self.now.now_us += days * DAY_S * 1_000_000
 
     async def post_all(self, **values: int) -> None:
@@ -56,24 +54,11 @@ class Played(Service):
         assert {each["status"] for each in results} == {"applied"}
 
 
-@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Played]:
-    """Start a service with the family, on every store in both layouts."""
-    store, table = request.param.split("-")
-    if store == "postgres":
-        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _serve(Played(tmp_path, store=url), table):
-                yield made
-        return
-    async for made in _serve(Played(tmp_path), table):
+@pytest.fixture
+async def service(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Played]:
+    async with Played(tmp_path, **either_store).running() as made:
+        await made.must("PUT", F, {**SPEC, "table": table})
         yield made
-
-
-async def _serve(made: Played, table: str) -> AsyncIterator[Played]:
-    await made.start()
-    await made.must("PUT", F, {**SPEC, "table": table})
-    yield made
-    await made.stop()
 
 
 def day(at: date) -> str:
@@ -125,18 +110,9 @@ async def test_a_comparison_without_a_previous_position_is_null(service: Played)
     assert first["previous"]["position"] is None
     assert (first["previous"]["value_position"]["rank"], first["previous"]["value_position"]["total"]) == (1, 0)
     assert (first["previous"]["moved"], first["previous"]["field_moved"]) == (None, None)
-    assert lap == {
-        "column": "lap",
-        "value": None,
-        "rank": None,
-        "previous": {
-            "board": day(YESTERDAY - timedelta(days=1)),
-            "position": None,
-            "value_position": None,
-            "moved": None,
-            "field_moved": None,
-        },
-    }
+    nothing = dict.fromkeys(("position", "value_position", "moved", "field_moved"))
+    previous = {"board": day(YESTERDAY - timedelta(days=1)), **nothing}
+    assert lap == {"column": "lap", "value": None, "rank": None, "previous": previous}
     service.pass_days(1)
     await service.post_all(bob=70)
     [new] = await positions(service, day(TODAY), "columns=xp&compare=previous", "bob")
@@ -166,10 +142,8 @@ async def test_comparisons_and_histories_are_true_on_low_columns_with_curves_and
     laps: list[dict[str, int]] = []
     for number in range(3):
         laps.append({f"o{index}": rng.randrange(1_000, 9_000) for index in rng.sample(range(80), 60)})
-        posts = [
-            {"owner": owner, "stats": {"lap": f"{lap / 1000:.3f}"}, "facets": {"org": "7"}}
-            for owner, lap in laps[-1].items()
-        ]
+        texts = {owner: f"{lap / 1000:.3f}" for owner, lap in laps[-1].items()}
+        posts = [{"owner": owner, "stats": {"lap": text}, "facets": {"org": "7"}} for owner, text in texts.items()]
         await service.must("POST", f"{F}/posts", {"posts": posts})
         board = f"{day(YESTERDAY + timedelta(days=number))}:org=7"
         await service.refresh(quote(board, safe=""), "lap")
@@ -211,13 +185,8 @@ async def test_a_history_lists_every_closed_period_newest_first(service: Played)
     assert all(each["period"]["closed"] for each in told["history"])
     ranks = [each["position"] and each["position"]["rank"] for each in told["history"]]
     assert ranks == [None, 1, None, 2], "nobody played on the 30th, ada did not on the 28th"
-    clocks_changed = told["history"][1]["period"]
-    assert clocks_changed == {
-        "name": "2037-03-29",
-        "starts_at": "2037-03-28T23:00:00.000000Z",
-        "ends_at": "2037-03-29T22:00:00.000000Z",
-        "closed": True,
-    }
+    clocks_changed = {"starts_at": "2037-03-28T23:00:00.000000Z", "ends_at": "2037-03-29T22:00:00.000000Z"}
+    assert told["history"][1]["period"] == {"name": "2037-03-29", "closed": True, **clocks_changed}
     weeks = await service.get(f"{HISTORY}?period=week&column=xp")
     assert [each["board"] for each in weeks["history"]] == ["game:2037-W13"]
     assert weeks["history"][0]["position"]["value"] == 100
@@ -237,18 +206,11 @@ async def test_a_caller_reads_a_history_page_by_page(service: Played) -> None:
     for number in range(7):
         await service.post_all(ada=number + 1)
         service.pass_days(1)
-    walked: list[int] = []
-    cursor = ""
-    while True:
-        page = await service.get(f"{HISTORY}?period=day&column=xp&limit=3{cursor}")
-        walked += [each["position"]["value"] for each in page["history"]]
-        if page["next"] is None:
-            break
-        cursor = f"&cursor={page['next']}"
-    assert walked == [7, 6, 5, 4, 3, 2, 1]
+    pages = [page async for page in service.pages(f"{HISTORY}?period=day&column=xp&limit=3")]
+    assert [each["position"]["value"] for page in pages for each in page["history"]] == [7, 6, 5, 4, 3, 2, 1]
     for query, refusal in (
-        (f"period=week&column=xp{cursor}", (400, "bad_cursor")),
-        (f"period=day&column=xp&org=1{cursor}", (400, "bad_cursor")),
+        (f"period=week&column=xp&cursor={pages[0]['next']}", (400, "bad_cursor")),
+        (f"period=day&column=xp&org=1&cursor={pages[0]['next']}", (400, "bad_cursor")),
         ("period=day&column=xp&limit=101", (400, "too_many_entries")),
         ("period=day&column=no", (404, "unknown_column")),
         ("period=day", (400, "bad_request")),
@@ -257,13 +219,11 @@ async def test_a_caller_reads_a_history_page_by_page(service: Played) -> None:
         ("period=day&column=xp&league=1", (404, "unknown_board")),
     ):
         assert await service.refused("GET", f"{HISTORY}?{query}") == refusal, query
-    assert await service.refused("GET", "/v1/families/none/owners/ada/history?period=day&column=xp") == (
-        404,
-        "unknown_family",
-    )
+    unknown = "/v1/families/none/owners/ada/history?period=day&column=xp"
+    assert await service.refused("GET", unknown) == (404, "unknown_family")
 
 
-async def test_a_history_of_archived_periods_answers_as_before(tmp_path: Path, service: Played) -> None:
+async def test_a_history_of_archived_periods_answers_as_before(service: Played, table: str) -> None:
     rng = random.Random(4)
     owners = [f"o{number}" for number in range(30)] + ["ada"]
     for _ in range(5):
@@ -275,28 +235,20 @@ async def test_a_history_of_archived_periods_answers_as_before(tmp_path: Path, s
     compared = "columns=xp&compare=previous&rank=exact"
     before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
     [position] = await positions(service, today, compared)
-    table = (await service.get(F))["table"]
     await service.must("PUT", F, {**SPEC, "table": table, "keep": {"day": 1}})
     await service.restart(jobs="none")
     closing = KilledClosing(service.context, service.clock, rng)
     for _ in range(2):  # the newest closed board keeps its rows until the next day's board is closed
         await closing.close_all()
         after = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
-        assert _without_times(after) == _without_times(before)
+        assert without(after, "as_of", "method") == without(before, "as_of", "method")
         [again] = await positions(service, today, compared)
-        assert _without_times(again) == _without_times(position)
+        assert without(again, "as_of", "method") == without(position, "as_of", "method")
         service.pass_days(1)
         await service.post_all(ada=1)
         before = {owner: (await service.get(history.format(owner)))["history"] for owner in owners}
     archived = [(await service.get(path(each["board"])))["archived"] for each in before["ada"]]
     assert archived == [False, False, True, True, True, True, True]
-
-
-def _without_times(answer: Any) -> Any:
-    """Return an answer without its members `as_of` and `method`."""
-    if isinstance(answer, dict):
-        return {name: _without_times(value) for name, value in answer.items() if name not in ("as_of", "method")}
-    return [_without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
 async def test_a_history_notices_what_another_process_did_to_the_family(service: Played) -> None:
@@ -314,7 +266,5 @@ async def test_a_history_notices_what_another_process_did_to_the_family(service:
     assert told["history"] == [], "no period has closed since the family was created again"
     await store.write(lambda: delete_family(store.dialect, family_id="game"))
     assert await service.refused("GET", f"{HISTORY}?period=day&column=xp") == (404, "unknown_family")
-    assert await service.refused("GET", f"{path(day(TODAY))}/entries/ada/positions?compare=previous") == (
-        404,
-        "unknown_board",
-    )
+    compared = f"{path(day(TODAY))}/entries/ada/positions?compare=previous"
+    assert await service.refused("GET", compared) == (404, "unknown_board")

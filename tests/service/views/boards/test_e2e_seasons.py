@@ -4,7 +4,7 @@ The tests compare an archive's answers with those that the same board gave when 
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.closing import close_as_of
 from tests.service.real_service import RARELY, Service
 
@@ -25,6 +24,7 @@ COLUMNS: list[dict[str, Any]] = [
 TOP = 10
 OWNERS = 40
 DAY = timedelta(days=1)
+END = NOW + timedelta(hours=1)
 MIDNIGHT = NOW.replace(hour=0, minute=0, second=0)
 DAYS: dict[str, Any] = {
     "columns": COLUMNS,
@@ -35,41 +35,28 @@ DAYS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service without jobs, on every store and in both layouts of tables. The test runs the jobs itself."""
-    store, table = request.param.split("-")
-    if store == "sqlite":
-        async for made in _serve(tmp_path, table):
-            yield made
-        return
-    async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-        async for made in _serve(tmp_path, table, store=url):
-            yield made
+Spec = Callable[..., dict[str, Any]]
 
 
-async def _serve(folder: Path, table: str, **settings: Any) -> AsyncIterator[Service]:
-    made = Service(folder, jobs="none", archive_top_rows=TOP, archive_block_rows=8, archive_step_rows=16, **settings)
-    await made.start()
+@pytest.fixture
+async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
+    bounds = {"archive_top_rows": TOP, "archive_block_rows": 8, "archive_step_rows": 16}
+    async with Service(tmp_path, jobs="none", **bounds, **either_store).running() as made:
+        yield made
+
+
+@pytest.fixture
+def spec(table: str) -> Spec:
+    """Return a function that makes the specification of a board or a family."""
     predictor = {**RARELY, "exact_top": 5, "samples": 20}
-    made.season = {"columns": COLUMNS, "table": table, "predictor": predictor}  # type: ignore[attr-defined]
-    yield made
-    await made.stop()
-
-
-def spec(service: Service, **more: Any) -> dict[str, Any]:
-    """Return the specification of a board or a family, in the layout of the test."""
-    own: dict[str, Any] = service.season  # type: ignore[attr-defined]
-    return {**own, **more}
+    return lambda **more: {"columns": COLUMNS, "table": table, "predictor": predictor, **more}
 
 
 def at(when: datetime) -> str:
-    """Return a time as the text that clients send."""
     return when.isoformat()
 
 
 def xp(owner: str, when: datetime, value: int = 1, **more: Any) -> dict[str, Any]:
-    """Return a post of xp with that time."""
     return {"owner": owner, "stats": {"xp": value}, "at": at(when), **more}
 
 
@@ -84,6 +71,14 @@ async def fill(service: Service, path: str, when: datetime) -> None:
         posts.append({"owner": f"o{number:02}", "stats": stats, "at": at(when)})
     answer = await service.must("POST", f"{path}/posts", {"posts": posts})
     assert {result["status"] for result in answer["results"]} == {"applied"}
+
+
+async def fill_season(service: Service, spec: Spec, name: str = "s", *, keep_seconds: int = 0) -> str:
+    """Make a board that closes at `END`, and fill it; return its path."""
+    path = f"/v1/leaderboards/{name}"
+    await service.must("PUT", path, spec(closes_at=at(END), grace_seconds=0, keep_seconds=keep_seconds))
+    await fill(service, path, NOW)
+    return path
 
 
 async def answers(service: Service, board: str) -> dict[str, Any]:
@@ -126,13 +121,10 @@ def without_times(answer: Any) -> Any:
     return [without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
-async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service) -> None:
-    season = spec(service, opens_at=at(NOW - timedelta(hours=1)), closes_at=at(NOW + timedelta(hours=1)))
+async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service, spec: Spec) -> None:
+    season = spec(opens_at=at(NOW - timedelta(hours=1)), closes_at=at(END))
     made = await service.must("PUT", "/v1/leaderboards/s", season)
-    assert (made["opens_at"], made["closes_at"]) == (
-        (NOW - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
-        (NOW + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
-    )
+    assert [datetime.fromisoformat(made[name]) for name in ("opens_at", "closes_at")] == [NOW - timedelta(hours=1), END]
     assert (made["grace_seconds"], made["keep_seconds"], made["closed"], made["archived"]) == (3600, None, False, False)
     assert (await service.call("PUT", "/v1/leaderboards/s", season)).status == 200
     posts = "/v1/leaderboards/s/posts"
@@ -153,32 +145,21 @@ async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service
     assert (await service.call("DELETE", "/v1/leaderboards/s")).status == 204
 
 
-@pytest.mark.parametrize(
-    ("times", "code"),
-    [
-        ({"opens_at": at(NOW), "closes_at": at(NOW)}, "bad_spec"),
-        ({"keep_seconds": 5}, "bad_spec"),
-        ({"closes_at": "soon"}, "bad_request"),
-        ({"closes_at": at(NOW), "grace_seconds": -1}, "bad_request"),
-    ],
-)
-async def test_inconsistent_times_of_a_season_are_refused(tmp_path: Path, times: dict[str, Any], code: str) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    _, found = await service.refused("PUT", "/v1/leaderboards/s", {"columns": COLUMNS, **times})
-    assert found == code
-    await service.stop()
+async def test_inconsistent_times_of_a_season_are_refused(service: Service) -> None:
+    for times, refusal in (
+        ({"opens_at": at(NOW), "closes_at": at(NOW)}, (422, "bad_spec")),
+        ({"keep_seconds": 5}, (422, "bad_spec")),
+        ({"closes_at": "soon"}, (400, "bad_request")),
+        ({"closes_at": at(NOW), "grace_seconds": -1}, (400, "bad_request")),
+    ):
+        assert await service.refused("PUT", "/v1/leaderboards/s", {"columns": COLUMNS} | times) == refusal
 
 
-async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Service) -> None:
-    end = NOW + timedelta(hours=1)
-    season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
-    await service.must("PUT", "/v1/leaderboards/s", season)
-    board = "/v1/leaderboards/s"
-    await fill(service, board, NOW)
-    await close_as_of(service, end)
+async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Service, spec: Spec) -> None:
+    board = await fill_season(service, spec, keep_seconds=60)
+    await close_as_of(service, END)
     closed = await answers(service, board)
-    await close_as_of(service, end + timedelta(seconds=60))
+    await close_as_of(service, END + timedelta(seconds=60))
     assert (await service.get(board))["archived"] is True
     archived = await answers(service, board)
     for read, answer in closed.items():
@@ -186,9 +167,7 @@ async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Servi
     await _refused_past_the_top(service, board)
     await service.restart()
     again = await answers(service, board)
-    assert {read: without_times(each) for read, each in again.items()} == {
-        read: without_times(each) for read, each in archived.items()
-    }
+    assert without_times(again) == without_times(archived)
     assert (await service.get("/v1/leaderboards"))["leaderboards"][0]["archived"] is True
     assert (await service.call("DELETE", board)).status == 204
     assert await service.refused("GET", f"{board}/entries/o01") == (404, "unknown_board")
@@ -239,8 +218,8 @@ async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]
                 assert await service.refused("GET", beyond) == (410, "archived")
 
 
-async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(service: Service) -> None:
-    own = spec(service, **{**DAYS, "table": spec(service)["table"], "predictor": spec(service)["predictor"]})
+async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(service: Service, spec: Spec) -> None:
+    own = spec(**DAYS)
     await service.must("PUT", "/v1/families/f", own)
     first = MIDNIGHT - DAY + timedelta(hours=5)
     name = quote(f"f:{first.date()}", safe="")
@@ -252,10 +231,8 @@ async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(
     assert (await service.must("POST", "/v1/families/f/posts", late))["results"][0]["status"] == "applied"
     await close_as_of(service, closes)
     later = (await service.must("POST", "/v1/families/f/posts", xp("o01", first)))["results"][0]
-    assert {each["board"]: each["status"] for each in later["boards"]} == {
-        "f:all": "applied",
-        f"f:{first.date()}": "rejected",
-    }
+    statuses = {each["board"]: each["status"] for each in later["boards"]}
+    assert statuses == {"f:all": "applied", f"f:{first.date()}": "rejected"}
     again = (await service.must("POST", "/v1/families/f/posts", late))["results"][0]
     assert {each["status"] for each in again["boards"]} == {"duplicate"}
     shown = await service.get(f"/v1/families/f/boards?period=day&at={quote(at(first))}")
@@ -288,14 +265,10 @@ async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(
     assert await service.refused("GET", board) == (404, "unknown_board")
 
 
-async def test_erasing_an_owner_erases_it_from_archives(service: Service) -> None:
-    end = NOW + timedelta(hours=1)
+async def test_erasing_an_owner_erases_it_from_archives(service: Service, spec: Spec) -> None:
     for name in ("s", "t"):
-        await service.must(
-            "PUT", f"/v1/leaderboards/{name}", spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=0)
-        )
-        await fill(service, f"/v1/leaderboards/{name}", NOW)
-    await close_as_of(service, end)
+        await fill_season(service, spec, name)
+    await close_as_of(service, END)
     page = await service.get("/v1/leaderboards/s/rankings/xp?limit=9")
     gone, left = page["entries"][1]["owner"], page["entries"][4]["owner"]
     assert (await service.call("DELETE", f"/v1/leaderboards/t/entries/{left}")).status == 204
@@ -309,13 +282,9 @@ async def test_erasing_an_owner_erases_it_from_archives(service: Service) -> Non
     assert now["total"] == page["total"] == OWNERS
 
 
-async def test_an_owner_hidden_after_archiving_is_nobody_there_until_shown_again(service: Service) -> None:
-    end = NOW + timedelta(hours=1)
-    times = {"closes_at": at(end), "grace_seconds": 0, "keep_seconds": 0}
-    await service.must("PUT", "/v1/leaderboards/s", spec(service, **times))
-    await fill(service, "/v1/leaderboards/s", NOW)
-    await close_as_of(service, end)
-    board, ranking = "/v1/leaderboards/s", "/v1/leaderboards/s/rankings/xp?limit=9"
+async def test_an_owner_hidden_after_archiving_is_nobody_there_until_shown_again(service: Service, spec: Spec) -> None:
+    board, ranking = await fill_season(service, spec), "/v1/leaderboards/s/rankings/xp?limit=9"
+    await close_as_of(service, END)
     before = await service.get(ranking)
     cheat, other = (before["entries"][place]["owner"] for place in (1, 4))
     entry = await service.get(f"{board}/entries/{cheat}")
@@ -335,22 +304,17 @@ async def test_an_owner_hidden_after_archiving_is_nobody_there_until_shown_again
     assert await service.refused("GET", f"{board}/entries/{cheat}") == (404, "unknown_owner")
 
 
-async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: Service) -> None:
-    end = NOW + timedelta(hours=1)
-    season = spec(service, closes_at=at(end), grace_seconds=0, keep_seconds=60)
-    await service.must("PUT", "/v1/leaderboards/s", season)
-    await fill(service, "/v1/leaderboards/s", NOW)
+async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: Service, spec: Spec) -> None:
+    await fill_season(service, spec, keep_seconds=60)
     owners = [row["owner"] for row in (await service.get("/v1/leaderboards/s/rankings/xp?limit=3"))["entries"]]
     for owner in owners[:2]:
         assert (await service.call("PUT", f"/v1/owners/{owner}/hidden")).status == 204
     late = {"owner": owners[0], "stats": {"xp": 1}, "at": at(NOW)}
-    await close_as_of(service, end)
+    await close_as_of(service, END)
     assert await service.refused("POST", "/v1/leaderboards/s/posts", late) == (409, "period_closed")
     assert (await service.get(f"/v1/leaderboards/s/entries/{owners[0]}"))["hidden"] is True
-    assert (await service.call("DELETE", f"/v1/owners/{owners[1]}/hidden")).status == 204, (
-        "shown again before the board is archived"
-    )
-    await close_as_of(service, end + timedelta(seconds=60))
+    await service.must("DELETE", f"/v1/owners/{owners[1]}/hidden")  # shown again before the board is archived
+    await close_as_of(service, END + timedelta(seconds=60))
     page = await service.get("/v1/leaderboards/s/rankings/xp?limit=2")
     assert (page["total"], [row["owner"] for row in page["entries"]]) == (OWNERS - 1, owners[1:])
     assert await service.refused("GET", f"/v1/leaderboards/s/entries/{owners[0]}") == (404, "unknown_owner")

@@ -8,40 +8,24 @@ from typing import Any
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.real_service import Service, escaped
 
 POOL = "/v1/pools/acme/numbers"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """Start a service with an empty pool."""
-    settings: dict[str, Any] = {"lease_margin_s": 0, "lease_resources_per_request_max": 5}
-    if request.param == "postgres":
-        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _serve(tmp_path, store=url, **settings):
-                yield made
-        return
-    async for made in _serve(tmp_path, **settings):
+@pytest.fixture
+async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[Service]:
+    settings: dict[str, Any] = {"lease_margin_s": 0, "lease_resources_per_request_max": 5, **either_store}
+    async with Service(tmp_path, **settings).running() as made:
+        await made.must("PUT", POOL)
         yield made
 
 
-async def _serve(folder: Path, **settings: Any) -> AsyncIterator[Service]:
-    made = Service(folder, **settings)
-    await made.start()
-    await made.must("PUT", POOL)
-    yield made
-    await made.stop()
-
-
 def lease_request(key: str, region: str = "eu", **more: object) -> dict[str, object]:
-    """Return the body of a request for a lease."""
     return {"client_id": "acme", "pool_id": "numbers", "key": key, "region": region, **(more or {"lease_seconds": 60})}
 
 
 async def add_resources(service: Service, *names: str, region: str = "eu") -> Any:
-    """Add resources to a region of the pool."""
     return await service.must("POST", POOL + "/resources", {"region": region, "resources": names})
 
 
@@ -74,10 +58,8 @@ async def test_a_requested_end_extends_a_lease_and_never_shortens_it(service: Se
         answer = await service.must("POST", "/v1/leases", lease_request("k", lease_expires=expires.isoformat()))
         assert answer["lease_expires"] == kept.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     past = datetime.now(UTC) - timedelta(seconds=1)
-    assert await service.refused("POST", "/v1/leases", lease_request("other", lease_expires=past.isoformat())) == (
-        422,
-        "bad_value",
-    )
+    ended = lease_request("other", lease_expires=past.isoformat())
+    assert await service.refused("POST", "/v1/leases", ended) == (422, "bad_value")
 
 
 async def test_an_ended_lease_is_available_to_the_next_key_in_an_exhausted_region(service: Service) -> None:
@@ -165,9 +147,8 @@ async def test_pools_are_listed_and_deleted(service: Service) -> None:
         assert await service.refused(method, path, body) == (404, "unknown_pool")
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+async def test_an_invalid_request_for_a_lease_is_refused(service: Service) -> None:
+    for body, refusal in (
         (lease_request("k", lease_seconds=0), (400, "bad_request")),
         (lease_request("k", lease_seconds=1e12), (422, "bad_value")),
         (lease_request("k", lease_seconds=1, lease_expires="2030-01-01T00:00:00Z"), (400, "bad_request")),
@@ -176,12 +157,8 @@ async def test_pools_are_listed_and_deleted(service: Service) -> None:
         (lease_request("a\tb", lease_seconds=1), (400, "bad_request")),
         (lease_request("k", "?", lease_seconds=1), (400, "bad_request")),
         ({**lease_request("k"), "client": "acme"}, (400, "unknown_field")),
-    ],
-)
-async def test_an_invalid_request_for_a_lease_is_refused(
-    service: Service, body: object, expected: tuple[int, str]
-) -> None:
-    assert await service.refused("POST", "/v1/leases", body) == expected
+    ):
+        assert await service.refused("POST", "/v1/leases", body) == refusal, body
 
 
 async def test_a_request_with_too_many_or_invalid_resources_adds_none(service: Service) -> None:
@@ -213,10 +190,8 @@ async def test_moving_resources_to_a_region_leaves_leased_ones_where_they_are(se
     body = {"region": "us", "resources": ["a", "b", "c"], "move": True}
     assert await service.must("POST", POOL + "/resources", body) == {"added": 1, "known": 2, "moved": 1}
     page = await service.get(POOL + "/resources")
-    assert {each["resource"]: each["region"] for each in page["resources"]} == {
-        **dict.fromkeys("abc", "us"),
-        held: "eu",
-    }
+    regions = {each["resource"]: each["region"] for each in page["resources"]}
+    assert regions == {**dict.fromkeys("abc", "us"), held: "eu"}
     totals = {region: counts["total"] for region, counts in (await service.get(POOL))["regions"].items()}
     assert totals == {"eu": 1, "us": 2}
 

@@ -9,10 +9,8 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-import pytest
 from aiohttp import ClientError
 
-from tests.schemas import fresh_schema
 from tests.service.real_service import Caller, Process
 from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
 
@@ -20,13 +18,6 @@ OWNERS = 12
 KILLS = 4
 ROUNDS_BETWEEN = 12  # how many requests must be answered between two kills
 SETTINGS = ("--set", "ingest_lease_s=0.5")
-
-
-@pytest.fixture
-async def store_url(postgres_url: str) -> AsyncIterator[str]:
-    """Return an empty schema on the server."""
-    async with fresh_schema(postgres_url) as url:
-        yield url
 
 
 class Callers:
@@ -41,7 +32,6 @@ class Callers:
         self.up.set()
 
     async def post_for_owner(self, owner: int) -> None:
-        """Send one post of an owner after another until `stop` is set."""
         for number in itertools.count(1):
             if self.stop:
                 return
@@ -65,7 +55,6 @@ class Callers:
 
     @asynccontextmanager
     async def run_callers(self) -> AsyncIterator[None]:
-        """Run every owner's caller until the `with` block ends."""
         async with asyncio.TaskGroup() as group:
             for owner in range(OWNERS):
                 group.create_task(self.post_for_owner(owner))
@@ -73,7 +62,6 @@ class Callers:
             self.stop = True
 
     async def wait_for_answers(self) -> None:
-        """Wait until ROUNDS_BETWEEN more requests are answered."""
         async with asyncio.timeout(WAIT_S):
             for _ in range(ROUNDS_BETWEEN):
                 await self.answered.acquire()
@@ -90,7 +78,6 @@ async def check_entries(caller: Caller, sent: list[int]) -> None:
 
 
 async def create_board(caller: Caller) -> None:
-    """Make the board."""
     await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.schemas import fresh_schema
 from tests.service.plain_board import PlainBoard, PlainColumn
 from tests.service.real_service import RARELY, Service, escaped
 from tests.storage.deployment import Clock
@@ -71,7 +70,6 @@ class Game:
         return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
 
     async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
-        """Refresh the curves of all columns of these boards."""
         for board in boards:
             await self.service.refresh(escaped(board), *(column.name for column in COLUMNS))
 
@@ -86,7 +84,6 @@ class Game:
 
     @property
     def now(self) -> datetime:
-        """Return the service's time."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.clock.now_us)
 
 
@@ -98,25 +95,14 @@ def path(board: str) -> str:
     return f"/v1/leaderboards/{escaped(board)}"
 
 
-@pytest.fixture(params=["sqlite-shared", "sqlite-own", "postgres-shared", "postgres-own"])
-async def game(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Game]:
-    """Start a service with the family, on every store in both layouts. The service counts ranks only in short gaps."""
-    store, table = request.param.split("-")
-    if store == "postgres":
-        async with fresh_schema(request.getfixturevalue("postgres_url")) as url:
-            async for made in _serve(Service(tmp_path, exact_gap_rows_max=3, store=url), table):
-                yield made
-        return
-    async for made in _serve(Service(tmp_path, exact_gap_rows_max=3), table):
-        yield made
-
-
-async def _serve(service: Service, table: str) -> AsyncIterator[Game]:
+@pytest.fixture
+async def game(either_store: dict[str, Any], table: str, tmp_path: Path) -> AsyncIterator[Game]:
+    """Start a service with the family. The service counts ranks only in short gaps."""
+    service = Service(tmp_path, exact_gap_rows_max=3, **either_store)
     made = Game(service, seed=5)
-    await service.start()
-    await service.must("PUT", F, {**SPEC, "table": table})
-    yield made
-    await service.stop()
+    async with service.running():
+        await service.must("PUT", F, {**SPEC, "table": table})
+        yield made
 
 
 async def test_every_view_counts_by_the_time_when_a_value_was_reached(game: Game) -> None:
@@ -143,10 +129,9 @@ async def test_fitted_and_live_curves_rank_by_the_time_when_a_value_was_reached(
         await check_values(game, board, counted=False)
 
 
-async def test_certified_curves_rank_by_the_time_when_a_value_was_reached(game: Game) -> None:
-    spec = {**SPEC, "predictor": {**SPEC["predictor"], "method": "scan"}}
-    table = (await game.service.get(F))["table"]
-    await game.service.must("PUT", F, {**spec, "table": table})
+async def test_certified_curves_rank_by_the_time_when_a_value_was_reached(game: Game, table: str) -> None:
+    predictor = {**SPEC["predictor"], "method": "scan"}
+    await game.service.must("PUT", F, {**SPEC, "predictor": predictor, "table": table})
     await game.play(180)
     board = BOARDS[0]
     await game.refresh((board,))
@@ -201,9 +186,8 @@ async def check_positions(game: Game, board: str, *, counted: bool) -> None:
                     assert owner not in truths[name]
                     continue
                 check_position(each, truths[name][owner], len(truths[name]), exact=counted or mode == "exact")
-    page = await game.service.must(
-        "POST", f"{path(board)}/entries/lookup", {"owners": list(game.plain.rows), "column": "mood"}
-    )
+    asked = {"owners": list(game.plain.rows), "column": "mood"}
+    page = await game.service.must("POST", f"{path(board)}/entries/lookup", asked)
     for entry in page["entries"]:
         truth = truths["mood"].get(entry["owner"])
         assert (entry["position"] is None) == (truth is None)

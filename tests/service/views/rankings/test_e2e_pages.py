@@ -42,7 +42,6 @@ def check_page(board: PlainBoard, page: Any) -> None:
 
 
 def owners(page: Any) -> list[str]:
-    """Return the owners of a page, best first."""
     return [row["owner"] for row in page["entries"]]
 
 

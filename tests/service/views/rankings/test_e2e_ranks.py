@@ -50,7 +50,6 @@ async def play(service: Service, board: PlainBoard, posts: list[dict[str, Any]])
 
 
 def stats_of(board: PlainBoard, stats: dict[str, Any]) -> dict[str, int | None]:
-    """Return the stats of an answer as scaled integers."""
     return {name: None if value is None else board.column(name).scaled(value) for name, value in stats.items()}
 
 
@@ -61,7 +60,6 @@ def stats_in(board: PlainBoard, owner: str) -> dict[str, int | None]:
 
 
 def ranked(board: PlainBoard) -> list[str]:
-    """Return the names of the ranked columns."""
     return [column.name for column in board.columns if column.sorted]
 
 
@@ -91,7 +89,6 @@ def check_position(found: dict[str, Any], truth: int, total: int, *, counted: bo
 
 
 async def check_positions(service: Service, board: PlainBoard, mode: str, *, counted: bool) -> None:
-    """Check every owner's positions."""
     truths = {name: board.ranks(name) for name in ranked(board)}
     for owner, row in board.rows.items():
         found = await positions_of(service, owner, mode)
