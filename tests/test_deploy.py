@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,18 +88,17 @@ def test_every_setting_of_the_example_files_exists(path: Path) -> None:
         assert "keys create" in path.read_text()
 
 
-@cache
-def composed() -> dict[str, str]:
-    """Return the text of each service that docker-compose reads from the compose file, by the service's name."""
+def compose(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Let docker-compose read the compose file."""
     command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "POSTGRES_PASSWORD": "secret"})
-    assert done.returncode == 0, done.stderr
-    services = re.split(r"^  (\S+):$", done.stdout.partition("services:\n")[2].partition("\nv")[0], flags=re.MULTILINE)
-    return dict(zip(services[1::2], services[2::2], strict=True))
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def test_the_compose_file_hardens_every_process_and_opens_only_the_port_of_the_api() -> None:
-    services = composed()
+    done = compose({**os.environ, "POSTGRES_PASSWORD": "secret"})
+    assert done.returncode == 0, done.stderr
+    found = re.split(r"^  (\S+):$", done.stdout.partition("services:\n")[2].partition("\nv")[0], flags=re.MULTILINE)
+    services = dict(zip(found[1::2], found[2::2], strict=True))
     assert services.keys() == {"api", "jobs", "postgres", "memcached"}
     for name in ("api", "jobs"):
         text = services[name]
@@ -122,9 +120,7 @@ def test_the_compose_file_hardens_every_process_and_opens_only_the_port_of_the_a
 
 
 def test_the_compose_file_refuses_to_start_without_a_password() -> None:
-    command = [str(program("docker-compose", "docker-compose")), "-f", str(DEPLOY / "compose.yml"), "config"]
-    kept = {name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"}
-    done = subprocess.run(command, capture_output=True, text=True, env=kept)
+    done = compose({name: value for name, value in os.environ.items() if name != "POSTGRES_PASSWORD"})
     assert done.returncode != 0
     assert "POSTGRES_PASSWORD" in done.stderr
 
@@ -178,11 +174,8 @@ def test_the_image_copies_existing_files_and_runs_as_an_ordinary_user() -> None:
 def _commands(text: str) -> list[list[str]]:
     """Return the words after `rankcurve` of every command in a text, except commands without further words."""
     shown = re.findall(r"`((?:\S* )*rankcurve [^`\n]+)`", text)
-    shown += [
-        line
-        for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        for line in block.splitlines()
-    ]
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    shown += [line for block in blocks for line in block.splitlines()]
     shown += re.findall(r"ExecStart=(.+)", text)
     found = []
     for line in shown:
@@ -225,7 +218,5 @@ def test_every_alert_has_a_section_and_every_section_has_an_alert() -> None:
     assert list(told) == list(alerts)
     for name, text in told.items():
         assert text.strip().startswith(f"`{alerts[name]}`."), name
-        assert re.findall(r"\*\*(\w+):?\*\*", text) in (
-            ["Means", "Look", "Do", "Noise"],
-            ["Means", "Look", "do", "Noise"],
-        ), name
+        words = [word.capitalize() for word in re.findall(r"\*\*(\w+):?\*\*", text)]
+        assert words == ["Means", "Look", "Do", "Noise"], name

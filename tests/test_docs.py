@@ -37,20 +37,16 @@ METRICS = re.findall(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", text_of(page))
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
 def heading_ids(page: Path) -> set[str]:
     """Return the ids of a page's headings, as the usual renderers spell them; a link may name them after `#`."""
     headings = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_heading_that_a_page_links_to_exists(page: Path) -> None:
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_every_file_and_heading_that_a_page_links_to_exists(page: Path) -> None:
+    files = re.findall(r"\]\(([^)#:]+)\)", text_of(page))
+    assert [link for link in files if not (page.parent / link).exists()] == []
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text_of(page))
     assert [link for link in links if link[1] not in heading_ids(page.parent / link[0] if link[0] else page)] == []
 

@@ -4,7 +4,7 @@ Each test has a database file of its own.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import structlog
 
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
-from tests.service.real_service import Process, Service
+from tests.service.real_service import Process, Service, Spawn
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def table(either_store: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+def spawn(tmp_path: Path) -> Iterator[Spawn]:
     """Yield a function that starts `rankcurve` commands as processes; stop the processes at the end."""
     started: list[Process] = []
 

@@ -17,14 +17,9 @@ ROUTE_TABLE = add_health_routes(ROUTES)
 DOCUMENT: dict[str, Any] = build_document(ROUTE_TABLE, Settings())
 _SCHEMAS = DOCUMENT["components"]["schemas"]
 _KINDS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float, Decimal),
-    "boolean": (bool,),
-    "object": (dict,),
-    "array": (list,),
-    "null": (type(None),),
-}
+    "string": (str,), "integer": (int,), "number": (int, float, Decimal), "boolean": (bool,), "object": (dict,),
+    "array": (list,), "null": (type(None),),
+}  # fmt: skip
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _PATHS = [
     (

@@ -49,14 +49,9 @@ class Days:
     async def create(self, **spec: Any) -> None:
         """Create the family."""
         body = {
-            "columns": [column.body() for column in COLUMNS],
-            "ties": "earliest",
-            "periods": KINDS,
-            "time_zone": str(self.zone),
-            "facets": FACETS,
-            "grace_seconds": GRACE_S,
-            "predictor": RARELY,
-        }
+            "columns": [column.body() for column in COLUMNS], "ties": "earliest", "periods": KINDS,
+            "time_zone": str(self.zone), "facets": FACETS, "grace_seconds": GRACE_S, "predictor": RARELY,
+        }  # fmt: skip
         await self.service.must("PUT", F, body | spec)
 
     async def play(self, days: int, *, after_day: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -261,6 +261,9 @@ class Process:
             self.end(signal.SIGKILL)
 
 
+Spawn = Callable[..., Process]  # a function that starts a process, which stops at the end of the test
+
+
 def environment() -> dict[str, str]:
     """Return this process's environment without the service's settings. Put the project on the import path."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RANKCURVE_")}

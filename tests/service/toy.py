@@ -87,14 +87,11 @@ async def positions(context: ToyContext, call: Call) -> OwnerPositions:
 async def entry(context: ToyContext, call: Call) -> EntryAnswer:
     """Answer with an empty entry. If the owner has the name of a failure, raise the error of that name."""
     failures: dict[str, Exception] = {
-        "busy": StoreBusyError(),
-        "full": QueueFullError(),
-        "draining": QueueFullError(retry_after_s=11.2),
+        "busy": StoreBusyError(), "full": QueueFullError(), "draining": QueueFullError(retry_after_s=11.2),
         "stalled": OverloadedError(retry_after_s=float("inf")),
-        "nowhere": UnknownBoardError("no such leaderboard 'b'"),
-        "bug": ZeroDivisionError("a secret of the inside"),
+        "nowhere": UnknownBoardError("no such leaderboard 'b'"), "bug": ZeroDivisionError("a secret of the inside"),
         "problem": ProblemError("no_curve", "none yet"),
-    }
+    }  # fmt: skip
     if call.path["owner"] in failures:
         raise failures[call.path["owner"]]
     return EntryAnswer(call.path["owner"], "2026-11-20T10:00:00.000000Z", {})

@@ -93,9 +93,7 @@ async def get_resource(agent: LeaseAgent, fake: FakeLeases, key: str = "k", seco
     return (await agent.get_lease("acme", "numbers", key, fake.time_in(seconds))).resource
 
 
-async def test_the_agent_asks_once_for_a_lease_until_shortly_before_its_end(
-    agent: LeaseAgent, fake: FakeLeases
-) -> None:
+async def test_the_agent_asks_once_for_a_lease_until_just_before_its_end(agent: LeaseAgent, fake: FakeLeases) -> None:
     assert await get_resource(agent, fake) == "r of k"
     fake.now_s += 58.9
     await get_resource(agent, fake, seconds=1)
@@ -132,9 +130,7 @@ async def test_many_tasks_that_want_one_lease_send_one_request(agent: LeaseAgent
     assert len(fake.asked) == 2, "a cancelled task does not disturb the others"
 
 
-async def test_a_task_that_wants_longer_than_the_running_request_asks_again(
-    agent: LeaseAgent, fake: FakeLeases
-) -> None:
+async def test_a_task_that_wants_more_than_the_running_request_asks_again(agent: LeaseAgent, fake: FakeLeases) -> None:
     fake.hold = asyncio.Event()
     tasks = [asyncio.create_task(get_resource(agent, fake, seconds=seconds)) for seconds in (10, 60)]
     await fake.arrivals.get()
@@ -143,9 +139,7 @@ async def test_a_task_that_wants_longer_than_the_running_request_asks_again(
     assert [body["lease_expires"] for body in fake.asked] == [fake.time_in(s).isoformat() for s in (10, 60)]
 
 
-async def test_the_agent_remembers_a_bounded_number_of_the_last_used_leases(
-    agent: LeaseAgent, fake: FakeLeases
-) -> None:
+async def test_the_agent_remembers_a_bounded_number_of_last_used_leases(agent: LeaseAgent, fake: FakeLeases) -> None:
     for key in ("a", "b", "c", "a", "d"):
         await get_resource(agent, fake, key)
     assert len(fake.asked) == 4

@@ -64,9 +64,7 @@ async def failure_of(address: str) -> str:
 @pytest.mark.parametrize(
     ("status", "answer"), [(503, LINE), (302, b""), (200, b"<html>"), (200, LINE.replace(b'"seq":7', b'"seq":"x"'))]
 )
-async def test_an_answer_that_is_not_a_journal_makes_the_peer_unavailable(
-    peer: FakePeer, status: int, answer: bytes
-) -> None:
+async def test_a_peer_that_answers_no_journal_is_unavailable(peer: FakePeer, status: int, answer: bytes) -> None:
     peer.status, peer.answer = status, answer
     assert "secret" not in await failure_of(peer.address)
 

@@ -20,7 +20,7 @@ import pytest
 
 from tests.memcached import OpenMemcached
 from tests.servers import FAST, PostgresServer, program
-from tests.service.real_service import WAIT_S, Caller, Process, command_line
+from tests.service.real_service import WAIT_S, Caller, Process, Spawn, command_line
 from tests.service.views.posts.test_e2e_durability import (
     CHAMPION,
     Ledger,
@@ -134,7 +134,7 @@ async def check_rebuilt(serving: Process, rebuild: Callable[[], Process]) -> Non
 
 
 async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
-    spawn: Callable[..., Process], tmp_path: Path, memcached: OpenMemcached
+    spawn: Spawn, tmp_path: Path, memcached: OpenMemcached
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     serving, file = spawn(*settings).ready(), str(tmp_path / "saved.db")
@@ -163,7 +163,7 @@ async def test_a_sqlite_store_can_be_restored_from_a_backup_taken_under_load(
 
 
 async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump_under_load(
-    spawn: Callable[..., Process],
+    spawn: Spawn,
     tmp_path: Path,
     memcached: OpenMemcached,
     postgres_server: PostgresServer,
@@ -194,7 +194,7 @@ async def test_a_postgresql_store_can_be_restored_in_another_cluster_from_a_dump
     assert "store_was_restored" not in [line["event"] for line in run_once(spawn, target)]
 
 
-def run_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
+def run_once(spawn: Spawn, store: str) -> list[dict[str, Any]]:
     """Start a service on a store and end it; return the lines that it logged."""
     process = spawn("--store", store).ready()
     assert process.end() == 0
@@ -202,7 +202,7 @@ def run_once(spawn: Callable[..., Process], store: str) -> list[dict[str, Any]]:
 
 
 async def test_a_postgresql_store_can_be_restored_to_a_point_in_time(
-    spawn: Callable[..., Process], tmp_path: Path, memcached: OpenMemcached
+    spawn: Spawn, tmp_path: Path, memcached: OpenMemcached
 ) -> None:
     settings = ("--set", f"memcached_servers={memcached.address}")
     archive = Path(tempfile.mkdtemp(prefix="rankcurve-archive-"))  # a folder that the server's user can write to

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
-from tests.service.real_service import WAIT_S, Process, command_line, environment
+from tests.service.real_service import WAIT_S, Process, Spawn, command_line, environment
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> 
 
 
 def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
-    either_store: dict[str, str], spawn: Callable[..., Process], tmp_path: Path
+    either_store: dict[str, str], spawn: Spawn, tmp_path: Path
 ) -> None:
     store = either_store.get("store", f"sqlite:///{tmp_path}/rankcurve.db")
     serving = spawn("--store", store).ready()

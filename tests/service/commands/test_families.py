@@ -16,14 +16,10 @@ def test_a_family_is_created_from_words(fake: FakeService) -> None:
     result = run(*CREATE, *words, *more, fake=fake)
     assert result.exit_code == 0, result.output
     assert fake.families["game"] == {
-        "columns": [{"name": "xp", "sorted": True, "merge": "sum", "best": "high"}],
-        "periods": ["all", "week"],
-        "facets": [[], ["org"], ["org", "location"]],
-        "time_zone": "Europe/Berlin",
-        "grace_seconds": 60,
-        "keep": {"week": 12},
-        "ties": "earliest",
-    }
+        "columns": [{"name": "xp", "sorted": True, "merge": "sum", "best": "high"}], "periods": ["all", "week"],
+        "facets": [[], ["org"], ["org", "location"]], "time_zone": "Europe/Berlin", "grace_seconds": 60,
+        "keep": {"week": 12}, "ties": "earliest",
+    }  # fmt: skip
 
 
 def test_a_family_is_created_from_the_output_of_show_and_deleted(fake: FakeService, tmp_path: Path) -> None:

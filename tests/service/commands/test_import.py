@@ -132,9 +132,7 @@ def test_a_stopped_import_with_another_mapping_causes_a_warning_later(fake: Fake
 NOISY = "id,lap,score\na,48.682000000000002,7\nb,60.25,7.0\nc,-0.00049999999999,7.4\nd,1.9995000000001,-0.2\n"
 
 
-def test_only_the_option_round_rounds_noisy_scores_to_the_scale(
-    fake: FakeService, b: FakeBoard, tmp_path: Path
-) -> None:
+def test_only_the_option_round_rounds_noisy_scores_to_a_scale(fake: FakeService, b: FakeBoard, tmp_path: Path) -> None:
     path = tmp_path / "noisy.csv"
     path.write_text(NOISY)
     arguments = ("import", "b", str(path), "--owner-column", "id", "-c", "lap", "-c", "xp=score")
@@ -182,9 +180,7 @@ def test_a_request_refused_as_a_whole_rejects_only_the_line_at_fault(fake: FakeS
     assert set(fake.xp("b")) == {f"p{i}" for i in range(25)} - {"p6", "p7"}
 
 
-def test_an_import_retries_a_busy_service_after_the_requested_time(
-    fake: FakeService, b: FakeBoard, players: Path
-) -> None:
+def test_an_import_retries_a_busy_service_at_the_requested_time(fake: FakeService, b: FakeBoard, players: Path) -> None:
     fake.failures = [(429, {"Retry-After": "0"}, "queue_full"), (503, {"Retry-After": "0"}, "store_busy")]
     result = do_import(fake, players, "--concurrency", "1")
     assert result.exit_code == 0, result.output
@@ -258,9 +254,7 @@ def test_the_help_explains_edited_files_mappings_and_the_limit_of_rejected_lines
     assert "to continue, run again with a larger number" in text
 
 
-def test_an_import_without_a_service_fails_at_once_and_says_how_to_start_one(
-    players: Path, unused_tcp_port: int
-) -> None:
+def test_an_import_without_a_service_fails_at_once_and_says_what_to_start(players: Path, unused_tcp_port: int) -> None:
     nowhere = FakeService(url=f"http://127.0.0.1:{unused_tcp_port}")
     result = do_import(nowhere, players)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
@@ -299,9 +293,7 @@ def test_a_mapping_that_fits_neither_file_nor_board_is_explained(
     assert not fake.batches
 
 
-def test_an_import_without_a_mapping_takes_headings_that_are_columns(
-    fake: FakeService, b: FakeBoard, tmp_path: Path
-) -> None:
+def test_an_import_without_a_mapping_takes_headings_of_columns(fake: FakeService, b: FakeBoard, tmp_path: Path) -> None:
     path = tmp_path / "same.csv"
     path.write_bytes(b"\xef\xbb\xbfid\txp\tother\tlap\na\t1\tx\t60.250\nb\t2\ty\t\n")
     result = run("import", "b", str(path), "--owner-column", "id", "--delimiter", "tab", fake=fake)

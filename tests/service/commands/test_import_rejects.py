@@ -38,9 +38,7 @@ def reason_lines(rejects: Path) -> list[int]:
         return [int(row["line"]) for row in csv.DictReader(stream)]
 
 
-def test_a_corrected_file_of_rejects_counts_only_its_own_lines(
-    fake: FakeService, tmp_path: Path, rejects: Path
-) -> None:
+def test_a_corrected_file_of_rejects_counts_only_its_lines(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
     path = bad_scores(tmp_path, 25)
     first = do_import(fake, path, "--rejects", str(rejects))
     assert "16 applied" in first.stdout
@@ -77,9 +75,7 @@ def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_
     assert reason_lines(rejects) == [i + 2 for i in range(0, 25, 3)]
 
 
-def test_a_resumed_import_does_not_overwrite_corrected_rejects(
-    fake: FakeService, tmp_path: Path, rejects: Path
-) -> None:
+def test_a_resumed_import_never_overwrites_corrected_rejects(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
     do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1")

@@ -19,13 +19,10 @@ from storage import errors as storage_errors
 def test_a_problem_has_the_members_of_rfc_9457_and_of_the_contract() -> None:
     body = msgspec.json.decode(ProblemError("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
     assert body == {
-        "type": "urn:rankcurve:problem:unknown_owner",
-        "title": "The owner has no entry here",
-        "status": 404,
-        "detail": "no entry of 'x'",
-        "code": "unknown_owner",
+        "type": "urn:rankcurve:problem:unknown_owner", "title": "The owner has no entry here", "status": 404,
+        "detail": "no entry of 'x'", "code": "unknown_owner",
         "errors": [{"pointer": "owner", "detail": "no entry of 'x'"}],
-    }
+    }  # fmt: skip
 
 
 def test_every_code_of_a_storage_error_is_known() -> None:

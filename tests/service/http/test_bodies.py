@@ -115,7 +115,7 @@ async def test_a_stop_refuses_bodies_that_are_arriving_or_come_later(passes: Cal
     assert await refusal_code(Upload([b"x", None], passes), bodies) == "store_busy"
 
 
-async def test_a_body_past_the_bound_of_all_bodies_is_refused_before_it_is_read(
+async def test_a_body_past_the_bound_of_all_is_refused_before_it_is_read(
     passes: Callable[[float], None],
 ) -> None:
     bodies = BodyReader(Limits())

@@ -1,7 +1,7 @@
 """Access to a real service: keys made by the command line, the role of every route, and loopback without keys."""
 
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from service.contract.keys import Role
 from service.contract.routes import Route
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Process, Service, command_line
+from tests.service.real_service import Service, Spawn, command_line
 
 ROLES = ("reader", "writer", "ops")
 
@@ -47,9 +47,7 @@ def path_of(route: Route) -> str:
     return route.path.format(**NAMES, id="nobody") + query
 
 
-async def test_every_route_accepts_its_role_and_higher_ones_only(
-    closed: Service, keys: tuple[Path, dict[str, str]]
-) -> None:
+async def test_every_route_accepts_its_role_and_higher_ones(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
     for route in ROUTE_TABLE:
         body = BODIES.get(route.view)
         for role, key in keys[1].items():
@@ -75,9 +73,7 @@ async def test_every_route_but_health_is_401_without_a_known_key(closed: Service
             assert "Bearer" in answer.headers["WWW-Authenticate"]
 
 
-async def test_a_caller_may_send_its_key_as_the_password_of_basic(
-    closed: Service, keys: tuple[Path, dict[str, str]]
-) -> None:
+async def test_callers_may_send_a_key_as_a_basic_password(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
     for user in ("", "anyone"):
         basic = base64.b64encode(f"{user}:{keys[1]['reader']}".encode()).decode()
         answer = await closed.call("GET", "/v1/leaderboards", headers={"Authorization": f"Basic {basic}"})
@@ -121,9 +117,7 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
         assert secret.encode() not in content
 
 
-def test_a_service_without_keys_listens_on_loopback_only_and_says_so(
-    spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spawn, tmp_path: Path) -> None:
     refused = command_line("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", cwd=tmp_path)
     assert refused.returncode == 1
     assert "loopback" in refused.stderr.splitlines()[-1]
@@ -131,7 +125,7 @@ def test_a_service_without_keys_listens_on_loopback_only_and_says_so(
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
 
 
-def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, tmp_path: Path) -> None:
     make_key(tmp_path, "first", "ops")
     process = spawn("--host", "0.0.0.0").ready()
     refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path)

@@ -134,14 +134,10 @@ async def test_a_chunked_body_is_read(b: Service, coding: str) -> None:
 @pytest.mark.parametrize(
     "codings",
     [
-        ["gzip, chunked"],
-        ["gzip", "chunked"],
-        ["identity, chunked"],
-        ["chunked, chunked"],
-        ["x,chunked"],
+        ["gzip, chunked"], ["gzip", "chunked"], ["identity, chunked"], ["chunked, chunked"], ["x,chunked"],
         ["gzip,,chunked"],
     ],
-)
+)  # fmt: skip
 async def test_a_transfer_coding_besides_chunked_is_refused(b: Service, codings: list[str]) -> None:
     headers = [f"Transfer-Encoding: {each}" for each in codings]
     sent = request_text(f"{B}/posts", *headers, "Connection: close", method="POST")

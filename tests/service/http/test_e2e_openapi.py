@@ -6,12 +6,11 @@ All checks are on. `schemathesis.toml` and `openapi_rules` hold the few exceptio
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.service.openapi_checks import DOCUMENT
 from tests.service.openapi_store import fill
-from tests.service.real_service import ROOT, Caller, Process, command_line, environment
+from tests.service.real_service import ROOT, Caller, Process, Spawn, command_line, environment
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
 RUN_S_MAX = 600  # the longest time for a run, which usually takes about 15 s of one core
@@ -37,7 +36,7 @@ def check_clean(done: subprocess.CompletedProcess[str]) -> None:
     assert f"Tested: {operations - 1}" in done.stdout
 
 
-async def test_a_service_with_keys_does_what_its_document_says(spawn: Callable[..., Process], tmp_path: Path) -> None:
+async def test_a_service_with_keys_does_what_its_document_says(spawn: Spawn, tmp_path: Path) -> None:
     made = command_line(
         "keys", "create", "operator", "--role", "ops", "--store", "sqlite:///rankcurve.db", cwd=tmp_path
     )
@@ -48,7 +47,7 @@ async def test_a_service_with_keys_does_what_its_document_says(spawn: Callable[.
     check_clean(schemathesis(service, "--header", f"Authorization: Bearer {key}"))
 
 
-async def test_a_service_without_keys_does_what_its_document_says(spawn: Callable[..., Process]) -> None:
+async def test_a_service_without_keys_does_what_its_document_says(spawn: Spawn) -> None:
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url) as caller:
         await fill(caller)

@@ -92,9 +92,7 @@ FAILURES = {
 @pytest.mark.parametrize(
     ("path", "problem"), [(path, problem) for problem, paths in FAILURES.items() for path in paths]
 )
-async def test_every_failure_is_answered_with_a_problem_and_its_code(
-    call: Caller, path: str, problem: tuple[int, str]
-) -> None:
+async def test_every_failure_is_answered_with_its_problem(call: Caller, path: str, problem: tuple[int, str]) -> None:
     assert await call("GET", path) == problem
 
 

@@ -63,9 +63,7 @@ def test_only_a_page_of_the_service_itself_may_change_anything(host: str) -> Non
         ("GET", "/openapi.json"), ("GET", "/dashboard/main.js"), ("GET", "/healthz"),
     ],
 )  # fmt: skip
-async def test_a_rebound_name_reaches_nothing_of_a_service_without_keys(
-    service: Service, method: str, path: str
-) -> None:
+async def test_a_rebound_name_reaches_nothing_of_an_open_service(service: Service, method: str, path: str) -> None:
     port = service.base.rpartition(":")[2]
     assert await service.refused(method, path, Host=f"rebound.example:{port}") == (403, "host_not_allowed")
     assert await service.refused(method, path, Host="localhost", Origin="http://evil.example") == (403, "forbidden")

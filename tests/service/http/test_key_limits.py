@@ -43,24 +43,6 @@ def test_a_bucket_gives_its_burst_then_its_rate() -> None:
     assert [tokens.take_tokens("a", 1) for _ in range(11)] == [0] * 10 + [0.5]
 
 
-def test_a_batch_larger_than_a_burst_passes_a_full_bucket_and_delays_the_next() -> None:
-    clock = Clock()
-    tokens = make_buckets(clock)
-    assert tokens.take_tokens("a", 30) == 0
-    assert tokens.take_tokens("a", 1) == 10.5
-    clock.now_s += 10.5
-    assert tokens.take_tokens("a", 1) == 0
-
-
-def test_a_refusal_takes_no_tokens() -> None:
-    clock = Clock()
-    tokens = make_buckets(clock)
-    tokens.take_tokens("a", 10)
-    assert [tokens.take_tokens("a", 4) for _ in range(5)] == [2.0] * 5
-    clock.now_s += 2
-    assert tokens.take_tokens("a", 4) == 0
-
-
 def test_the_bucket_of_the_longest_unused_caller_is_forgotten_first() -> None:
     clock = Clock()
     tokens = make_buckets(clock, callers_max=2)

@@ -149,19 +149,14 @@ def test_the_checks_of_answers_know_every_keyword_that_the_schemas_use() -> None
 @pytest.mark.parametrize(
     ("value", "schema"),
     [
-        (1.5, {"type": "integer"}),
-        (True, {"type": "integer"}),
-        (None, {"type": "string"}),
-        ("x", {"enum": ["y"]}),
-        ({}, {"type": "object", "required": ["a"]}),
-        ({"b": 1}, {"type": "object", "properties": {"a": {}}}),
-        ({"a": "x"}, {"additionalProperties": {"type": "number"}}),
-        ([1, "x"], {"items": {"type": "integer"}}),
+        (1.5, {"type": "integer"}), (True, {"type": "integer"}), (None, {"type": "string"}), ("x", {"enum": ["y"]}),
+        ({}, {"type": "object", "required": ["a"]}), ({"b": 1}, {"type": "object", "properties": {"a": {}}}),
+        ({"a": "x"}, {"additionalProperties": {"type": "number"}}), ([1, "x"], {"items": {"type": "integer"}}),
         ("2026-01-01", {"type": "string", "format": "date-time"}),
         ({"column": "xp"}, {"$ref": "#/components/schemas/OwnerPositions"}),
         ([], {"anyOf": [{"type": "string"}, {"type": "null"}]}),
     ],
-)
+)  # fmt: skip
 def test_an_answer_that_does_not_fit_its_schema_is_found(value: Any, schema: dict[str, Any]) -> None:
     assert list(faults_of(value, schema))
 

@@ -2,42 +2,37 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.service.real_service import Caller, Process, Service, command_line
+from tests.service.real_service import Caller, Service, Spawn, command_line
 
 XP = {"name": "xp", "merge": "sum"}
 
 
 async def test_posts_ranks_views_and_curves_work_on_postgresql_as_on_any_store(store_url: str, tmp_path: Path) -> None:
-    service = Service(tmp_path, store=store_url)
-    await service.start()
-    await service.board("b", {**XP, "best": "high"}, {"name": "kills", "sorted": False, "merge": "sum"})
-    await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n, "kills": 2 * n}} for n in range(1, 101)))
-    [again] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
-    assert again["status"] == "applied"
-    [twice] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
-    assert twice["status"] == "duplicate"
-    await service.refresh("b", "xp")
-    entry = await service.get("/v1/leaderboards/b/entries/p7")
-    assert entry["stats"] == {"xp": 1007, "kills": 14}
-    page = await service.get("/v1/leaderboards/b/rankings/xp?limit=3")
-    assert [(each["owner"], each["rank"]) for each in page["entries"]] == [("p7", 1), ("p100", 2), ("p99", 3)]
-    around = await service.get("/v1/leaderboards/b/entries/p50/around?column=xp&better=1&worse=1")
-    assert [each["owner"] for each in around["entries"]] == ["p51", "p50", "p49"]
-    await service.restart()
-    assert (await service.get("/v1/leaderboards/b/entries/p7"))["stats"]["xp"] == 1007
-    await service.must("DELETE", "/v1/leaderboards/b")
-    assert await service.refused("GET", "/v1/leaderboards/b/entries/p7") == (404, "unknown_board")
-    await service.stop()
+    async with Service(tmp_path, store=store_url).running() as service:
+        await service.board("b", {**XP, "best": "high"}, {"name": "kills", "sorted": False, "merge": "sum"})
+        await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n, "kills": 2 * n}} for n in range(1, 101)))
+        [again] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
+        assert again["status"] == "applied"
+        [twice] = await service.post("b", {"owner": "p7", "stats": {"xp": 1000}, "post_id": "x"})
+        assert twice["status"] == "duplicate"
+        await service.refresh("b", "xp")
+        entry = await service.get("/v1/leaderboards/b/entries/p7")
+        assert entry["stats"] == {"xp": 1007, "kills": 14}
+        page = await service.get("/v1/leaderboards/b/rankings/xp?limit=3")
+        assert [(each["owner"], each["rank"]) for each in page["entries"]] == [("p7", 1), ("p100", 2), ("p99", 3)]
+        around = await service.get("/v1/leaderboards/b/entries/p50/around?column=xp&better=1&worse=1")
+        assert [each["owner"] for each in around["entries"]] == ["p51", "p50", "p49"]
+        await service.restart()
+        assert (await service.get("/v1/leaderboards/b/entries/p7"))["stats"]["xp"] == 1007
+        await service.must("DELETE", "/v1/leaderboards/b")
+        assert await service.refused("GET", "/v1/leaderboards/b/entries/p7") == (404, "unknown_board")
 
 
-async def test_processes_that_start_together_on_an_empty_database_share_it(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_processes_that_start_together_on_an_empty_database_share_it(store_url: str, spawn: Spawn) -> None:
     processes = [spawn("--store", store_url) for _ in range(3)]
     for process in processes:
         process.ready()

@@ -28,10 +28,10 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Service]:
-    service = Service(tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1)
-    await service.start()
-    yield service
-    await service.stop()
+    async with Service(
+        tmp_path, memcached_servers=[server.address], curve_poll_s=0.05, memcached_failures_max=1
+    ).running() as service:
+        yield service
 
 
 async def store_elsewhere(service: Service, total: int) -> None:
@@ -74,9 +74,7 @@ async def test_the_next_start_reads_a_refreshed_curve_from_memcached(sharing: Se
     assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "hit"] == 1
 
 
-async def test_a_service_without_its_memcached_still_refreshes_polls_and_starts(
-    sharing: Service, server: OpenMemcached
-) -> None:
+async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: Service, server: OpenMemcached) -> None:
     await sharing.board("b", {"name": "xp"})
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     server.pause()

@@ -6,14 +6,13 @@ import shlex
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from storage.engines.sqlite import SqliteStore
-from tests.service.real_service import WAIT_S, Caller, Process, Service, command_line, environment
+from tests.service.real_service import WAIT_S, Caller, Service, Spawn, command_line, environment
 from tests.storage.damage import grow_by, spoil_table
 
 SERVE = ("serve", "--port", "0", "--store", "sqlite:///data/rankcurve.db")
@@ -49,13 +48,9 @@ async def create_two_boards(service: Service) -> None:
         await service.post(board, *({"owner": f"owner-{number:04}", "stats": {"xp": number}} for number in range(500)))
 
 
-async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(
-    tmp_path: Path, spawn: Callable[..., Process]
-) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    await create_two_boards(service)
-    await service.stop()
+async def test_a_damaged_file_is_not_reported_as_overload_and_is_logged_once(tmp_path: Path, spawn: Spawn) -> None:
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
     spoil_table(tmp_path / "rankcurve.db", "entries_1")
     process = spawn("--jobs", "none").ready()
     async with Caller(process.url) as caller:
@@ -99,11 +94,9 @@ async def test_every_writing_job_ends_on_a_damaged_store(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("table", ["boards", "families"])
 async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp_path: Path, table: str) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    await service.board("season", XP)
-    await service.must("PUT", "/v1/families/season-of", {"columns": [{**XP, "sorted": True}], "periods": ["all"]})
-    await service.stop()
+    async with Service(tmp_path).running() as service:
+        await service.board("season", XP)
+        await service.must("PUT", "/v1/families/season-of", {"columns": [{**XP, "sorted": True}], "periods": ["all"]})
     with closing(sqlite3.connect(tmp_path / "rankcurve.db")) as connection, connection:
         connection.execute(f"UPDATE {table} SET spec = substr(spec, 1, 20)")
     refused = command_line("serve", "--port", "0", "--store", service.store, cwd=tmp_path)
@@ -125,22 +118,20 @@ async def test_an_empty_file_beside_a_write_ahead_log_ends_the_start_and_keeps_t
 
 
 async def test_a_service_on_a_full_disk_answers_posts_with_507_and_still_reads(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    await create_two_boards(service)
-    store = service.context.store
-    assert isinstance(store, SqliteStore)
-    posts = {"posts": [{"owner": f"new-{number:04}", "stats": {"xp": number}} for number in range(500)]}
-    await grow_by(store, pages=0)
-    for mode in ("", "?mode=queued"):
-        answer = await service.call("POST", f"/v1/leaderboards/whole/posts{mode}", posts)
-        assert (answer.status, answer.body["code"]) == (507, "store_full"), answer.body
-        assert "Retry-After" not in answer.headers
-    assert (await service.get("/v1/leaderboards/whole/entries/owner-0007"))["stats"] == {"xp": 7}
-    assert (await service.call("GET", "/readyz")).status == 200
-    await grow_by(store, pages=10_000)
-    await service.must("POST", "/v1/leaderboards/whole/posts", posts)
-    await service.stop()
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
+        store = service.context.store
+        assert isinstance(store, SqliteStore)
+        posts = {"posts": [{"owner": f"new-{number:04}", "stats": {"xp": number}} for number in range(500)]}
+        await grow_by(store, pages=0)
+        for mode in ("", "?mode=queued"):
+            answer = await service.call("POST", f"/v1/leaderboards/whole/posts{mode}", posts)
+            assert (answer.status, answer.body["code"]) == (507, "store_full"), answer.body
+            assert "Retry-After" not in answer.headers
+        assert (await service.get("/v1/leaderboards/whole/entries/owner-0007"))["stats"] == {"xp": 7}
+        assert (await service.call("GET", "/readyz")).status == 200
+        await grow_by(store, pages=10_000)
+        await service.must("POST", "/v1/leaderboards/whole/posts", posts)
 
 
 def test_a_start_on_a_full_disk_says_that_the_disk_is_full(tmp_path: Path) -> None:

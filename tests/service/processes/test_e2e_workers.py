@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from aiohttp import ClientConnectionError, ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.servers import free_port
-from tests.service.real_service import Caller, Process, command_line
+from tests.service.real_service import Caller, Process, Spawn, command_line
 
 B = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "sum"}
@@ -55,7 +54,7 @@ def figures_folder(node: Process) -> Path:
     return Path(next(line.split()[-1] for line in mapped.splitlines() if "rankcurve-node-" in line)).parent
 
 
-async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, spawn: Callable[..., Process]) -> None:
+async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, spawn: Spawn) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with Caller(node.url) as caller:
         await caller.board("b", XP)
@@ -77,9 +76,7 @@ async def test_every_worker_exposes_the_sums_of_the_whole_node(store_url: str, s
         assert (await caller.get(f"{B}/entries/all"))["stats"] == {"xp": 20}
 
 
-async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(store_url: str, spawn: Spawn) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with Caller(node.url) as caller:
         await caller.board("b", XP)
@@ -124,9 +121,7 @@ async def test_a_worker_killed_under_load_is_replaced_and_its_counts_stay(
         assert (await caller.get(f"{B}/entries/champion"))["stats"] == {"xp": posts}
 
 
-async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(store_url: str, spawn: Spawn) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     folder = figures_folder(node)
     assert folder.exists()
@@ -150,7 +145,7 @@ async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(
     assert {answer.status for answer in accepted} == {200}
 
 
-def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Callable[..., Process]) -> None:
+def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Spawn) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     folder = figures_folder(node)
     assert node.end(signal.SIGKILL) == -signal.SIGKILL
@@ -162,7 +157,7 @@ def test_workers_end_when_their_supervisor_is_killed(store_url: str, spawn: Call
         socket.create_connection(("127.0.0.1", node.port))
 
 
-def test_a_node_whose_workers_crash_repeatedly_at_once_gives_up(store_url: str, spawn: Callable[..., Process]) -> None:
+def test_a_node_whose_workers_crash_repeatedly_at_once_gives_up(store_url: str, spawn: Spawn) -> None:
     limits = ("--set", "worker_crashes_max=3", "--set", "worker_backoff_base_s=0.001")
     node = spawn("--store", store_url, "--workers", "2", *limits).ready()
     for crashes in (1, 2, 3):
@@ -198,9 +193,7 @@ def test_a_second_process_for_a_sqlite_file_is_refused_before_anything_starts(tm
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_operator_can_refresh_a_curve_through_any_front_end(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_an_operator_can_refresh_a_curve_through_any_front_end(store_url: str, spawn: Spawn) -> None:
     quick = ("--set", "curve_poll_s=0.05")
     node = spawn("--store", store_url, "--workers", "2", *quick).ready()
     alone = spawn("--store", store_url, "--jobs", "none", *quick, "--set", "refresh_wait_s_max=60").ready()
@@ -218,9 +211,7 @@ async def test_an_operator_can_refresh_a_curve_through_any_front_end(
         assert await caller.refused("POST", f"{B}/rankings/xp/refresh") == (503, "no_job_process")
 
 
-async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors_itself(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_a_front_end_serves_curves_of_a_job_process_which_answers_monitors(store_url: str, spawn: Spawn) -> None:
     front_end = spawn("--store", store_url, "--jobs", "none", "--set", "curve_poll_s=0.05").ready()
     async with Caller(front_end.url) as caller:
         await caller.board("b", XP, predictor={"refresh_seconds": 1})

@@ -61,14 +61,9 @@ class Stage:
         self.pauses: asyncio.Queue[tuple[float, asyncio.Event]] = asyncio.Queue()
         self.ended: list[str] = []
         self.supervisor = Supervisor(
-            places or ONE,
-            limits,
-            self._spawn,
-            ended=lambda place: self.ended.append(place.name),
-            monotonic=lambda: self.now_s,
-            sleep=self._sleep,
-            rng=random.Random(5),
-        )
+            places or ONE, limits, self._spawn, ended=lambda place: self.ended.append(place.name),
+            monotonic=lambda: self.now_s, sleep=self._sleep, rng=random.Random(5),
+        )  # fmt: skip
         self.running = asyncio.create_task(self.supervisor.run())
 
     async def _spawn(self, place: ProcessSlot) -> FakeChild:
@@ -99,6 +94,10 @@ class Stage:
         child.end(1)
         return await self.pause()
 
+    async def stop(self) -> None:
+        self.supervisor.stop()
+        await asyncio.wait_for(self.running, WAIT_S)
+
     async def failed(self) -> str:
         with pytest.raises(NodeFailedError) as failure:
             await asyncio.wait_for(self.running, WAIT_S)
@@ -114,8 +113,7 @@ async def test_a_node_is_ready_once_every_process_is_and_stops_all_of_them() -> 
     assert not ready.done()
     second.tell(READY)
     await asyncio.wait_for(ready, WAIT_S)
-    stage.supervisor.stop()
-    await asyncio.wait_for(stage.running, WAIT_S)
+    await stage.stop()
     assert sorted(stage.ended) == ["a", "b"]
 
 
@@ -124,8 +122,7 @@ async def test_pauses_before_a_replacement_double_up_to_their_bound_and_have_jit
     pauses = [await stage.crash() for _ in range(4)]
     for pause_s, longest_s in zip(pauses, (1, 2, 4, 6), strict=True):
         assert longest_s / 2 <= pause_s <= longest_s
-    stage.supervisor.stop()
-    await asyncio.wait_for(stage.running, WAIT_S)
+    await stage.stop()
 
 
 @pytest.mark.parametrize("report", [READY, None])
@@ -148,8 +145,7 @@ async def test_a_process_that_ran_steadily_is_replaced_for_ever() -> None:
     stage = Stage()
     pauses = [await stage.crash(after_s=100) for _ in range(20)]
     assert max(pauses) <= 1
-    stage.supervisor.stop()
-    await asyncio.wait_for(stage.running, WAIT_S)
+    await stage.stop()
 
 
 async def test_a_refusal_by_the_first_process_ends_the_node_with_its_message() -> None:
@@ -168,8 +164,7 @@ async def test_a_process_whose_store_is_away_later_is_restarted_until_it_is_back
         await stage.crash(report=Report("away", "no server"))
     last = await stage.child()
     last.tell(READY)
-    stage.supervisor.stop()
-    await asyncio.wait_for(stage.running, WAIT_S)
+    await stage.stop()
 
 
 @pytest.mark.parametrize("moment", ["starting", "pausing"])
@@ -179,26 +174,18 @@ async def test_a_stop_interrupts_a_start_or_a_pause_at_once(moment: str) -> None
     if moment == "pausing":
         child.end(1)
         await stage.pauses.get()
-    stage.supervisor.stop()
-    await asyncio.wait_for(stage.running, WAIT_S)
+    await stage.stop()
     assert stage.started.empty()
 
 
-async def test_a_process_that_does_not_stop_is_killed_and_the_node_says_so() -> None:
-    stage = Stage(obeys=False, limits=replace(LIMITS, stop_s_max=0))
-    child = await stage.child()
-    child.tell(READY)
-    await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
-    stage.supervisor.stop()
-    assert await stage.failed() == "not stopped cleanly: worker1 (exit code -9)"
-
-
-async def test_a_process_that_fails_while_it_stops_is_named() -> None:
-    stage = Stage(obeys=False)
-    child = await stage.child()
-    child.tell(READY)
-    await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
-    stage.supervisor.stop()
-    await asyncio.sleep(0)
-    child.end(3)
-    assert await stage.failed() == "not stopped cleanly: worker1 (exit code 3)"
+async def test_a_process_that_is_killed_or_fails_while_it_stops_is_named() -> None:
+    for stop_s_max, code in ((0, -9), (WAIT_S, 3)):  # in the second round, the process fails while it stops
+        stage = Stage(obeys=False, limits=replace(LIMITS, stop_s_max=stop_s_max))
+        child = await stage.child()
+        child.tell(READY)
+        await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
+        stage.supervisor.stop()
+        if code > 0:
+            await asyncio.sleep(0)
+            child.end(code)
+        assert await stage.failed() == f"not stopped cleanly: worker1 (exit code {code})"

@@ -11,12 +11,9 @@ from tests.service.real_service import RARELY, Service
 
 F = "/v1/families/game"
 SPEC: dict[str, Any] = {
-    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}],
-    "periods": ["all", "day"],
-    "time_zone": "UTC",
-    "facets": [[], ["org"], ["org", "location"]],
-    "predictor": RARELY,
-}
+    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"], "time_zone": "UTC",
+    "facets": [[], ["org"], ["org", "location"]], "predictor": RARELY,
+}  # fmt: skip
 
 
 @pytest.fixture

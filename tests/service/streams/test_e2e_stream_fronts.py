@@ -1,7 +1,7 @@
 """Streams of several front ends on one PostgreSQL store: every client gets every post, whichever front end took it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from storage.log.change_log import change_log
 from tests.service.event_stream import EventStream, events_of
-from tests.service.real_service import Caller, Process, Service
+from tests.service.real_service import Caller, Service, Spawn
 
 TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
 BOB = "/v1/leaderboards/b/stream?column=xp&owner=bob"
@@ -98,9 +98,7 @@ async def test_concurrent_posts_to_several_front_ends_are_streamed_in_one_order(
             assert len({number for number, _ in heard}) == len(heard)
 
 
-async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_every_worker_of_a_node_streams_the_posts_to_any_of_them(store_url: str, spawn: Spawn) -> None:
     node = spawn("--store", store_url, "--workers", "2").ready()
     async with AsyncExitStack() as stack:
         caller = await stack.enter_async_context(Caller(node.url))

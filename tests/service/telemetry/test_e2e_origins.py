@@ -1,9 +1,7 @@
 """Every process that works for a request logs its request id and trace id."""
 
-from collections.abc import Callable
-
 from tests.schemas import fresh_schema
-from tests.service.real_service import Caller, Process
+from tests.service.real_service import Caller, Spawn
 
 XP = {"name": "xp", "merge": "sum"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -11,9 +9,7 @@ SENT = {"X-Request-Id": "operator-1", "traceparent": f"00-{TRACE}-00f067aa0ba902
 KNOWN = {"request_id": "operator-1", "trace_id": TRACE}
 
 
-async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(
-    postgres_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(postgres_url: str, spawn: Spawn) -> None:
     async with fresh_schema(postgres_url) as url:
         front_end = spawn("--store", url, "--jobs", "none", "--set", "log_sample_ratio=1").ready()
         jobs = spawn("--store", url, command=("jobs",))
@@ -27,9 +23,7 @@ async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(
         assert jobs.await_line("refreshed_on_demand", **KNOWN)["board"] == "b"
 
 
-async def test_every_process_that_runs_an_operation_logs_the_id_of_its_request(
-    postgres_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_every_process_that_runs_an_operation_logs_the_id_of_its_request(postgres_url: str, spawn: Spawn) -> None:
     async with fresh_schema(postgres_url) as url:
         node = spawn("--store", url, "--workers", "2").ready()
         async with Caller(node.url) as caller:
@@ -42,7 +36,7 @@ async def test_every_process_that_runs_an_operation_logs_the_id_of_its_request(
 
 
 async def test_without_ids_from_the_caller_a_line_has_an_id_of_the_service_and_no_trace(
-    spawn: Callable[..., Process],
+    spawn: Spawn,
 ) -> None:
     process = spawn("--set", "log_sample_ratio=1").ready()
     async with Caller(process.url) as caller:

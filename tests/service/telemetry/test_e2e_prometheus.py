@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from storage.store import Program
 from tests.prometheus import Prometheus, promtool
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
-from tests.service.real_service import Caller, Process, Service
+from tests.service.real_service import Caller, Service, Spawn
 
 DOCS = Path(__file__).parents[3] / "docs"
 ALERTS = DOCS / "alerts.yml"
@@ -54,7 +53,7 @@ async def use_service(url: str) -> None:
 
 
 async def test_every_rule_and_panel_has_data_once_prometheus_has_scraped_a_node(
-    postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
+    postgres_url: str, cache: MemcachedServer, spawn: Spawn
 ) -> None:
     async with fresh_schema(postgres_url) as store_url:
         node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +20,7 @@ from storage.store import StoreSize
 from tests.schemas import fresh_schema
 from tests.servers import MemcachedServer
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
-from tests.service.real_service import Caller, Process, Service
+from tests.service.real_service import Caller, Service, Spawn
 
 SERIES_MAX = 500
 LIST = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -120,14 +120,12 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
 
     Return the text of an operator's key, and the id of another key, which a request will revoke.
     """
-    service = Service(folder, store=url)
-    await service.start()
-    await service.board("b", XP)
-    await service.board("b0", XP, table="shared")
-    operator = await service.must("POST", "/v1/keys", KEY)
-    service.headers = {"Authorization": f"Bearer {operator['key']}"}
-    other = await service.must("POST", "/v1/keys", KEY)
-    await service.stop()
+    async with Service(folder, store=url).running() as service:
+        await service.board("b", XP)
+        await service.board("b0", XP, table="shared")
+        operator = await service.must("POST", "/v1/keys", KEY)
+        service.headers = {"Authorization": f"Bearer {operator['key']}"}
+        other = await service.must("POST", "/v1/keys", KEY)
     connection = await asyncpg.connect(url)
     await connection.execute(
         "INSERT INTO boards (board_key, id, spec, created_at, epoch, table_key, rows_key) "
@@ -179,7 +177,7 @@ async def use_the_queue(base: str, key: str) -> None:
 
 
 async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
-    tmp_path: Path, postgres_url: str, cache: MemcachedServer, spawn: Callable[..., Process]
+    tmp_path: Path, postgres_url: str, cache: MemcachedServer, spawn: Spawn
 ) -> None:
     async with fresh_schema(postgres_url) as url:
         key, key_id = await make_boards(tmp_path, url, 10_000)

@@ -64,7 +64,7 @@ def collector() -> Iterator[Collector]:
     made.close()
 
 
-async def test_the_span_of_a_refresh_is_a_child_of_its_request_in_the_callers_trace(
+async def test_a_refresh_has_a_span_below_its_request_in_the_callers_trace(
     collector: Collector, tmp_path: Path
 ) -> None:
     async with Service(tmp_path, tracing_url=collector.url, tracing_ratio=0).running() as service:

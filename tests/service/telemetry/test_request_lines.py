@@ -262,9 +262,7 @@ async def test_work_for_several_requests_carries_no_request_id() -> None:
     assert seen == [""]
 
 
-async def test_the_reader_of_all_streams_carries_no_request_id(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_reader_of_streams_carries_no_request_id(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     await service.board("b", {"name": "xp"})
     await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
     feed, seen = service.context.feed, asyncio.Queue[str]()

@@ -6,13 +6,12 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from service.telemetry.terminal import show_urls, url_of
-from tests.service.real_service import WAIT_S, Process, environment
+from tests.service.real_service import WAIT_S, Spawn, environment
 
 
 def read_until(terminal: int, pattern: bytes) -> bytes:
@@ -42,15 +41,13 @@ def test_a_service_on_a_terminal_prints_its_url(tmp_path: Path, stream: str) -> 
         os.close(terminal)
 
 
-def test_a_service_without_a_terminal_prints_no_url(spawn: Callable[..., Process]) -> None:
+def test_a_service_without_a_terminal_prints_no_url(spawn: Spawn) -> None:
     process = spawn().ready()
     assert process.end() == 0
     assert not [line for line in process.lines if "Ctrl-C" in line["event"]]
 
 
-def test_every_listening_address_prints_as_a_url(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_address_prints_as_a_url(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert [url_of("127.0.0.1:80"), url_of("::1:8080")] == ["http://127.0.0.1:80", "http://[::1]:8080"]
     show_urls(["127.0.0.1:80"])
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

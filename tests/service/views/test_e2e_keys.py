@@ -4,7 +4,7 @@ The tests repeat requests until an answer changes, up to a time limit, and never
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from service.http.key_watch import KEY_POLL_INTERVAL_S, KeyWatch
 from storage.boards.api_keys import StoredKey
 from tests.service.event_stream import events_of
-from tests.service.real_service import Caller, Process, Service, command_line
+from tests.service.real_service import Caller, Service, Spawn, command_line
 
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
@@ -183,9 +183,7 @@ async def test_a_poll_that_finds_no_change_reads_no_key(service: Service, monkey
     assert read == [1]
 
 
-async def test_every_worker_of_a_node_obeys_keys_made_on_the_command_line(
-    store_url: str, spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+async def test_every_worker_obeys_keys_made_on_the_command_line(store_url: str, spawn: Spawn, tmp_path: Path) -> None:
     node = await asyncio.to_thread(spawn("--store", store_url, "--workers", "2").ready)
 
     async def command(*words: str) -> tuple[int, str, str]:
@@ -216,9 +214,7 @@ async def test_every_worker_of_a_node_obeys_keys_made_on_the_command_line(
     assert (await command("list", "--url", node.url, "--key", reader))[0] == 1
 
 
-async def test_on_sqlite_the_command_line_manages_keys_through_the_running_service(
-    spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+async def test_on_sqlite_the_command_line_manages_keys_through_a_running_service(spawn: Spawn, tmp_path: Path) -> None:
     process = await asyncio.to_thread(spawn().ready)
 
     def command(*words: str) -> tuple[int, str, str]:

@@ -1,20 +1,17 @@
 """The service stops while a page is open: the page shows that, and updates again by itself once the service is back."""
 
 import signal
-from collections.abc import Callable
 
 from tests.browser import Page, open_page
 from tests.service.monitoring.dashboard.shown_node import new_board, post
-from tests.service.real_service import Process
+from tests.service.real_service import Spawn
 
 LIVE = "document.querySelector('#{} .state.live')"
 TOLD = "document.querySelector('#connection').textContent"
 TOP = "document.querySelector('#ranking tbody tr a')?.textContent"
 
 
-async def test_an_open_page_recovers_when_its_service_comes_back(
-    page: Page, chromium_address: str, spawn: Callable[..., Process]
-) -> None:
+async def test_an_open_page_recovers_when_its_service_is_back(page: Page, chromium_address: str, spawn: Spawn) -> None:
     first = spawn().ready()
     await new_board(first.url, "b", ada=30, bob=20)
     await page.goto(f"{first.url}/#/boards/b?owner=bob")

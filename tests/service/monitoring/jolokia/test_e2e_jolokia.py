@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from service.monitoring.jolokia import views
 from tests.schemas import fresh_schema
-from tests.service.real_service import Caller, Process, Service, command_line
+from tests.service.real_service import Caller, Service, Spawn, command_line
 
 RATE_S_MAX = 60.0
 XP = {"name": "xp", "merge": "sum"}
@@ -36,6 +36,10 @@ async def get_envelope(service: Caller, path: str) -> Any:
     answer = await service.call("GET", f"/jolokia{path}")
     assert answer.status == 200
     return answer.body
+
+
+async def get_value(service: Caller, path: str) -> Any:
+    return (await get_envelope(service, path))["value"]
 
 
 async def post_envelope(service: Caller, body: object, path: str = "") -> Any:
@@ -60,13 +64,10 @@ async def test_a_read_takes_one_several_or_all_attributes_and_an_inner_path(serv
     used = await get_envelope(service, f"/read/{MEMORY}/HeapMemoryUsage/used")
     assert used["value"] > 10 * 2**20
     assert used["request"]["path"] == "used"
-    several = await post_envelope(
-        service, {"type": "read", "mbean": MEMORY, "attribute": ["NonHeapMemoryUsage", "HeapMemoryUsage"]}
-    )
-    assert list(several["value"]) == ["NonHeapMemoryUsage", "HeapMemoryUsage"]
-    assert (await get_envelope(service, f"/read/{MEMORY}/NonHeapMemoryUsage,HeapMemoryUsage"))[
-        "value"
-    ].keys() == several["value"].keys()
+    both = ["NonHeapMemoryUsage", "HeapMemoryUsage"]
+    several = await post_envelope(service, {"type": "read", "mbean": MEMORY, "attribute": both})
+    assert list(several["value"]) == both
+    assert list(await get_value(service, f"/read/{MEMORY}/{','.join(both)}")) == both
     everything = await get_envelope(service, f"/read/{MEMORY}")
     assert {"HeapMemoryUsage", "ObjectPendingFinalizationCount"} <= everything["value"].keys()
     inner = await post_envelope(service, {"type": "read", "mbean": MEMORY, "attribute": None, "path": "*/used"})
@@ -92,33 +93,30 @@ async def test_a_pattern_answers_canonical_names_whatever_the_order_of_its_keys(
     assert size["value"]["SizeBytes"] > 0
     assert size["value"]["DiskFreeBytes"] > 0
     for mbean in ("rankcurve:name=sqlite,type=Store", "rankcurve:type=Store,name=sqlite"):
-        posts = await post_envelope(
-            service, {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"}
-        )
+        read = {"type": "read", "mbean": mbean, "attribute": "Posts", "path": "outcome/applied"}
+        posts = await post_envelope(service, read)
         assert posts["value"]["Count"] == 1
-    plain = await post_envelope(
-        service, {"type": "search", "mbean": "*:name=sqlite,*", "config": {"canonicalNaming": "false"}}
-    )
+    search = {"type": "search", "mbean": "*:name=sqlite,*", "config": {"canonicalNaming": "false"}}
+    plain = await post_envelope(service, search)
     assert plain["value"] == ["rankcurve:type=Store,name=sqlite"]
     nothing = await post_envelope(service, {"type": "search", "mbean": "nobody:*"})
     assert nothing["value"] == []
 
 
 async def test_ids_of_boards_are_quoted_if_needed_and_an_operation_refreshes_their_curves(service: Service) -> None:
-    names = (await get_envelope(service, "/search/rankcurve:type=Board,*"))["value"]
+    names = await get_value(service, "/search/rankcurve:type=Board,*")
     assert names == ['rankcurve:name="week:1,x",type=Board']
-    [predictor] = (await get_envelope(service, "/search/rankcurve:type=Predictor,*"))["value"]
+    [predictor] = await get_value(service, "/search/rankcurve:type=Predictor,*")
     escaped = quote(predictor.replace("!", "!!").replace("/", "!/"))
-    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] is None
+    assert await get_value(service, f"/read/{escaped}/Entries") is None
     refreshed = await get_envelope(service, f"/exec/{escaped}/refresh")
     assert (refreshed["status"], refreshed["value"] > 0) == (200, True)
-    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] == 1
-    assert (await post_envelope(service, {"type": "exec", "mbean": names[0], "operation": "refresh"}))[
-        "value"
-    ].keys() == {"xp"}
+    assert await get_value(service, f"/read/{escaped}/Entries") == 1
+    every = await post_envelope(service, {"type": "exec", "mbean": names[0], "operation": "refresh"})
+    assert every["value"].keys() == {"xp"}
     flushed = await post_envelope(service, {"type": "exec", "mbean": "rankcurve:type=Cache", "operation": "flush"})
     assert flushed["value"] == 1
-    assert (await get_envelope(service, f"/read/{escaped}/Entries"))["value"] == 1
+    assert await get_value(service, f"/read/{escaped}/Entries") == 1
 
 
 @pytest.mark.parametrize(
@@ -165,9 +163,8 @@ async def test_a_post_without_a_body_is_a_bad_request(service: Service) -> None:
 
 
 async def test_a_bulk_keeps_its_order_needs_no_content_type_and_is_bounded(service: Service) -> None:
-    requests = [
-        {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used", "n": n} for n in range(100)
-    ]
+    read = {"type": "read", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used"}
+    requests = [{**read, "n": n} for n in range(100)]
     async with ClientSession() as session:
         for headers in ({}, {"Content-Type": "text/plain;charset=UTF-8"}, {"Content-Type": "application/json"}):
             async with session.post(
@@ -189,18 +186,18 @@ async def test_reads_that_follow_an_operation_in_a_bulk_see_its_effect(service: 
 
 
 async def test_list_answers_types_units_and_operations_by_path_and_depth(service: Service) -> None:
-    whole = (await get_envelope(service, "/list"))["value"]
+    whole = await get_value(service, "/list")
     cache = whole["rankcurve"]["type=Cache"]
     assert cache["op"]["flush"]["args"] == []
     assert cache["attr"]["Curves"] == {
         "rw": False, "type": "long", "desc": "Curves that the answering process holds [count]",
     }  # fmt: skip
-    assert (await get_envelope(service, "/list/rankcurve/type=Cache/attr/Curves/type"))["value"] == "long"
+    assert await get_value(service, "/list/rankcurve/type=Cache/attr/Curves/type") == "long"
     assert (await post_envelope(service, {"type": "list", "path": "rankcurve/type=Store,name=sqlite/desc"}))["value"]
-    assert (await get_envelope(service, "/list?maxDepth=1"))["value"] == {"rankcurve": 1, "java.lang": 1}
-    depths = (await get_envelope(service, "/list?maxDepth=2"))["value"]
+    assert await get_value(service, "/list?maxDepth=1") == {"rankcurve": 1, "java.lang": 1}
+    depths = await get_value(service, "/list?maxDepth=2")
     assert depths["java.lang"] == {"type=Runtime": 1, "type=Memory": 1, "type=OperatingSystem": 1}
-    assert (await get_envelope(service, "/list/*/type=Memory/class"))["value"] == {"java.lang": "rankcurve.Memory"}
+    assert await get_value(service, "/list/*/type=Memory/class") == {"java.lang": "rankcurve.Memory"}
 
 
 async def test_list_is_answered_304_if_no_object_came_or_went(service: Service) -> None:
@@ -215,10 +212,8 @@ async def test_list_is_answered_304_if_no_object_came_or_went(service: Service) 
 async def test_query_parameters_limit_values_ignore_errors_and_choose_the_media_type(service: Service) -> None:
     ignored = await get_envelope(service, f"/read/{MEMORY}/No,HeapMemoryUsage?ignoreErrors=true")
     assert ignored["value"]["No"].startswith("ERROR: No such attribute: No (class javax.management.AttributeNotFound")
-    assert (await get_envelope(service, f"/read/{MEMORY}?maxDepth=1"))["value"]["HeapMemoryUsage"].startswith(
-        "[Depth limit"
-    )
-    assert len((await get_envelope(service, f"/read/{MEMORY}?maxCollectionSize=1"))["value"]) == 1
+    assert (await get_value(service, f"/read/{MEMORY}?maxDepth=1"))["HeapMemoryUsage"].startswith("[Depth limit")
+    assert len(await get_value(service, f"/read/{MEMORY}?maxCollectionSize=1")) == 1
     before_body = {"type": "read", "mbean": MEMORY, "config": {"maxCollectionSize": 2}}
     assert len((await post_envelope(service, before_body, "?maxCollectionSize=1"))["value"]) == 2
     text = await service.call("GET", "/jolokia/version?mimeType=text/plain")
@@ -234,7 +229,7 @@ async def test_an_operation_that_is_not_on_the_list_is_forbidden(service: Servic
 
 async def test_boards_past_their_bound_are_left_out_and_a_setting_switches_all_off(service: Service) -> None:
     await service.restart(managed_boards_max=0)
-    assert (await get_envelope(service, "/search/rankcurve:type=Board,*"))["value"] == []
+    assert await get_value(service, "/search/rankcurve:type=Board,*") == []
     assert (await get_envelope(service, "/read/rankcurve:type=Board,name=b"))["status"] == 404
     await service.restart(managed_objects=False)
     assert await service.refused("GET", "/jolokia/version") == (404, "not_found")
@@ -249,9 +244,7 @@ async def test_a_page_of_another_site_reaches_nothing_on_a_service_without_keys(
     assert not any(name.startswith("Access-Control") for name in answer.headers)
 
 
-async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic(
-    tmp_path: Path, spawn: Callable[..., Process]
-) -> None:
+async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic(tmp_path: Path, spawn: Spawn) -> None:
     store = f"sqlite:///{tmp_path / 'rankcurve.db'}"
     ops, reader = (
         command_line("keys", "create", role, "--role", role, "--store", store, cwd=tmp_path).stdout.strip()
@@ -267,9 +260,7 @@ async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic
             assert answer.body["status"] == 200
 
 
-async def test_every_worker_answers_for_the_node_and_operations_reach_all_processes(
-    postgres_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_any_worker_answers_for_the_node_and_operations_reach_all_of_it(postgres_url: str, spawn: Spawn) -> None:
     async with fresh_schema(postgres_url) as url:
         node = spawn("--store", url, "--workers", "2", "--set", "rates_tick_s=0.1").ready()
         async with Caller(node.url) as caller:
@@ -284,17 +275,15 @@ async def test_every_worker_answers_for_the_node_and_operations_reach_all_proces
                 posts = await get_envelope(caller, applied)
                 assert posts["value"]["Count"] == 20
                 async with asyncio.timeout(RATE_S_MAX):
-                    while not (await get_envelope(caller, applied))["value"]["OneMinuteRate"] > 0:
+                    while not (await get_value(caller, applied))["OneMinuteRate"] > 0:
                         pass  # wait until this worker's history of metrics has a snapshot that counts the posts
                 # `prune` runs only in the job process. `live watch` runs in that process and in both workers.
-                assert (await get_envelope(caller, "/exec/rankcurve:type=Job,name=prune/run"))["value"] == 1
+                assert await get_value(caller, "/exec/rankcurve:type=Job,name=prune/run") == 1
                 assert (await get_envelope(caller, pause.replace(" ", "%20")))["value"] == 3
                 paused = await get_envelope(caller, "/read/rankcurve:type=Job,name=live%20watch/Paused")
                 assert paused["value"] == 3
-                assert (await get_envelope(caller, "/exec/rankcurve:type=Cache/flush"))["value"] == 3
-                assert (await get_envelope(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh"))[
-                    "value"
-                ] > 0
+                assert await get_value(caller, "/exec/rankcurve:type=Cache/flush") == 3
+                assert await get_value(caller, "/exec/rankcurve:type=Predictor,board=b,column=xp/refresh") > 0
         async with Caller(node.url) as caller:
             assert (await get_envelope(caller, pause.replace(" ", "%20").replace("pause", "resume")))["value"] == 3
 
@@ -307,9 +296,7 @@ async def test_every_jolokia_request_of_the_guide_is_answered(service: Service) 
         assert (await get_envelope(service, path))["status"] == 200, path
 
 
-async def test_other_requests_are_answered_during_a_large_bulk(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_requests_are_answered_during_a_big_bulk(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     # With this limit the bulk lets other requests run after each of its reads, however fast the machine is.
     monkeypatch.setattr(views, "_TURN_S_MAX", 0.0)
     everything = json.dumps([{"type": "read", "mbean": "*:*"}] * 300).encode()

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientSession
-from yarl import URL
 
 from tests.jolokia_clients import CLIENTS, javascript_modules, node, python_modules
 from tests.service.real_service import WAIT_S, Process, Service, command_line
@@ -106,9 +105,7 @@ def pyjolokia() -> Any:
     return module
 
 
-def test_every_call_of_pyjolokia_works(
-    pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_call_of_pyjolokia_works(pyjolokia: Any, closed: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     url, key = closed
     # The `auth` of pyjolokia needs a function that Python 3.9 removed. pyjolokia sends requests by urllib, so the test
     # makes urllib send the key when the service asks for one.
@@ -162,11 +159,9 @@ async def test_telegraf_finds_its_metrics_in_the_answers(service: Service) -> No
         {"type": "read", "mbean": "rankcurve:type=RequestProcessor,name=*"},
         {"type": "read", "mbean": "rankcurve:type=Store,name=*", "attribute": "Posts", "path": "*/*/Count"},
     ]
-    body = json.dumps(requests, separators=(",", ":")).encode()
-    async with (
-        ClientSession() as session,
-        session.post(f"{service.base}/jolokia/read", data=body, headers={"Content-type": "application/json"}) as answer,
-    ):
+    body, headers = json.dumps(requests, separators=(",", ":")).encode(), {"Content-type": "application/json"}
+    url = f"{service.base}/jolokia/read"
+    async with ClientSession() as session, session.post(url, data=body, headers=headers) as answer:
         assert answer.status == 200
         answers = await answer.json(content_type=None)
     assert [each["request"] for each in answers] == requests
@@ -199,17 +194,9 @@ async def test_every_request_form_of_check_jmx4perl_is_answered(service: Service
         found = await service.call("GET", path)
         assert (path, found.status, found.body["status"]) == (path, 200, status)
     posted = {
-        "type": "READ",
-        "mbean": MEMORY,
-        "attribute": "HeapMemoryUsage",
-        "path": "used",
-        "config": {"maxDepth": 2},
-    }
-    async with (
-        ClientSession() as session,
-        session.post(
-            URL(f"{service.base}/jolokia/"), data=json.dumps(posted).encode(), skip_auto_headers=["Content-Type"]
-        ) as answer,
-    ):
+        "type": "READ", "mbean": MEMORY, "attribute": "HeapMemoryUsage", "path": "used", "config": {"maxDepth": 2},
+    }  # fmt: skip
+    url, data = f"{service.base}/jolokia/", json.dumps(posted).encode()
+    async with ClientSession() as session, session.post(url, data=data, skip_auto_headers=["Content-Type"]) as answer:
         body = await answer.json()
     assert (body["status"], body["request"]) == (200, posted)

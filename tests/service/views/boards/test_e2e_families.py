@@ -17,11 +17,8 @@ ZONE = "Europe/Berlin"
 PERIODS = ["all", "year", "month", "week", "day"]
 SPEC: dict[str, Any] = {
     "columns": [{"name": "xp", "sorted": True, "merge": "sum"}, {"name": "shots", "sorted": False, "merge": "sum"}],
-    "periods": PERIODS,
-    "time_zone": ZONE,
-    "facets": [[], ["org"], ["org", "location"]],
-    "predictor": RARELY,
-}
+    "periods": PERIODS, "time_zone": ZONE, "facets": [[], ["org"], ["org", "location"]], "predictor": RARELY,
+}  # fmt: skip
 NOW = datetime.now(UTC)
 FACETS = {"org": "7", "location": "melb"}
 
@@ -109,9 +106,7 @@ async def test_a_closed_period_rejects_a_late_post_on_that_board_alone(service: 
         assert await service.refused("POST", "/v1/families/days/posts", body) == (409, "period_closed")
 
 
-async def test_a_retry_after_the_end_of_all_its_periods_is_a_duplicate(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_retry_after_the_end_of_all_its_periods_is_a_duplicate(service: Service) -> None:
     await service.must("PUT", "/v1/families/days", {**SPEC, "periods": ["day"]})
     body = xp("ada", 5, post_id="p")
     first = (await service.must("POST", "/v1/families/days/posts", body))["results"][0]
@@ -294,9 +289,7 @@ async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service)
     assert (page["total"], page["entries"][0]["owner"]) == (1, "bob")
 
 
-async def test_a_family_that_another_process_recreated_takes_posts_by_its_new_spec(
-    service: Service, table: str
-) -> None:
+async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(service: Service, table: str) -> None:
     await post(service, xp("ada", 5))
     context = service.context
     known = {board.id: board for board in context.catalog.list_known()}

@@ -135,9 +135,7 @@ async def test_a_comparison_is_possible_only_on_boards_of_periods_with_the_previ
 
 
 @pytest.mark.parametrize("mode", ["auto", "exact", "estimate"])
-async def test_comparisons_and_histories_are_true_on_low_columns_with_curves_and_facets(
-    service: Played, mode: str
-) -> None:
+async def test_comparisons_and_histories_are_true_on_low_columns_curves_and_facets(service: Played, mode: str) -> None:
     rng = random.Random(7)
     laps: list[dict[str, int]] = []
     for number in range(3):

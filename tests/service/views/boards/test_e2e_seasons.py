@@ -27,12 +27,9 @@ DAY = timedelta(days=1)
 END = NOW + timedelta(hours=1)
 MIDNIGHT = NOW.replace(hour=0, minute=0, second=0)
 DAYS: dict[str, Any] = {
-    "columns": COLUMNS,
-    "periods": ["all", "day"],
-    "facets": [[], ["org"]],
-    "grace_seconds": 3 * 86_400,
+    "columns": COLUMNS, "periods": ["all", "day"], "facets": [[], ["org"]], "grace_seconds": 3 * 86_400,
     "keep": {"day": 2},
-}
+}  # fmt: skip
 
 
 Spec = Callable[..., dict[str, Any]]

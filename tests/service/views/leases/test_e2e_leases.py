@@ -212,9 +212,7 @@ async def test_a_client_is_created_with_its_first_pool_and_deleted_with_all_its_
         assert await service.refused(method, "/v1/clients/acme") == (404, "unknown_client")
 
 
-async def test_a_lease_of_another_store_is_known_once_its_journal_has_been_read(
-    service: Service, tmp_path: Path
-) -> None:
+async def test_a_lease_of_another_store_is_known_once_its_journal_was_read(service: Service, tmp_path: Path) -> None:
     await add_resources(service, "a")
     first = await service.must("POST", "/v1/leases", lease_request("k"))
     folder = tmp_path / "another"

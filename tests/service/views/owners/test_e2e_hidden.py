@@ -101,11 +101,8 @@ async def test_a_lookup_ranks_the_requested_owners_among_each_other(service: Ser
     await service.post("a", {"owner": "cleo", "stats": {"xp": 10}}, {"owner": "new", "stats": {"shots": 1}})
     found = await look_up(service, "bob", "ada", "cleo", "new", "nobody")
     assert [(entry["owner"], entry["place"]) for entry in found["entries"]] == [
-        ("bob", 2),
-        ("ada", 1),
-        ("cleo", 2),
-        ("new", None),
-    ]
+        ("bob", 2), ("ada", 1), ("cleo", 2), ("new", None),
+    ]  # fmt: skip
     assert found["missing"] == ["nobody"]
     await service.must("PUT", "/v1/owners/ada/hidden")
     found = await look_up(service, "bob", "ada")

@@ -42,9 +42,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path, store: str) ->
 
 
 @pytest.mark.parametrize(("store", "case"), PLAYED)
-async def test_a_post_counts_in_the_periods_of_its_time_and_in_no_others(
-    service: Service, store: str, case: str
-) -> None:
+async def test_a_post_counts_in_the_periods_of_its_time_and_no_others(service: Service, store: str, case: str) -> None:
     zone, first, days = CASES[case]
     played = Days(service, zone, first, seed=len(case))
     await service.start()

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import ClientError
 
-from tests.service.real_service import Caller, Process, command_line
+from tests.service.real_service import Caller, Process, Spawn, command_line
 
 BOARDS = ("a", "b", "c", "d", "e")
 CHAMPION = "champion"
@@ -94,7 +94,7 @@ async def check_ledger(caller: Caller, ledger: Ledger) -> None:
 
 
 async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(
-    spawn: Callable[..., Process],
+    spawn: Spawn,
 ) -> None:
     serving = spawn().ready()
     up, ledger = asyncio.Event(), Ledger()
@@ -118,7 +118,7 @@ async def test_kills_under_load_lose_no_post_and_retries_count_none_twice(
         await check_ledger(caller, ledger)
 
 
-async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spawn: Callable[..., Process]) -> None:
+async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spawn: Spawn) -> None:
     serving = spawn().ready()
     posts = [{"owner": f"p{i % 1000}", "stats": {"xp": 1, "posts": 1}, "post_id": f"id{i}"} for i in range(12_000)]
     posts = [{**post, "boards": ["a"]} for post in posts]
@@ -141,7 +141,7 @@ async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spa
         assert {row["value"] for row in page["entries"]} == {12}
 
 
-async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn: Callable[..., Process]) -> None:
+async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn: Spawn) -> None:
     serving = spawn("--set", "shutdown_s=600", "--set", "body_idle_s_max=600").ready()
     _, idle = await asyncio.open_connection("127.0.0.1", serving.port)
     answers, half_sent = await asyncio.open_connection("127.0.0.1", serving.port)
@@ -155,9 +155,7 @@ async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn
         writer.close()
 
 
-def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(
-    spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(spawn: Spawn, tmp_path: Path) -> None:
     first = spawn().ready()
     second = command_line("serve", "--port", "0", "--store", first.store, cwd=tmp_path)
     assert second.returncode == 1
@@ -168,9 +166,7 @@ def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(
     assert first.end() == 0
 
 
-def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(
-    spawn: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(spawn: Spawn, tmp_path: Path) -> None:
     first = spawn().ready()
     taken = command_line("serve", "--port", str(first.port), "--store", "sqlite:///other.db", cwd=tmp_path)
     assert taken.returncode == 1

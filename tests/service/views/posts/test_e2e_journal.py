@@ -8,7 +8,7 @@ import pytest
 
 from service.streams import journal_lane
 from storage.errors import StoreBusyError
-from tests.service.real_service import Service
+from tests.service.real_service import Service, without
 
 SHOTS = {"name": "shots", "sorted": False, "merge": "sum"}
 
@@ -21,26 +21,16 @@ async def journal(service: Service, after: int = 0, limit: int = 100) -> list[di
 async def test_the_journal_holds_posted_and_stored_values(service: Service) -> None:
     await service.board("b", {"name": "lap", "best": "low", "merge": "min", "scale": 2}, SHOTS)
     posted = {"owner": "ada", "stats": {"lap": "61.50", "shots": 3}, "post_id": "m1/a", "at": "2026-01-02T03:04:05Z"}
-    await service.post(
-        "b",
-        posted,
-        {"owner": "ada", "stats": {"lap": 70}},
-        {"owner": "ada", "set": {"shots": 1}},
-        {"owner": "ada", "stats": {"lap": "no"}},
-    )
+    more: list[dict[str, Any]] = [{"stats": {"lap": 70}}, {"set": {"shots": 1}}, {"stats": {"lap": "no"}}]
+    await service.post("b", posted, *({"owner": "ada", **each} for each in more))
     await service.post("b", posted)
     first, second, third = await journal(service)
     assert first["seq"] < second["seq"] < third["seq"]
-    assert {key: first[key] for key in first if key not in ("seq", "accepted_at")} == {
-        "kind": "post",
-        "status": "applied",
-        "board": "b",
-        "owner": "ada",
-        "stats": {"lap": Decimal("61.50"), "shots": 3},
-        "post_id": "m1/a",
-        "at": "2026-01-02T03:04:05.000000Z",
-        "stored": {"lap": Decimal("61.50"), "shots": 3},
-    }
+    stats = {"lap": Decimal("61.50"), "shots": 3}
+    assert without(first, "seq", "accepted_at") == {
+        "kind": "post", "status": "applied", "board": "b", "owner": "ada", "post_id": "m1/a",
+        "at": "2026-01-02T03:04:05.000000Z", "stats": stats, "stored": stats,
+    }  # fmt: skip
     assert (second["status"], second["stats"]) == ("unchanged", {"lap": Decimal("70.00")})
     assert "stored" not in second
     assert (third["stats"], third["set"], third["stored"]) == ({}, {"shots": 1}, {"lap": Decimal("61.50"), "shots": 1})

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import ClientError
 
-from tests.service.real_service import Caller, Process
+from tests.service.real_service import Caller, Process, Spawn
 from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
 
 OWNERS = 12
@@ -81,9 +81,7 @@ async def create_board(caller: Caller) -> None:
     await caller.board("b", {"name": "xp", "merge": "sum"}, {"name": "last", "merge": "last", "sorted": False})
 
 
-async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
+async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(store_url: str, spawn: Spawn) -> None:
     serving = spawn("--store", store_url, "--jobs", "none").ready()
 
     def worker() -> Process:
@@ -104,7 +102,7 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(
         await check_entries(caller, callers.sent)
 
 
-async def check_kills(spawn: Callable[..., Process], *arguments: str) -> None:
+async def check_kills(spawn: Spawn, *arguments: str) -> None:
     """Kill a service, which applies its queued posts itself, KILLS times under load. Then check the entries."""
     serving = spawn(*arguments, *SETTINGS).ready()
     async with Caller(serving.url) as caller:
@@ -122,13 +120,7 @@ async def check_kills(spawn: Callable[..., Process], *arguments: str) -> None:
         await check_entries(caller, callers.sent)
 
 
-async def test_kills_of_a_service_on_sqlite_lose_no_queued_post_and_count_none_twice(
-    spawn: Callable[..., Process],
+async def test_kills_of_a_service_lose_no_queued_post_and_count_none_twice(
+    either_store: dict[str, str], spawn: Spawn
 ) -> None:
-    await check_kills(spawn)
-
-
-async def test_kills_of_a_service_on_postgres_lose_no_queued_post_and_count_none_twice(
-    store_url: str, spawn: Callable[..., Process]
-) -> None:
-    await check_kills(spawn, "--store", store_url)
+    await check_kills(spawn, *(("--store", either_store["store"]) if either_store else ()))

@@ -30,12 +30,9 @@ COLUMNS = [
     PlainColumn("xp", "sum", "high", 0, -1000, 1000),
 ]
 SPEC: dict[str, Any] = {
-    "columns": [column.body() for column in COLUMNS],
-    "ties": "earliest",
-    "periods": ["all", "week", "day"],
-    "facets": [[], ["org"]],
-    "predictor": {**RARELY, "samples": 7, "exact_top": 3},
-}
+    "columns": [column.body() for column in COLUMNS], "ties": "earliest", "periods": ["all", "week", "day"],
+    "facets": [[], ["org"]], "predictor": {**RARELY, "samples": 7, "exact_top": 3},
+}  # fmt: skip
 MODES = ("auto", "exact", "estimate")
 FOLDED_S_MAX = 60
 

@@ -80,17 +80,15 @@ async def test_the_curves_of_every_process_count_the_posts_of_all_processes(
 
 
 async def test_a_restarted_process_continues_from_the_stored_live_counts(tmp_path: Path) -> None:
-    service = Service(tmp_path)
-    await service.start()
-    rng, values = random.Random(4), {f"o{number}": number * 10 for number in range(OWNERS)}
-    await service.board("b", XP, predictor={"samples": 12, "exact_top": 0, "refresh_seconds": 3600})
-    await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
-    await service.refresh("b", "xp")
-    await play(service, values, rng, range(2 * OWNERS))
-    await check_estimates(service, values)
-    moves = (await service.get(BOARD))["curves"]["xp"]["moves"]
-    await service.restart()
-    await play(service, values, rng, range(2 * OWNERS))
-    await check_estimates(service, values)
-    assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0
-    await service.stop()
+    async with Service(tmp_path).running() as service:
+        rng, values = random.Random(4), {f"o{number}": number * 10 for number in range(OWNERS)}
+        await service.board("b", XP, predictor={"samples": 12, "exact_top": 0, "refresh_seconds": 3600})
+        await service.post("b", *({"owner": owner, "stats": {"xp": value}} for owner, value in values.items()))
+        await service.refresh("b", "xp")
+        await play(service, values, rng, range(2 * OWNERS))
+        await check_estimates(service, values)
+        moves = (await service.get(BOARD))["curves"]["xp"]["moves"]
+        await service.restart()
+        await play(service, values, rng, range(2 * OWNERS))
+        await check_estimates(service, values)
+        assert (await service.get(BOARD))["curves"]["xp"]["moves"] > moves > 0

@@ -149,9 +149,7 @@ async def test_cursors_survive_a_restart_and_not_a_reset(service: Service) -> No
 @pytest.mark.parametrize("best", ["high", "low"])
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
 @pytest.mark.parametrize("to", ["next", "prev"])
-async def test_a_walk_during_posts_meets_every_unmoved_owner_once(
-    service: Service, ties: str, best: str, to: str
-) -> None:
+async def test_a_walk_during_posts_meets_unmoved_owners_once(service: Service, ties: str, best: str, to: str) -> None:
     board = await full_board(service, ties, best)
     rng = random.Random(f"{ties}{best}{to}")
     still = set(rng.sample(board.order("xp"), 45))

@@ -22,10 +22,8 @@ METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service that counts ranks only in gaps of up to 3 entries, so that small boards get estimates, too."""
-    made = Service(tmp_path, exact_gap_rows_max=3)
-    await made.start()
-    yield made
-    await made.stop()
+    async with Service(tmp_path, exact_gap_rows_max=3).running() as made:
+        yield made
 
 
 async def season(service: Service, ties: str, seed: int, **spec: Any) -> PlainBoard:
@@ -110,9 +108,7 @@ async def test_every_position_without_a_curve_is_counted_and_true(service: Servi
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_brackets_of_a_curve_hold_the_true_rank_and_exact_mode_counts(
-    service: Service, ties: str, seed: int
-) -> None:
+async def test_brackets_of_curves_hold_true_ranks_and_exact_mode_counts(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     await service.refresh("b", *ranked(board))
     await check_positions(service, board, "auto", counted=False)
@@ -137,23 +133,23 @@ async def test_auto_mode_counts_near_the_top_and_in_short_gaps_and_estimate_mode
 
 
 async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_path: Path) -> None:
-    service = Service(tmp_path, exact_gap_rows_max=10_000)
-    await service.start()
-    board = await season(service, "shared", 3, predictor={"samples": 7, "exact_top": 0})
-    await service.refresh("b", *ranked(board))
-    await play(service, board, random_posts(random.Random(44), board, owners=200, posts=300))
-    methods = set()
-    for name in ranked(board):
-        for owner, rank in board.ranks(name).items():
-            for mode in ("auto", "exact"):
-                path = f"{B}/entries/{escaped(owner)}/positions?columns={name}&rank={mode}"
-                (found,) = (await service.get(path))["positions"]
-                methods.add(found["method"])
-                assert found["exact"]
-                if found["method"] != "knot":  # a knot's rank is that of the time of the curve, so it may be wrong now
-                    assert found["rank"] == rank
-    assert {"gap"} <= methods <= {"count", "gap", "knot"}
-    await service.stop()
+    async with Service(tmp_path, exact_gap_rows_max=10_000).running() as service:
+        board = await season(service, "shared", 3, predictor={"samples": 7, "exact_top": 0})
+        await service.refresh("b", *ranked(board))
+        await play(service, board, random_posts(random.Random(44), board, owners=200, posts=300))
+        methods = set()
+        for name in ranked(board):
+            for owner, rank in board.ranks(name).items():
+                for mode in ("auto", "exact"):
+                    path = f"{B}/entries/{escaped(owner)}/positions?columns={name}&rank={mode}"
+                    (found,) = (await service.get(path))["positions"]
+                    methods.add(found["method"])
+                    assert found["exact"]
+                    if (
+                        found["method"] != "knot"
+                    ):  # a knot's rank is that of the time of the curve, so it may be wrong now
+                        assert found["rank"] == rank
+        assert {"gap"} <= methods <= {"count", "gap", "knot"}
 
 
 async def wait_folded(service: Service, names: list[str]) -> None:
@@ -208,9 +204,7 @@ def around_in(board: PlainBoard, name: str, at: int, better: int, worse: int) ->
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_rows_around_an_owner_are_its_neighbours_in_the_ranking(
-    service: Service, ties: str, seed: int
-) -> None:
+async def test_rows_around_an_owner_are_its_neighbours_in_the_ranking(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     for has_curve in (False, True):
         if has_curve:
@@ -242,9 +236,7 @@ def check_rows(
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_rows_around_a_value_are_its_neighbours_in_the_ranking(
-    service: Service, ties: str, seed: int
-) -> None:
+async def test_rows_around_a_value_are_its_neighbours_in_the_ranking(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     rng = random.Random(seed)
     for has_curve in (False, True):
@@ -262,9 +254,7 @@ async def test_the_rows_around_a_value_are_its_neighbours_in_the_ranking(
 
 
 @pytest.mark.parametrize(("ties", "seed"), CASES)
-async def test_the_value_for_a_rank_is_the_worst_value_that_reaches_the_rank(
-    service: Service, ties: str, seed: int
-) -> None:
+async def test_the_value_for_a_rank_is_the_worst_that_reaches_the_rank(service: Service, ties: str, seed: int) -> None:
     board = await season(service, ties, seed, predictor={"samples": 7, "exact_top": 10})
     asked = [1, 2, 10, 11, 30, 60, 10**6]
     shares = ["0", "12.5", "50", "99", "100"]

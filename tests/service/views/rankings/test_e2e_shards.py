@@ -11,9 +11,7 @@ POSITIONS = "/v1/leaderboards/eu/rankings/xp/positions"
 
 
 @pytest.mark.parametrize("refreshed", [False, True], ids=["counted", "from curves"])
-async def test_the_rank_over_several_boards_is_that_of_one_board_with_all_entries(
-    service: Service, refreshed: bool
-) -> None:
+async def test_the_rank_over_boards_is_that_of_one_board_with_all_entries(service: Service, refreshed: bool) -> None:
     rng = random.Random(5)
     shards = {board: [rng.randint(0, 400) for _ in range(size)] for board, size in (("eu", 150), ("us", 90), ("jp", 1))}
     for board, values in shards.items():
