@@ -226,7 +226,9 @@ def running_fake() -> Iterator[FakeService]:
         loop.close()
 
 
-def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None) -> Result:
-    """Run `rankcurve …` in this process, against `fake` if one is given."""
+def run(*arguments: str, fake: FakeService | None = None, stdin: str | None = None, code: int | None = None) -> Result:
+    """Run `rankcurve …` in this process, against `fake` if one is given; fail if it exits with another code."""
     environ = {"RANKCURVE_URL": fake.url if fake else "", "RANKCURVE_KEY": "", "COLUMNS": "200"}
-    return CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)
+    result = CliRunner().invoke(cli_app, list(arguments), input=stdin, env=environ)
+    assert code in (None, result.exit_code), result.output
+    return result

@@ -5,6 +5,7 @@ Nothing is replaced by a fake. Requests go over HTTP, and every answer is compar
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import queue
@@ -15,12 +16,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 from aiohttp import ClientSession, ClientTimeout, web
+from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from config import Settings, load
@@ -36,6 +39,7 @@ from tests.service.openapi_checks import check_answer
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0  # no test waits longer than this; on a shared disk, a start can take half a minute
 SERVE = ("serve", "--port", "0")
+Figures = dict[tuple[str, ...], float]
 RARELY = {"refresh_seconds": 86_400}  # a refresh interval longer than any test: curves are refreshed only on request
 
 
@@ -129,6 +133,22 @@ class Caller:
         predictor = {**RARELY, **spec.pop("predictor", {})}
         body = {"columns": [{"sorted": True, "merge": "last", **column} for column in columns], **spec}
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
+
+    async def figures(self) -> Figures:
+        """Return every Prometheus sample by its name and the values of its labels, sorted by label."""
+        families = text_string_to_metric_families((await self.call("GET", "/metrics")).body.decode())
+        samples = [sample for family in families for sample in family.samples]
+        return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
+
+    async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
+        """Wait until the curves of these columns count every post acknowledged before; return the curves' states."""
+        now = datetime.now(UTC)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                curves: dict[str, Any] = (await self.get(f"/v1/leaderboards/{board}"))["curves"]
+                states = [curves[column] for column in columns]
+                if all(each and each["live"] and datetime.fromisoformat(each["as_of"]) >= now for each in states):
+                    return curves
 
     async def refresh(self, board: str, *columns: str) -> None:
         """Refresh the curves of these columns, and wait until they are fitted."""
@@ -270,7 +290,15 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
 
 
-def command_line(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a `rankcurve` command in a process of its own; return its result."""
+def command_line(*arguments: str, cwd: Path, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a `rankcurve` command in a process of its own; return its result. Fail if it exits with another code."""
     command = [sys.executable, "-m", "service.cli", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
+    assert code in (None, done.returncode), done.stderr
+    return done
+
+
+def make_key(folder: Path, role: str, name: str = "somebody") -> str:
+    """Create an API key as an operator does, in the SQLite store of a folder; return the key's text."""
+    words = ("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db")
+    return command_line(*words, cwd=folder, code=0).stdout.strip()

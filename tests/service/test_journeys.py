@@ -85,7 +85,6 @@ def module_of(file_name: str) -> str:
 
 
 def section(title: str) -> str:
-    """Return the section of docs/architecture.md whose title begins with `title`."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     found = re.search(rf"^##+ {title}[^\n]*\n(.+?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, f"docs/architecture.md has no section {title!r}"
@@ -93,13 +92,11 @@ def section(title: str) -> str:
 
 
 def named_modules(journey: str) -> list[str]:
-    """Return the modules that the document's section about a journey prints in bold."""
     return re.findall(r"\*\*`([\w/]+\.py)`\*\*", section(journey))
 
 
 @cache
 def leaves() -> tuple[str, ...]:
-    """Return the modules and rooms that the document lists as leaves."""
     return tuple(re.findall(r"`([\w/]+/[\w.]+)`", section("Leaves").partition("\n- ")[2]))
 
 

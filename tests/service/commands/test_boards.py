@@ -37,8 +37,7 @@ def test_an_invalid_column_is_refused_before_any_request(text: str) -> None:
 
 def test_a_board_is_created_from_columns_and_confirmed_when_created_again(fake: FakeService) -> None:
     for _ in range(2):
-        result = run("board", "create", "s", "-c", "xp:sum:high", "--ties", "earliest", fake=fake)
-        assert result.exit_code == 0, result.output
+        result = run("board", "create", "s", "-c", "xp:sum:high", "--ties", "earliest", fake=fake, code=0)
     assert json.loads(result.stdout)["id"] == "s"
     assert fake.boards["s"].spec["ties"] == "earliest"
 
@@ -46,15 +45,15 @@ def test_a_board_is_created_from_columns_and_confirmed_when_created_again(fake: 
 def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> None:
     spec = tmp_path / "spec.json"
     spec.write_text('{"columns": [{"name": "xp", "merge": "max"}]}')
-    assert run("board", "create", "s", "--spec", str(spec), fake=fake).exit_code == 0
+    run("board", "create", "s", "--spec", str(spec), fake=fake, code=0)
     assert fake.boards["s"].spec == {"columns": [{"name": "xp", "merge": "max"}]}
     spec.write_text("[1]")
-    assert run("board", "create", "s", "--spec", str(spec), fake=fake).exit_code == 2
+    run("board", "create", "s", "--spec", str(spec), fake=fake, code=2)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-c", "xp"], ["-c", "xp:sum", "--ties", "odd"]])
 def test_an_invalid_command_line_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
-    assert run("board", "create", "s", *arguments, fake=fake).exit_code == 2
+    run("board", "create", "s", *arguments, fake=fake, code=2)
     assert not fake.requests
 
 
@@ -70,17 +69,16 @@ def test_boards_are_listed_across_pages(fake: FakeService) -> None:
 
 def test_deleting_a_board_asks_for_confirmation(fake: FakeService) -> None:
     fake.add_board("s", {"name": "xp"})
-    assert run("board", "delete", "s", fake=fake, stdin="n\n").exit_code == 1
+    run("board", "delete", "s", fake=fake, stdin="n\n", code=1)
     assert "s" in fake.boards
-    assert run("board", "delete", "s", fake=fake, stdin="y\n").exit_code == 0
-    assert run("board", "delete", "s", "--yes", fake=fake).exit_code == 1
+    run("board", "delete", "s", fake=fake, stdin="y\n", code=0)
+    run("board", "delete", "s", "--yes", fake=fake, code=1)
     assert not fake.boards
 
 
 def test_errors_of_the_service_are_one_line_with_code_and_hint(fake: FakeService) -> None:
     fake.failures = [(401, {}, "unauthorized")]
-    result = run("board", "show", "s", fake=fake)
-    assert result.exit_code == 1
+    result = run("board", "show", "s", fake=fake, code=1)
     assert result.stderr == "error: unauthorized: as asked — pass a key with --key or RANKCURVE_KEY\n"
 
 
@@ -91,15 +89,14 @@ def test_a_given_key_is_sent_with_every_request(fake: FakeService) -> None:
 
 def test_an_operator_creates_a_season_with_times_and_closes_it(fake: FakeService) -> None:
     times = ("--opens-at", "2026-01-01T00:00:00Z", "--closes-at", "2026-02-01T00:00:00Z", "--keep-seconds", "60")
-    result = run("board", "create", "s", "-c", "xp:sum", *times, "--grace-seconds", "5", fake=fake)
-    assert result.exit_code == 0, result.output
+    run("board", "create", "s", "-c", "xp:sum", *times, "--grace-seconds", "5", fake=fake, code=0)
     spec = fake.boards["s"].spec
     assert (spec["opens_at"], spec["closes_at"]) == ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
     assert (spec["grace_seconds"], spec["keep_seconds"]) == (5, 60)
-    assert run("board", "close", "s", "--at", "2026-01-15T00:00:00Z", fake=fake).exit_code == 0
+    run("board", "close", "s", "--at", "2026-01-15T00:00:00Z", fake=fake, code=0)
     closed = [fake.boards["s"].spec[name] for name in ("opens_at", "closes_at", "grace_seconds")]
     assert closed == ["2026-01-01T00:00:00Z", "2026-01-15T00:00:00Z", 0]
-    assert run("board", "close", "s", fake=fake).exit_code == 0
+    run("board", "close", "s", fake=fake, code=0)
     assert fake.boards["s"].spec["closes_at"] > "2026-01-15"
 
 

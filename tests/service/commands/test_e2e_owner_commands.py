@@ -89,15 +89,12 @@ def test_each_event_of_a_stream_is_printed_at_once(serving: Process) -> None:
 def test_a_board_can_be_rebuilt_only_while_no_service_runs(serving: Process) -> None:
     before = call(serving, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]
     folder = serving.folder
-    refused = command_line("rebuild", "b", "--store", serving.store, cwd=folder)
-    assert refused.returncode == 1
+    refused = command_line("rebuild", "b", "--store", serving.store, cwd=folder, code=1)
     assert "stop the service first" in refused.stderr
     assert serving.end() == 0
-    done = command_line("rebuild", "b", "--store", serving.store, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = command_line("rebuild", "b", "--store", serving.store, cwd=folder, code=0)
     assert "3 entries before, 3 now" in done.stdout
-    unknown = command_line("rebuild", "no", "--store", serving.store, cwd=folder)
-    assert unknown.returncode == 1
+    command_line("rebuild", "no", "--store", serving.store, cwd=folder, code=1)
     again = Process(folder).ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
     again.discard()
@@ -125,11 +122,9 @@ def test_a_deleted_and_recreated_board_can_be_rebuilt_from_the_journal(
     call(serving, "DELETE", "/v1/leaderboards/b")
     call(serving, "PUT", "/v1/leaderboards/b", spec)
     assert serving.end() == 0
-    nothing = command_line("rebuild", "b", "--store", store, cwd=tmp_path)
-    assert nothing.returncode == 1
+    nothing = command_line("rebuild", "b", "--store", store, cwd=tmp_path, code=1)
     assert f"--since {first}" in nothing.stderr
-    done = command_line("rebuild", "b", "--since", str(first), "--store", store, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = command_line("rebuild", "b", "--since", str(first), "--store", store, cwd=tmp_path, code=0)
     assert "0 entries before, 5 now" in done.stdout
     again = spawn("--store", store).ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before

@@ -13,8 +13,7 @@ CREATE = ("family", "create", "game", "-c", "xp:sum:high")
 def test_a_family_is_created_from_words(fake: FakeService) -> None:
     words = ("--period", "all", "--period", "week", "--facets", "org", "--facets", "org,location")
     more = ("--time-zone", "Europe/Berlin", "--grace-seconds", "60", "--keep", "week=12", "--ties", "earliest")
-    result = run(*CREATE, *words, *more, fake=fake)
-    assert result.exit_code == 0, result.output
+    run(*CREATE, *words, *more, fake=fake, code=0)
     assert fake.families["game"] == {
         "columns": [{"name": "xp", "sorted": True, "merge": "sum", "best": "high"}], "periods": ["all", "week"],
         "facets": [[], ["org"], ["org", "location"]], "time_zone": "Europe/Berlin", "grace_seconds": 60,
@@ -23,15 +22,15 @@ def test_a_family_is_created_from_words(fake: FakeService) -> None:
 
 
 def test_a_family_is_created_from_the_output_of_show_and_deleted(fake: FakeService, tmp_path: Path) -> None:
-    assert run(*CREATE, fake=fake).exit_code == 0
+    run(*CREATE, fake=fake, code=0)
     made = dict(fake.families["game"])
     shown = run("family", "show", "game", fake=fake)
     assert json.loads(shown.stdout)["boards"] == 3
     (tmp_path / "game.json").write_text(shown.stdout)
-    assert run("family", "create", "twin", "--spec", str(tmp_path / "game.json"), fake=fake).exit_code == 0
+    run("family", "create", "twin", "--spec", str(tmp_path / "game.json"), fake=fake, code=0)
     assert fake.families["twin"] == made
-    assert run("family", "delete", "twin", fake=fake, stdin="n\n").exit_code == 1
-    assert run("family", "delete", "twin", "--yes", fake=fake).exit_code == 0
+    run("family", "delete", "twin", fake=fake, stdin="n\n", code=1)
+    run("family", "delete", "twin", "--yes", fake=fake, code=0)
     assert list(fake.families) == ["game"]
 
 
@@ -65,11 +64,10 @@ def test_a_history_prints_one_line_for_each_period_of_every_page(fake: FakeServi
      ("board", "game", "org=1", "org=2"), ("create", "game", "-c", "xp:sum", "--keep", "week=x")],
 )  # fmt: skip
 def test_invalid_words_are_refused_before_any_request(fake: FakeService, words: tuple[str, ...]) -> None:
-    assert run("family", *words, fake=fake).exit_code == 2
+    run("family", *words, fake=fake, code=2)
     assert not fake.requests
 
 
 def test_the_command_reports_an_unknown_family(fake: FakeService) -> None:
-    result = run("family", "show", "none", fake=fake)
-    assert result.exit_code == 1
+    result = run("family", "show", "none", fake=fake, code=1)
     assert "no family none" in result.output

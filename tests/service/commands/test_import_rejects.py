@@ -20,8 +20,8 @@ def rejects(tmp_path: Path) -> Path:
     return tmp_path / "rejects.csv"
 
 
-def do_import(fake: FakeService, path: Path, *more: str) -> Result:
-    return run("import", "b", str(path), "--owner-column", "id", "--batch", "4", *more, fake=fake)
+def do_import(fake: FakeService, path: Path, *more: str, code: int | None = None) -> Result:
+    return run("import", "b", str(path), "--owner-column", "id", "--batch", "4", *more, fake=fake, code=code)
 
 
 def bad_scores(folder: Path, lines: int) -> Path:
@@ -54,17 +54,17 @@ def test_a_rejected_record_is_written_byte_for_byte(fake: FakeService, tmp_path:
     heading = b'\xef\xbb\xbf"id";xp;"tag"\r\n'
     record = b'"a ""b""";bad;"two\r\nlines; and more"\r\n'
     path.write_bytes(heading + b"good;1;x\r\n" + record + b"last;bad;no end of line")
-    assert do_import(fake, path, "--delimiter", ";", "--rejects", str(rejects)).exit_code == 1
+    do_import(fake, path, "--delimiter", ";", "--rejects", str(rejects), code=1)
     assert rejects.read_bytes() == heading + record + b"last;bad;no end of line\n"
     rejects.write_bytes(rejects.read_bytes().replace(b"bad", b"2"))
-    assert do_import(fake, rejects, "--delimiter", ";").exit_code == 0
+    do_import(fake, rejects, "--delimiter", ";", code=0)
     assert fake.boards["b"].stats['a "b"'] == {"xp": "2", "tag": "two\r\nlines; and more"}
 
 
 def test_a_resumed_import_lists_every_rejected_line_once(fake: FakeService, tmp_path: Path, rejects: Path) -> None:
     path = bad_scores(tmp_path, 25)
     fake.posts_before_outage = 3
-    assert do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1").exit_code == 1
+    do_import(fake, path, "--rejects", str(rejects), "--concurrency", "1", code=1)
     # An import leaves this line if it is killed after it wrote a batch's rejects, but before it saved its position.
     with rejects.open("a") as stream:
         stream.write("p0,bad\n")
@@ -82,8 +82,7 @@ def test_a_resumed_import_never_overwrites_corrected_rejects(fake: FakeService, 
     fake.posts_before_outage = None
     corrected = rejects.read_text().replace("bad", "1000")
     rejects.write_text(corrected)
-    refused = do_import(fake, path, "--rejects", str(rejects))
-    assert refused.exit_code == 1
+    refused = do_import(fake, path, "--rejects", str(rejects), code=1)
     assert "was changed since the import stopped" in refused.stderr
     assert rejects.read_text() == corrected
     elsewhere = tmp_path / "more.csv"
@@ -111,7 +110,6 @@ def test_no_option_overwrites_the_file_to_import(fake: FakeService, tmp_path: Pa
 
 
 def test_an_unwritable_file_of_rejects_is_reported_before_any_request(fake: FakeService, tmp_path: Path) -> None:
-    result = do_import(fake, bad_scores(tmp_path, 4), "--rejects", str(tmp_path / "none" / "rejects.csv"))
-    assert result.exit_code == 1
+    result = do_import(fake, bad_scores(tmp_path, 4), "--rejects", str(tmp_path / "none" / "rejects.csv"), code=1)
     assert "No such file or directory" in result.stderr
     assert not fake.batches

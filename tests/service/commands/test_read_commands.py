@@ -55,12 +55,12 @@ def test_a_column_may_follow_the_board_and_is_named_once(fake: FakeService) -> N
     assert one == other
     twice = run("top", "b", "xp", "-c", "xp", fake=fake)
     assert (twice.exit_code, "once" in twice.stderr) == (2, True)
-    assert run("refresh", "b", "xp", "-c", "xp", fake=fake).exit_code == 2
+    run("refresh", "b", "xp", "-c", "xp", fake=fake, code=2)
 
 
 @pytest.mark.parametrize("owner", ["-5", "-1001234567890", "-5.25"])
 def test_an_owner_that_looks_like_a_negative_number_is_not_taken_for_an_option(fake: FakeService, owner: str) -> None:
-    assert run("rank", "b", owner, "-c", "xp", fake=fake).exit_code == 0
+    run("rank", "b", owner, "-c", "xp", fake=fake, code=0)
     assert f"/entries/{owner}/positions" in fake.requests[-1][1]
 
 
@@ -71,13 +71,12 @@ def test_a_negative_number_can_be_the_value_of_an_option(fake: FakeService) -> N
 
 @pytest.mark.parametrize("arguments", [["p1", "--nxt"], ["-5", "--nxt"], ["--nxt", "-5"], ["-x"]])
 def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: list[str]) -> None:
-    assert run("rank", "b", *arguments, fake=fake).exit_code == 2
+    run("rank", "b", *arguments, fake=fake, code=2)
     assert not fake.requests
 
 
 def test_rank_shows_the_bracket_of_an_estimate(fake: FakeService) -> None:
-    result = run("rank", "b", "p1", "-c", "xp", fake=fake)
-    assert result.exit_code == 0, result.output
+    result = run("rank", "b", "p1", "-c", "xp", fake=fake, code=0)
     assert all(told in result.stdout for told in ("12345", "12301..12390", "96.401"))
 
 
@@ -99,28 +98,26 @@ def test_rank_of_a_value_needs_no_owner(fake: FakeService) -> None:
      ["--value", "1", "--previous"]],
 )  # fmt: skip
 def test_an_invalid_rank_command_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
-    assert run("rank", "b", *arguments, fake=fake).exit_code == 2
+    run("rank", "b", *arguments, fake=fake, code=2)
 
 
 def test_refresh_fits_every_ranked_column_unless_some_are_named(fake: FakeService) -> None:
     result = run("refresh", "b", fake=fake)
     assert [row[:4] for row in rows_of(result.stdout)[1:]] == [["xp", "skip", "26", "16"]]
-    assert run("refresh", "b", "one", "two", fake=fake).exit_code == 0
-    assert run("refresh", "b", "-c", "three", "-c", "four", fake=fake).exit_code == 0
+    run("refresh", "b", "one", "two", fake=fake, code=0)
+    run("refresh", "b", "-c", "three", "-c", "four", fake=fake, code=0)
     asked = [path.split("/")[5] for method, path in fake.requests if method == "POST"]
     assert asked == ["xp", "one", "two", "three", "four"]
 
 
 def test_refresh_without_a_job_process_says_what_to_start(fake: FakeService) -> None:
     fake.failures = [(503, {}, "no_job_process")]
-    result = run("refresh", "b", "xp", fake=fake)
-    assert result.exit_code == 1
+    result = run("refresh", "b", "xp", fake=fake, code=1)
     assert "--jobs embedded" in result.stderr
 
 
 def test_export_writes_the_whole_ranking_as_csv(fake: FakeService) -> None:
-    result = run("export", "b", "--page", "7", fake=fake)
-    assert result.exit_code == 0, result.output
+    result = run("export", "b", "--page", "7", fake=fake, code=0)
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert list(rows[0]) == ["rank", "owner", "shots", "xp", "tag", "updated_at"]
     assert [row["owner"] for row in rows] == ["[red]x", *(f"p{i}" for i in reversed(range(25)))]
@@ -130,14 +127,13 @@ def test_export_writes_the_whole_ranking_as_csv(fake: FakeService) -> None:
 
 def test_export_writes_ndjson_to_a_file(fake: FakeService, tmp_path: Path) -> None:
     path = tmp_path / "out.ndjson"
-    assert run("export", "b", "--format", "ndjson", "-o", str(path), fake=fake).exit_code == 0
+    run("export", "b", "--format", "ndjson", "-o", str(path), fake=fake, code=0)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     assert [entry["rank"] for entry in entries] == list(range(1, 27))
 
 
 def test_export_reports_an_unwritable_file_in_one_line(fake: FakeService, tmp_path: Path) -> None:
-    result = run("export", "b", "-o", str(tmp_path / "none" / "out.csv"), fake=fake)
-    assert result.exit_code == 1
+    result = run("export", "b", "-o", str(tmp_path / "none" / "out.csv"), fake=fake, code=1)
     assert result.stderr.startswith("error: cannot write")
     assert result.stderr.count("\n") == 1
 
@@ -153,7 +149,7 @@ def test_help_names_every_command() -> None:
     text = run("--help").stdout
     for command in ("serve", "config", "keys", "board", "import", "export", "refresh", "top", "rank", "curve"):
         assert command in text
-        assert run(command, "--help").exit_code == 0
+        run(command, "--help", code=0)
 
 
 def test_the_printed_version_is_the_installed_one() -> None:

@@ -32,8 +32,7 @@ def test_options_of_serve_override_the_environment_and_other_settings_stay(
     monkeypatch.setenv("RANKCURVE_LOG_LEVEL", "warning")
     (tmp_path / "r.toml").write_text("port = 9002\nhost = '127.0.0.2'\n")
     config = ("--config", str(tmp_path / "r.toml"))
-    result = run("serve", "--port", "9001", "--jobs", "none", "--set", "queue_posts_max=7", *config)
-    assert result.exit_code == 0, result.output
+    run("serve", "--port", "9001", "--jobs", "none", "--set", "queue_posts_max=7", *config, code=0)
     settings = served[0]
     assert (settings.port, settings.jobs, settings.queue_posts_max) == (9001, "none", 7)
     assert (settings.host, settings.log_level) == ("127.0.0.2", "warning")
@@ -48,7 +47,7 @@ def test_every_kind_of_process_has_an_option_for_memcached_servers(
     monkeypatch.setitem(sys.modules, "service.processes.jobs_only", module)
     monkeypatch.setenv("RANKCURVE_MEMCACHED_SERVERS", "127.0.0.1:1")
     arguments = (command, "--store", "postgresql://h/d", "--memcached")
-    assert run(*arguments, "10.0.0.1:11211,10.0.0.2:11211").exit_code == 0
+    run(*arguments, "10.0.0.1:11211,10.0.0.2:11211", code=0)
     assert served[0].memcached_servers == ("10.0.0.1:11211", "10.0.0.2:11211")
     refused = run(*arguments, "10.0.0.1")
     assert (refused.exit_code, len(served)) == (2, 1)
@@ -58,15 +57,15 @@ def test_every_kind_of_process_has_an_option_for_memcached_servers(
 
 def test_backup_and_restore_take_settings_like_serve(tmp_path: Path) -> None:
     store = tmp_path / "kept.db"
-    assert run("keys", "create", "me", "--role", "ops", "--store", f"sqlite:///{store}").exit_code == 0
+    run("keys", "create", "me", "--role", "ops", "--store", f"sqlite:///{store}", code=0)
     config = tmp_path / "r.toml"
     config.write_text(f'store = "sqlite:///{store}"\n')
     copy, other = tmp_path / "copy.db", tmp_path / "other.db"
-    assert run("backup", str(copy), "--config", str(config)).exit_code == 0
-    assert run("backup", str(tmp_path / "copy2.db"), "--set", f"store=sqlite:///{store}").exit_code == 0
+    run("backup", str(copy), "--config", str(config), code=0)
+    run("backup", str(tmp_path / "copy2.db"), "--set", f"store=sqlite:///{store}", code=0)
     done = run("restore", str(copy), "--config", str(config), "--set", f"store=sqlite:///{other}")
     assert (done.exit_code, other.exists()) == (0, True), done.output
-    assert run("backup", str(tmp_path / "copy3.db"), "--set", "nope=1").exit_code == 2
+    run("backup", str(tmp_path / "copy3.db"), "--set", "nope=1", code=2)
 
 
 def test_all_bad_settings_are_listed_at_once(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +73,7 @@ def test_all_bad_settings_are_listed_at_once(served: list[Settings], monkeypatch
     result = run("serve", "--set", "nope=1", "--set", "queue_posts_max=0")
     assert (result.exit_code, served) == (2, [])
     assert all(word in result.stderr for word in ("RANKCURVE_PORT", "nope", "queue_posts_max"))
-    assert run("serve", "--set", "queue_posts_max").exit_code == 2
+    run("serve", "--set", "queue_posts_max", code=2)
 
 
 @pytest.mark.parametrize("error", [StoreLockedError(), OSError(98, "Address already in use")])
@@ -164,7 +163,7 @@ def test_a_new_key_is_the_only_thing_on_standard_output(keys: Keys) -> None:
 
 def test_keys_are_listed_and_revoked_without_their_text(keys: Keys) -> None:
     run("keys", "create", "me", "--role", "reader", *STORE)
-    assert run("keys", "revoke", "k0", *STORE).exit_code == 0
+    run("keys", "revoke", "k0", *STORE, code=0)
     text = run("keys", "list", *STORE).stdout
     assert "2026-11-20 10:00:00Z  2026-11-20 10:01:00Z" in text
     assert "secret" not in text
@@ -183,18 +182,17 @@ def test_keys_commands_use_the_named_store_or_else_a_service(
     keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nowhere = ("--url", "http://127.0.0.1:1")
-    away = run("keys", "list", *nowhere)
-    assert away.exit_code == 1
+    away = run("keys", "list", *nowhere, code=1)
     assert "--store" in away.stderr
     assert away.stderr.count("\n") == 1
     assert stores_of(keys) == []
     config = tmp_path / "r.toml"
     config.write_text('store = "sqlite:///y.db"\n')
-    assert run("keys", "list", "--config", str(config)).exit_code == 0
+    run("keys", "list", "--config", str(config), code=0)
     assert stores_of(keys) == ["sqlite:///y.db"]
-    assert run("keys", "list", *nowhere, *STORE).exit_code == 2
+    run("keys", "list", *nowhere, *STORE, code=2)
     monkeypatch.setenv("RANKCURVE_STORE", "sqlite:///z.db")
-    assert run("keys", "list").exit_code == 0
+    run("keys", "list", code=0)
     assert stores_of(keys) == ["sqlite:///z.db"]
     assert run("keys", "list", *nowhere).exit_code == 1, "the command line overrides the environment"
 
@@ -206,4 +204,4 @@ def test_keys_commands_have_the_options_of_every_command_that_calls_a_service(co
 
 
 def test_an_unknown_role_exits_with_2(keys: Keys) -> None:
-    assert run("keys", "create", "me", "--role", "king", *STORE).exit_code == 2
+    run("keys", "create", "me", "--role", "king", *STORE, code=2)

@@ -214,7 +214,6 @@ def to_json_text(value: Any, *, colon: str) -> str:
 
 
 def has_duplicate_key(value: Any) -> bool:
-    """Return whether the same name occurs twice in any object inside the value."""
     if isinstance(value, Members):
         names = [key for key, _ in value]
         return len(set(names)) < len(names) or any(has_duplicate_key(member) for _, member in value)

@@ -10,27 +10,19 @@ from service.contract.keys import Role
 from service.contract.routes import Route
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Service, Spawn, command_line
+from tests.service.real_service import Service, Spawn, command_line, make_key
 
 ROLES = ("reader", "writer", "ops")
-
-
-def make_key(folder: Path, name: str, role: str) -> str:
-    """Create a key as an operator does, in the store of a folder; return the key's text."""
-    done = command_line("keys", "create", name, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Make a store with a key for each role and a revoked key; return its folder and the keys."""
     folder = tmp_path_factory.mktemp("keys")
-    made = {role: make_key(folder, f"my {role}", role) for role in ROLES}
-    made["revoked"] = make_key(folder, "gone", "ops")
+    made = {role: make_key(folder, role, f"my {role}") for role in ROLES}
+    made["revoked"] = make_key(folder, "ops")
     key_id = made["revoked"].split("_")[1]
-    revoked = command_line("keys", "revoke", key_id, "--store", "sqlite:///rankcurve.db", cwd=folder)
-    assert revoked.returncode == 0, revoked.stderr
+    command_line("keys", "revoke", key_id, "--store", "sqlite:///rankcurve.db", cwd=folder, code=0)
     return folder, made
 
 
@@ -118,20 +110,19 @@ def test_keys_are_stored_hashed_and_listed_without_their_text(keys: tuple[Path, 
 
 
 def test_a_service_without_keys_listens_on_loopback_only_and_says_so(spawn: Spawn, tmp_path: Path) -> None:
-    refused = command_line("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db", cwd=tmp_path)
-    assert refused.returncode == 1
+    words = ("serve", "--host", "0.0.0.0", "--port", "0", "--store", "sqlite:///x.db")
+    refused = command_line(*words, cwd=tmp_path, code=1)
     assert "loopback" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
     assert spawn().await_line("open_to_this_machine")["level"] == "warning"
 
 
 def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, tmp_path: Path) -> None:
-    make_key(tmp_path, "first", "ops")
+    make_key(tmp_path, "ops")
     process = spawn("--host", "0.0.0.0").ready()
-    refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path)
-    assert refused.returncode == 1
+    refused = command_line("keys", "create", "second", "--role", "ops", "--store", process.store, cwd=tmp_path, code=1)
     assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
     assert f"process {process.process.pid} owns" in refused.stderr
     assert all(line["event"] != "open_to_this_machine" for line in process.lines)
     assert process.end() == 0
-    make_key(tmp_path, "second", "ops")
+    make_key(tmp_path, "ops")

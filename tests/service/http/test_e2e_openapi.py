@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.service.openapi_checks import DOCUMENT
 from tests.service.openapi_store import fill
-from tests.service.real_service import ROOT, Caller, Process, Spawn, command_line, environment
+from tests.service.real_service import ROOT, Caller, Process, Spawn, environment, make_key
 
 CONFIG = ROOT / "tests/service/schemathesis.toml"
 RUN_S_MAX = 600  # the longest time for a run, which usually takes about 15 s of one core
@@ -37,10 +37,7 @@ def check_clean(done: subprocess.CompletedProcess[str]) -> None:
 
 
 async def test_a_service_with_keys_does_what_its_document_says(spawn: Spawn, tmp_path: Path) -> None:
-    made = command_line(
-        "keys", "create", "operator", "--role", "ops", "--store", "sqlite:///rankcurve.db", cwd=tmp_path
-    )
-    key = made.stdout.strip()
+    key = make_key(tmp_path, "ops")
     service = spawn(*BOUNDS).ready()
     async with Caller(service.url, key) as caller:
         await fill(caller)

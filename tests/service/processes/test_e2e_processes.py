@@ -31,7 +31,6 @@ class Pair:
     other: Service
 
     async def recreate_board(self) -> None:
-        """Delete the board, create it again, and post the value 7 for ada."""
         await self.operator.must("DELETE", BOARD)
         await self.operator.board("b", XP)
         await self.operator.post("b", {"owner": "ada", "stats": {"xp": 7}})

@@ -13,8 +13,7 @@ from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from tests.memcached import OpenMemcached
 from tests.schemas import fresh_schema
-from tests.service.real_service import Service
-from tests.service.telemetry.test_e2e_metrics import Figures, figures
+from tests.service.real_service import Figures, Service
 
 B = "/v1/leaderboards/b"
 WAIT_S = 60
@@ -35,7 +34,6 @@ async def sharing(tmp_path: Path, server: OpenMemcached) -> AsyncIterator[Servic
 
 
 async def store_elsewhere(service: Service, total: int) -> None:
-    """Store a curve of board b's first column, as another process would."""
     store = service.context.store
     board = await service.context.catalog.find_board("b")
     curve = Curve((Knot(-5, 0, total),), total=total, as_of_us=1_000 + total)
@@ -43,7 +41,6 @@ async def store_elsewhere(service: Service, total: int) -> None:
 
 
 async def wait_for_curve(service: Service, total: int) -> None:
-    """Wait until the service serves a curve with a total of `total` entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
             answer = await service.call("GET", f"{B}/rankings/xp/curve")
@@ -68,10 +65,10 @@ async def test_the_next_start_reads_a_refreshed_curve_from_memcached(sharing: Se
     await sharing.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(30)))
     await sharing.refresh("b", "xp")
     assert len(server.held()) == 1
-    assert (await figures(sharing))["rankcurve_shared_curve_writes_total", "stored"] == 1
+    assert (await sharing.figures())["rankcurve_shared_curve_writes_total", "stored"] == 1
     await sharing.restart()
     assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 30
-    assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "hit"] == 1
+    assert (await sharing.figures())["rankcurve_shared_curve_reads_total", "hit"] == 1
 
 
 async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: Service, server: OpenMemcached) -> None:
@@ -81,14 +78,14 @@ async def test_a_service_without_memcached_refreshes_polls_and_starts(sharing: S
     await sharing.refresh("b", "xp")
     await store_elsewhere(sharing, 7)
     await wait_for_curve(sharing, 7)
-    found = await figures(sharing)
+    found = await sharing.figures()
     assert found["rankcurve_shared_curve_writes_total", "failed"] == 1
     assert found["rankcurve_memcached_errors_total",] == 1, "the server is left alone after one error"
     assert found["rankcurve_memcached_servers_left_alone",] == 1
     server.kill()
     await sharing.restart()
     assert (await sharing.get(f"{B}/rankings/xp/curve"))["total"] == 7
-    assert (await figures(sharing))["rankcurve_shared_curve_reads_total", "miss"] == 1
+    assert (await sharing.figures())["rankcurve_shared_curve_reads_total", "miss"] == 1
 
 
 async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
@@ -104,12 +101,12 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
             await job.refresh("b", "xp")
             await front.start()  # not before: a curve reaches memcached a moment after it reaches the table
             await wait_for_curve(front, 30)
-            assert read_counter(await figures(front), "rankcurve_shared_curve_reads_total") == {"hit": 1}
+            assert read_counter(await front.figures(), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()
             await job.post("b", {"owner": "p30", "stats": {"xp": 30}})
             await job.refresh("b", "xp")
             await wait_for_curve(front, 31)
-            found = await figures(front)
+            found = await front.figures()
             assert read_counter(found, "rankcurve_shared_curve_reads_total") == {"hit": 1, "miss": 1}
             assert found["rankcurve_memcached_errors_total",] == 1
         finally:
@@ -118,5 +115,4 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
 
 
 def read_counter(found: Figures, name: str) -> dict[str, float]:
-    """Return the values of a counter by label value, without the values that are 0."""
     return {key[1]: value for key, value in found.items() if key[0] == name and value}

@@ -22,20 +22,17 @@ POST = {"owner": "owner-0007", "stats": {"xp": 1}}
 
 
 def test_creating_the_first_key_creates_the_store_and_says_so(tmp_path: Path) -> None:
-    made = command_line("keys", "create", "me", "--role", "ops", "--store", SERVE[-1], cwd=tmp_path)
-    assert made.returncode == 0
+    made = command_line("keys", "create", "me", "--role", "ops", "--store", SERVE[-1], cwd=tmp_path, code=0)
     assert made.stdout.startswith("rk_")
     assert made.stdout.count("\n") == 1
     assert "store_created" in made.stderr
     assert str(tmp_path / "data" / "rankcurve.db") in made.stderr
-    listed = command_line("keys", "list", "--store", SERVE[-1], cwd=tmp_path)
-    assert listed.returncode == 0
+    listed = command_line("keys", "list", "--store", SERVE[-1], cwd=tmp_path, code=0)
     assert "store_created" not in listed.stderr
 
 
 def test_a_service_that_may_not_create_its_store_ends_with_one_sentence(tmp_path: Path) -> None:
-    refused = command_line(*SERVE, *REFUSING, cwd=tmp_path)
-    assert refused.returncode == 1
+    refused = command_line(*SERVE, *REFUSING, cwd=tmp_path, code=1)
     [line] = refused.stderr.splitlines()
     assert line.startswith(f"error: there is no store at {tmp_path}/data/rankcurve.db")
     assert list(tmp_path.iterdir()) == []
@@ -99,8 +96,7 @@ async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp
         await service.must("PUT", "/v1/families/season-of", {"columns": [{**XP, "sorted": True}], "periods": ["all"]})
     with closing(sqlite3.connect(tmp_path / "rankcurve.db")) as connection, connection:
         connection.execute(f"UPDATE {table} SET spec = substr(spec, 1, 20)")
-    refused = command_line("serve", "--port", "0", "--store", service.store, cwd=tmp_path)
-    assert refused.returncode == 1
+    refused = command_line("serve", "--port", "0", "--store", service.store, cwd=tmp_path, code=1)
     [line] = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
     assert line.startswith("error: the catalog's row of the ")
     assert "'season" in line
@@ -110,8 +106,7 @@ async def test_a_damaged_row_of_the_catalog_ends_the_start_with_one_sentence(tmp
 async def test_an_empty_file_beside_a_write_ahead_log_ends_the_start_and_keeps_the_log(tmp_path: Path) -> None:
     (tmp_path / "rankcurve.db").touch()
     (tmp_path / "rankcurve.db-wal").write_bytes(b"posts")
-    refused = command_line("serve", "--port", "0", "--store", "sqlite:///rankcurve.db", cwd=tmp_path)
-    assert refused.returncode == 1
+    refused = command_line("serve", "--port", "0", "--store", "sqlite:///rankcurve.db", cwd=tmp_path, code=1)
     [line] = refused.stderr.splitlines()
     assert "rankcurve.db is empty, but rankcurve.db-wal holds 5 bytes of posts" in line
     assert (tmp_path / "rankcurve.db-wal").read_bytes() == b"posts"

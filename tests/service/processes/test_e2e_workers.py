@@ -12,26 +12,18 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientConnectionError, ClientSession
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.servers import free_port
-from tests.service.real_service import Caller, Process, Spawn, command_line
+from tests.service.real_service import Caller, Figures, Process, Spawn, command_line
 
 B = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "sum"}
-Figures = dict[tuple[str, ...], float]
 
 
 async def read_samples(url: str) -> Figures:
-    """Return every sample by its name and label values (sorted by label), as one process of the node exposes it."""
-    async with ClientSession() as session, session.get(f"{url}/metrics") as answer:
-        text = await answer.text()
-    families = text_string_to_metric_families(text)
-    return {
-        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in families
-        for sample in family.samples
-    }
+    """Return every sample, as one process of the node exposes it."""
+    async with Caller(url) as caller:
+        return await caller.figures()
 
 
 async def count_answers(url: str, requests: int, path: str = "/healthz") -> Counter[str]:
@@ -127,10 +119,8 @@ async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(sto
     assert folder.exists()
     async with Caller(node.url) as caller:
         await caller.board("b", XP)
-        posts = [
-            asyncio.create_task(caller.call("POST", f"{B}/posts", {"owner": f"p{n}", "stats": {"xp": 1}}))
-            for n in range(50)
-        ]
+        bodies = [{"owner": f"p{n}", "stats": {"xp": 1}} for n in range(50)]
+        posts = [asyncio.create_task(caller.call("POST", f"{B}/posts", body)) for body in bodies]
         await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
         code = await asyncio.to_thread(node.end, signal.SIGTERM)
         outcomes = await asyncio.gather(*posts, return_exceptions=True)
@@ -186,8 +176,7 @@ def test_a_node_that_cannot_start_says_the_same_as_a_single_process(tmp_path: Pa
 
 def test_a_second_process_for_a_sqlite_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
     for command in (("serve", "--workers", "2"), ("jobs",)):
-        refused = command_line(*command, cwd=tmp_path)
-        assert refused.returncode == 2
+        refused = command_line(*command, cwd=tmp_path, code=2)
         assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: a SQLite file belongs to one process")
         assert len(refused.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,6 @@ async def service(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator
 
 
 async def season(service: Service) -> None:
-    """Make a board that ends within the hour and may be archived as soon as it is closed."""
     times = {"closes_at": (NOW + HOUR).isoformat(), "grace_seconds": 0, "keep_seconds": 0}
     body: dict[str, Any] = {"columns": COLUMNS, "predictor": {**RARELY, "exact_top": 1}, **times}
     await service.must("PUT", "/v1/leaderboards/s", body)

@@ -2,23 +2,9 @@
 
 import asyncio
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from tests.service.real_service import Service
+from tests.service.real_service import Figures, Service
 
 B = "/v1/leaderboards/b"
-Figures = dict[tuple[str, ...], float]
-
-
-async def figures(service: Service) -> Figures:
-    """Return every sample by its name and the values of its labels (sorted by label), without histogram buckets."""
-    text = (await service.call("GET", "/metrics")).body.decode()
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if not sample.name.endswith("_bucket")
-    }
 
 
 def find_growth(before: Figures, after: Figures, prefix: str) -> dict[tuple[str, ...], float]:
@@ -29,7 +15,7 @@ def find_growth(before: Figures, after: Figures, prefix: str) -> dict[tuple[str,
 
 async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "max"})
-    before = await figures(service)
+    before = await service.figures()
     post = {"owner": "a", "stats": {"xp": 5}, "post_id": "id"}
     worse, wrong = {"owner": "a", "stats": {"xp": 4}}, {"owner": "a", "stats": {"none": 1}}
     taken = {"owner": "b", "stats": {"xp": 5}, "post_id": "id"}
@@ -40,7 +26,7 @@ async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(ser
     await service.refused("POST", f"{B}/posts", b"{")
     await service.must("POST", "/v1/posts", {"posts": [{**worse, "boards": ["b"]}, {**wrong, "boards": ["b", "no"]}]})
     await service.refused("POST", "/v1/posts", {**wrong, "boards": ["b"]})
-    after = await figures(service)
+    after = await service.figures()
     assert find_growth(before, after, "rankcurve_posts_total") == {
         ("applied",): 1, ("duplicate",): 2, ("unchanged",): 3, ("rejected",): 6,
     }  # fmt: skip
@@ -54,10 +40,10 @@ async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(ser
 
 async def test_posts_at_the_same_time_share_transactions(service: Service) -> None:
     await service.board("b", {"name": "xp", "merge": "sum"})
-    before = await figures(service)
+    before = await service.figures()
     posts = [{"owner": f"p{i}", "stats": {"xp": 1}} for i in range(64)]
     await asyncio.gather(*(service.must("POST", f"{B}/posts", post) for post in posts))
-    after = await figures(service)
+    after = await service.figures()
     assert find_growth(before, after, "rankcurve_posts_total") == {("applied",): 64}
     assert find_growth(before, after, "rankcurve_write_batch_posts_sum") == {(): 64}
     assert find_growth(before, after, "rankcurve_write_batch_posts_count")[()] < 64
@@ -67,7 +53,7 @@ async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5, "exact_top": 5})
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i, "kills": i}} for i in range(100)))
     await service.refresh("b", "xp")
-    before = await figures(service)
+    before = await service.figures()
     await service.get(f"{B}/entries/p99/positions")
     await service.get(f"{B}/entries/p50/positions?columns=xp&rank=estimate")
     await service.get(f"{B}/entries/p50/positions?columns=xp&rank=exact")
@@ -77,7 +63,7 @@ async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
     await service.get(f"{B}/rankings/kills/positions?values=1,2,3")
     await service.get(f"{B}/entries/p50/around?column=kills")
     await service.must("POST", f"{B}/entries/lookup", {"owners": ["p1", "p2"], "column": "kills"})
-    assert find_growth(before, await figures(service), "rankcurve_reads_total") == {
+    assert find_growth(before, await service.figures(), "rankcurve_reads_total") == {
         ("count", "positions"): 2, ("gap", "positions"): 1, ("curve", "positions"): 1, ("knot", "positions"): 1,
         ("row", "entry"): 1, ("count", "page"): 7,
         ("count", "rankings"): 3, ("count", "around"): 1, ("count", "owners"): 2,
@@ -86,11 +72,11 @@ async def test_reads_are_counted_by_route_and_method(service: Service) -> None:
 
 async def test_the_metrics_show_curves_and_refreshes(service: Service) -> None:
     await service.board("b", {"name": "xp"}, {"name": "kills"}, predictor={"samples": 5})
-    empty = await figures(service)
+    empty = await service.figures()
     assert (empty["rankcurve_curve_knots_count",], empty["rankcurve_curve_age_seconds_max",]) == (0, 0)
     await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i, "kills": i}} for i in range(100)))
     await service.refresh("b", "xp", "kills", "xp")
-    after = await figures(service)
+    after = await service.figures()
     assert after["rankcurve_refresh_seconds_count",] == 3
     assert 0 < after["rankcurve_refresh_seconds_sum",] < 30
     assert (after["rankcurve_curve_knots_count",], after["rankcurve_curve_age_seconds_count",]) == (2, 2)
@@ -98,15 +84,15 @@ async def test_the_metrics_show_curves_and_refreshes(service: Service) -> None:
     assert 0 < after["rankcurve_curve_age_seconds_max",] < 30
     assert after["rankcurve_refresh_failures_total",] == 0
     await service.must("DELETE", B)
-    assert (await figures(service))["rankcurve_curve_knots_count",] == 0
+    assert (await service.figures())["rankcurve_curve_knots_count",] == 0
 
 
 async def test_requests_are_counted_by_route_and_status(service: Service) -> None:
     await service.board("b", {"name": "xp"})
-    before = await figures(service)
+    before = await service.figures()
     for path in (B, B, "/v1/leaderboards/none", "/nothing", f"{B}/entries/a/positions", f"{B}/rankings/xp"):
         await service.call("GET", path)
-    counted = find_growth(before, await figures(service), "rankcurve_requests_total")
+    counted = find_growth(before, await service.figures(), "rankcurve_requests_total")
     assert counted.pop(("operating", "2xx")) == 1
     assert counted == {
         ("leaderboards", "2xx"): 2, ("leaderboards", "4xx"): 1, ("none", "4xx"): 1, ("positions", "4xx"): 1,

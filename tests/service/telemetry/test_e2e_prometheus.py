@@ -41,7 +41,6 @@ def count_series(text: str) -> int:
 
 
 async def use_service(url: str) -> None:
-    """Send a few requests of each kind whose metrics the alerts and the dashboard use."""
     async with Caller(url) as caller:
         await caller.board("b", XP)
         for number in range(20):

@@ -44,7 +44,6 @@ FIRST = (
 
 
 def list_samples(text: str) -> list[str]:
-    """Return the name and labels of each sample in the text of /metrics."""
     return [line.rpartition(" ")[0] for line in text.splitlines() if line and not line.startswith("#")]
 
 

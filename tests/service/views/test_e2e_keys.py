@@ -46,7 +46,6 @@ async def create_first_key(service: Caller) -> tuple[str, str]:
 
 
 async def wait_for_status(service: Caller, key: str, status: int) -> None:
-    """Repeat a request with this API key until the response has this status."""
     async with asyncio.timeout(WAIT_S):
         found = 0
         while found != status:

@@ -32,14 +32,9 @@ async def fill(url: str) -> None:
     """Make the season with its curves and profiles, enough boards for two pages, and the hostile board."""
     async with Caller(url) as caller:
         await caller.board(SEASON, XP, LAP, CLAN, predictor={"samples": 8, "exact_top": 50})
-        posts = [
-            {
-                "owner": name_of(number),
-                "stats": {"xp": xp_of(number), "clan": f"clan {number % 7}"}
-                | ({"lap": f"{60 + number / 8:.3f}"} if number % 10 else {}),
-            }
-            for number in range(OWNERS)
-        ]
+        stats = [{"xp": xp_of(number), "clan": f"clan {number % 7}"} for number in range(OWNERS)]
+        laps = [{"lap": f"{60 + number / 8:.3f}"} if number % 10 else {} for number in range(OWNERS)]
+        posts = [{"owner": name_of(n), "stats": stats[n] | laps[n]} for n in range(OWNERS)]
         await caller.post(SEASON, *posts)
         await caller.refresh(SEASON, "xp", "lap")
         for number, name in enumerate(("Ada Lovelace", "Grace Hopper", HOSTILE[0])):
@@ -64,7 +59,7 @@ async def new_board(url: str, board: str, **xp: int) -> None:
 
 async def post(url: str, board: str, **xp: int) -> None:
     async with Caller(url) as caller:
-        await caller.post(board, *({"owner": owner, "stats": {"xp": value}} for owner, value in xp.items()))
+        await caller.post_xp(board, **xp)
 
 
 def view_url(node: Process, route: str) -> str:

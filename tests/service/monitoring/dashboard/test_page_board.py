@@ -18,12 +18,10 @@ OWNERS = "[...document.querySelectorAll('#ranking a.owner')].map((each) => each.
 
 
 async def wait_for_top(page: Page, *owners: str) -> None:
-    """Wait until the page shows these owners at the top of the ranking."""
     await page.wait_for(f"JSON.stringify({OWNERS}) === {json.dumps(json.dumps(owners, separators=(',', ':')))}")
 
 
 async def read_answer(node: Process, path: str) -> Any:
-    """Return what the service itself answers to a GET of a path, without the page."""
     async with Caller(node.url) as caller:
         return await caller.get(path)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import Page
 from tests.service.monitoring.dashboard.shown_node import LAP, XP
-from tests.service.real_service import Caller, Process, command_line
+from tests.service.real_service import Caller, Process, make_key
 
 ASKED = "!document.querySelector('#key-panel').hidden && document.activeElement.id === 'key-input'"
 
@@ -31,11 +31,7 @@ async def fill(url: str, key: str) -> None:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     folder = tmp_path_factory.mktemp("closed")
-    keys = {}
-    for role in ("reader", "ops"):
-        done = command_line("keys", "create", role, "--role", role, "--store", "sqlite:///rankcurve.db", cwd=folder)
-        assert done.returncode == 0, done.stderr
-        keys[role] = done.stdout.strip()
+    keys = {role: make_key(folder, role) for role in ("reader", "ops")}
     process = Process(folder)
     try:
         process.ready()

@@ -1,11 +1,9 @@
 """The page about a node shows, in a browser, the same numbers as /metrics and the views of the service."""
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from tests.browser import Page
 from tests.service.monitoring.dashboard.shown_node import OWNERS, new_board, post, view_url
 from tests.service.openapi_checks import ROUTE_TABLE
-from tests.service.real_service import Caller, Process
+from tests.service.real_service import Caller, Figures, Process
 
 READS_MAX = 1_000  # how often a test reads the page at most; the page updates its numbers only every few seconds
 REQUESTS = "rankcurve_requests_total"
@@ -15,12 +13,9 @@ COUNTED_AS = {route.view: route.metrics_name for route in ROUTE_TABLE}
 READY = "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2"
 
 
-async def metrics(node: Process) -> dict[tuple[str, ...], float]:
-    """Return the value of every Prometheus series, by the name and the label values of the series."""
+async def metrics(node: Process) -> Figures:
     async with Caller(node.url) as caller:
-        text = (await caller.call("GET", "/metrics")).body.decode()
-    families = text_string_to_metric_families(text)
-    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+        return await caller.figures()
 
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
@@ -28,7 +23,7 @@ def rows_of(texts: list[str]) -> dict[str, list[str]]:
     return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
 
 
-def requests_to(route: str, counted: dict[tuple[str, ...], float]) -> float:
+def requests_to(route: str, counted: Figures) -> float:
     """Return how many requests to a route the metrics count, whatever the status of the response."""
     return sum(value for (name, *labels), value in counted.items() if name == REQUESTS and route in labels)
 

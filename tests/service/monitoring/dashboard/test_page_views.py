@@ -11,27 +11,24 @@ import pytest
 from tests.accessibility import violations
 from tests.browser import DESKTOP, PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import HOSTILE, SEASON, name_of, view_url
+from tests.service.monitoring.dashboard.test_page_keyboard import CARD
+from tests.service.monitoring.dashboard.test_page_node import READY
 from tests.service.real_service import Process, escaped
 
 # For each view, its address and an expression that is true once the page shows all parts of the view.
+PICTURES = "document.querySelectorAll('#view svg[role=img]').length === 2"
 VIEWS = {
     "boards": ("/boards", "document.querySelectorAll('#view tbody tr').length === 50"),
-    "board": (f"/boards/{SEASON}", "document.querySelectorAll('#view svg[role=img]').length === 2"),
+    "board": (f"/boards/{SEASON}", PICTURES),
     "owner": (
         f"/boards/{SEASON}?column=xp&owner={name_of(400)}&value=40000",
         "document.querySelectorAll('#owner table, #curve .mark').length === 4 && document.querySelector('#spread svg')",
     ),
-    "low": (f"/boards/{SEASON}?column=lap&from=101", "document.querySelectorAll('#view svg[role=img]').length === 2"),
-    "hostile": (
-        f"/boards/hostile?owner={escaped(HOSTILE[7])}",
-        "document.querySelectorAll('#owner table').length === 2 && document.querySelector('#spread svg')",
-    ),
+    "low": (f"/boards/{SEASON}?column=lap&from=101", PICTURES),
+    "hostile": (f"/boards/hostile?owner={escaped(HOSTILE[7])}", CARD),
     "empty": ("/boards/tiny-00", "document.querySelector('#spread p') && document.querySelector('#ranking p')"),
     "unknown": ("/boards/nothing-here", "document.querySelector('#view .fault')"),
-    "node": (
-        "/node",
-        "document.querySelector('#node-leases table') && document.querySelectorAll('.tiles svg').length === 2",
-    ),
+    "node": ("/node", READY),
     "nowhere": ("/elsewhere", "document.querySelector('#view h1')"),
 }
 OPENED = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
@@ -40,7 +37,6 @@ TOO_WIDE = """[...document.querySelectorAll("body *")].filter((each) => !each.cl
 
 
 def write_picture(path: Path, picture: bytes) -> None:
-    """Write a picture to a file, and create its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture)
 

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from service.monitoring.jolokia import views
 from tests.schemas import fresh_schema
-from tests.service.real_service import Caller, Service, Spawn, command_line
+from tests.service.real_service import Caller, Service, Spawn, make_key
 
 RATE_S_MAX = 60.0
 XP = {"name": "xp", "merge": "sum"}
@@ -245,11 +245,7 @@ async def test_a_page_of_another_site_reaches_nothing_on_a_service_without_keys(
 
 
 async def test_only_operators_may_call_and_may_send_their_key_as_bearer_or_basic(tmp_path: Path, spawn: Spawn) -> None:
-    store = f"sqlite:///{tmp_path / 'rankcurve.db'}"
-    ops, reader = (
-        command_line("keys", "create", role, "--role", role, "--store", store, cwd=tmp_path).stdout.strip()
-        for role in ("ops", "reader")
-    )
+    ops, reader = (make_key(tmp_path, role) for role in ("ops", "reader"))
     process = spawn().ready()
     basic = base64.b64encode(f"anyone:{ops}".encode()).decode()
     async with Caller(process.url) as caller:

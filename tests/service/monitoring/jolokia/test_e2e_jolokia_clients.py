@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.jolokia_clients import CLIENTS, javascript_modules, node, python_modules
-from tests.service.real_service import WAIT_S, Process, Service, command_line
+from tests.service.real_service import WAIT_S, Process, Service, make_key
 
 MEMORY = "java.lang:type=Memory"
 XP = {"name": "xp", "merge": "sum"}
@@ -23,8 +23,7 @@ XP = {"name": "xp", "merge": "sum"}
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Start a service with a key; yield its address and the key of an operator."""
     folder = tmp_path_factory.mktemp("closed")
-    store = f"sqlite:///{folder / 'rankcurve.db'}"
-    key = command_line("keys", "create", "ops", "--role", "ops", "--store", store, cwd=folder).stdout.strip()
+    key = make_key(folder, "ops")
     process = Process(folder)
     try:
         yield process.ready().url, key
@@ -36,12 +35,9 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 def by_javascript(closed: tuple[str, str]) -> dict[str, Any]:
     """Run everything that the test does with jolokia.js, with Basic authentication, and return the results."""
     url, key = closed
-    request = urllib.request.Request(
-        f"{url}/v1/leaderboards/week:1,x",
-        json.dumps({"columns": [{"sorted": True, **XP}]}).encode(),
-        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-        method="PUT",
-    )
+    spec = json.dumps({"columns": [{"sorted": True, **XP}]}).encode()
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/leaderboards/week:1,x", spec, headers, method="PUT")
     urllib.request.urlopen(request, timeout=WAIT_S).close()
     command = [str(node()), str(CLIENTS / "every_operation.mjs"), f"{url}/jolokia", "anyone", key]
     done = subprocess.run([*command, str(javascript_modules())], capture_output=True, text=True, timeout=WAIT_S)

@@ -33,11 +33,8 @@ def test_limits_cut_depth_collections_and_objects() -> None:
     assert cut_to_limits(VALUE, Parameters(max_depth=1))["c"] == 3
     assert cut_to_limits(VALUE, Parameters(max_depth=1))["b"] == "[Depth limit {'used': 2}]"
     assert cut_to_limits(VALUE, Parameters(max_collection_size=1)) == {"a": {"used": 1}}
-    assert cut_to_limits([1, 2, 3], Parameters(max_objects=2)) == [
-        1,
-        "[Object limit exceeded]",
-        "[Object limit exceeded]",
-    ]
+    cut = "[Object limit exceeded]"
+    assert cut_to_limits([1, 2, 3], Parameters(max_objects=2)) == [1, cut, cut]
     assert cut_to_limits({"n": 2**60, "t": True}, Parameters(serialize_long="string")) == {"n": str(2**60), "t": True}
     assert encode_answer({"a": [float("nan"), float("-inf"), 1.5]}) == b'{"a":[null,null,1.5]}'
     assert encode_answer({"a": 1}) == b'{"a":1}'

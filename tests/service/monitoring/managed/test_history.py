@@ -31,7 +31,6 @@ class World:
             self.history.note_snapshot()
 
     def attribute(self, name: str) -> dict[str, float]:
-        """Return the current value of an attribute of the managed object about the store."""
         moment = self.history.read_moment()
         objects = MetricMapping("sqlite").map_metrics(self.history.families)
         [store] = [managed for name, managed in objects.items() if name.values["type"] == "Store"]

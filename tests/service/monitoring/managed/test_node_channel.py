@@ -21,8 +21,6 @@ def channel(folder: Path | None, name: str, *, limits: ManagedSettings = PATIENT
 
 
 def make_action(result: object) -> Callable[..., Awaitable[object]]:
-    """Return an action that returns a result and the arguments that it was given."""
-
     async def act(*arguments: str) -> object:
         return None if result is None else [result, *arguments]
 

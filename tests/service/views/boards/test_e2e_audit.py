@@ -37,11 +37,6 @@ async def store_wrong_curve(service: Service) -> None:
     context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, wrong))
 
 
-async def read_sample(service: Service, name: str) -> float:
-    lines = (await service.get("/metrics")).decode().splitlines()
-    return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
-
-
 async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Service) -> None:
     await fill(service)
     found = await service.must("POST", AUDIT)
@@ -50,9 +45,10 @@ async def test_an_audit_answers_the_error_and_the_metrics_count_it(service: Serv
     assert 0 < found["mean_error"] <= found["p99_error"] <= found["worst_error"] <= 0.5
     assert (found["brackets_broken"], found["certificates_broken"], found["broken"]) == (0, 0, [])
     assert (await service.must("POST", f"{AUDIT}?owners=7"))["owners"] == 7
-    assert await read_sample(service, "rankcurve_audit_error_ratio_count") == 107
-    assert await read_sample(service, 'rankcurve_audits_total{outcome="compared"}') == 2
-    assert await read_sample(service, "rankcurve_audit_brackets_broken_total") == 0
+    figures = await service.figures()
+    assert figures["rankcurve_audit_error_ratio_count",] == 107
+    assert figures["rankcurve_audits_total", "compared"] == 2
+    assert figures["rankcurve_audit_brackets_broken_total",] == 0
 
 
 async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> None:
@@ -62,9 +58,10 @@ async def test_an_audit_of_a_wrong_curve_raises_the_alarm(service: Service) -> N
     assert found["brackets_broken"] >= len(found["broken"]) > 0
     assert all(not each["low"] <= each["true_rank"] <= each["high"] for each in found["broken"])
     assert found["certificates_broken"] > 0
-    assert await read_sample(service, "rankcurve_audit_brackets_broken_total") == found["brackets_broken"]
-    assert await read_sample(service, "rankcurve_audit_certificates_broken_total") == found["certificates_broken"]
-    assert await read_sample(service, "rankcurve_audit_certificate_ratio_count") == 100
+    figures = await service.figures()
+    for name in ("brackets_broken", "certificates_broken"):
+        assert figures[f"rankcurve_audit_{name}_total",] == found[name]
+    assert figures["rankcurve_audit_certificate_ratio_count",] == 100
 
 
 async def test_the_job_audits_curves_without_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

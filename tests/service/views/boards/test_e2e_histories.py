@@ -28,12 +28,9 @@ SPEC: dict[str, Any] = {
         {"name": "xp", "sorted": True, "merge": "sum"},
         {"name": "lap", "sorted": True, "merge": "last", "best": "low", "scale": 3, "min": 0},
     ],
-    "periods": ["all", "week", "day"],
-    "time_zone": "Europe/Berlin",
-    "facets": [[], ["org"]],
-    "grace_seconds": GRACE_S,
+    "periods": ["all", "week", "day"], "facets": [[], ["org"]], "time_zone": "Europe/Berlin", "grace_seconds": GRACE_S,
     "predictor": RARELY,
-}
+}  # fmt: skip
 
 
 class Played(Service):

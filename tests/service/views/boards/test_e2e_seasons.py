@@ -79,7 +79,6 @@ async def fill_season(service: Service, spec: Spec, name: str = "s", *, keep_sec
 
 
 async def answers(service: Service, board: str) -> dict[str, Any]:
-    """Return the answers that must be the same before and after a board is archived."""
     reads = [f"/entries/o{number:02}" for number in range(OWNERS)]
     reads += [f"/entries/o{number:02}/positions?rank=exact" for number in range(OWNERS)]
     reads += ["/entries/o05/positions?columns=lap,xp&next=true", "/entries/o08/positions?columns=lap,xp"]

@@ -143,7 +143,6 @@ async def test_the_curve_document_shows_its_knots_and_an_unchanged_one_is_answer
 
 
 async def wait_folded(service: Service, *, total: int) -> None:
-    """Wait until the curve of xp is live and counts that many entries."""
     async with asyncio.timeout(WAIT_S):
         while True:
             await service.get(B)

@@ -34,7 +34,6 @@ class Ledger:
         self.stop = False
 
     def sums(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return, by board and owner, the sum of xp and the number of posts."""
         sums: dict[tuple[str, str], tuple[int, int]] = {}
         for post in self.settled:
             for board in post["boards"]:
@@ -157,8 +156,7 @@ async def test_idle_connections_and_half_sent_requests_do_not_delay_a_stop(spawn
 
 def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(spawn: Spawn, tmp_path: Path) -> None:
     first = spawn().ready()
-    second = command_line("serve", "--port", "0", "--store", first.store, cwd=tmp_path)
-    assert second.returncode == 1
+    second = command_line("serve", "--port", "0", "--store", first.store, cwd=tmp_path, code=1)
     told = second.stderr.splitlines()[-1]
     assert f"process {first.process.pid} owns" in told
     assert "rankcurve.db" in told
@@ -168,11 +166,9 @@ def test_a_second_service_on_the_same_file_refuses_to_start_and_says_why(spawn: 
 
 def test_a_service_reports_a_taken_port_or_a_wrong_file_in_one_line(spawn: Spawn, tmp_path: Path) -> None:
     first = spawn().ready()
-    taken = command_line("serve", "--port", str(first.port), "--store", "sqlite:///other.db", cwd=tmp_path)
-    assert taken.returncode == 1
+    taken = command_line("serve", "--port", str(first.port), "--store", "sqlite:///other.db", cwd=tmp_path, code=1)
     assert f"cannot serve on 127.0.0.1:{first.port}" in taken.stderr.splitlines()[-1]
     (tmp_path / "text.db").write_text("this is no database, however long it may be " * 100)
-    wrong = command_line("serve", "--port", "0", "--store", "sqlite:///text.db", cwd=tmp_path)
-    assert wrong.returncode == 1
+    wrong = command_line("serve", "--port", "0", "--store", "sqlite:///text.db", cwd=tmp_path, code=1)
     assert "not a database" in wrong.stderr.splitlines()[-1]
     assert "Traceback" not in taken.stderr + wrong.stderr

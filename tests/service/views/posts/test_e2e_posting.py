@@ -33,13 +33,11 @@ async def b(service: Service) -> Service:
 
 
 async def stats(service: Service, owner: str, board: str = "b") -> dict[str, Any]:
-    """Return those stats of an owner that are not null."""
     found = (await service.get(f"/v1/leaderboards/{board}/entries/{owner}"))["stats"]
     return {name: value for name, value in found.items() if value is not None}
 
 
 def codes(results: list[dict[str, Any]]) -> list[str]:
-    """Return, for each result, the code of its error or, without an error, its status."""
     return [result["error"]["code"] if "error" in result else result["status"] for result in results]
 
 
@@ -222,7 +220,6 @@ async def test_the_least_and_greatest_64_bit_values_are_stored_and_ranked(servic
 
 
 def in_s(seconds: float) -> str:
-    """Return the time that is `seconds` seconds from now, as text."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 

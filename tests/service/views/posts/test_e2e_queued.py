@@ -16,11 +16,8 @@ LAST = {"name": "last", "merge": "last", "sorted": False}
 BOARD = "/v1/leaderboards/b"
 QUEUED = "/posts?mode=queued"
 WAIT_S = 60
-FAMILY: dict[str, Any] = {
-    "columns": [{"name": "xp", "sorted": True, "merge": "sum"}],
-    "periods": ["all", "year"],
-    "facets": [[], ["org"]],
-}
+COLUMNS = [{"name": "xp", "sorted": True, "merge": "sum"}]
+FAMILY: dict[str, Any] = {"columns": COLUMNS, "periods": ["all", "year"], "facets": [[], ["org"]]}
 
 
 @pytest.fixture
@@ -119,7 +116,7 @@ async def test_posts_to_several_boards_and_to_families_are_queued_too(service: S
 async def test_a_season_that_is_over_or_not_yet_open_refuses_queued_posts_at_once(service: Service) -> None:
     now = datetime.now(UTC)
     long_ago, soon = (now - timedelta(days=2)).isoformat(), (now + timedelta(days=2)).isoformat()
-    season = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "grace_seconds": 0}
+    season = {"columns": COLUMNS, "grace_seconds": 0}
     await service.must("PUT", "/v1/leaderboards/over", {**season, "closes_at": (now - timedelta(days=1)).isoformat()})
     await service.must("PUT", "/v1/leaderboards/early", {**season, "opens_at": soon})
     post = {"owner": "ada", "stats": {"xp": 1}}
@@ -158,12 +155,10 @@ async def test_the_journal_holds_later_rejections_with_the_posted_values(service
     told = (await service.get("/v1/owners/ada/posts"))["posts"]
     found = {(line["post_id"], line["board"], line["status"], line.get("error", {}).get("code")) for line in told}
     assert found == {
-        ("600", "b", "applied", None),
-        ("700", "b", "rejected", "value_out_of_range"),
-        ("5", "b", "rejected", "post_rejected"),
-        ("5", "gone", "rejected", "unknown_board"),
+        ("600", "b", "applied", None), ("700", "b", "rejected", "value_out_of_range"),
+        ("5", "b", "rejected", "post_rejected"), ("5", "gone", "rejected", "unknown_board"),
         ("6", "gone", "rejected", "unknown_board"),
-    }
+    }  # fmt: skip
     [refused] = [line for line in told if line["post_id"] == "700"]
     assert (refused["kind"], refused["stats"], "stored" in refused) == ("post", {"xp": 700}, False)
     assert len({line["seq"] for line in told}) == len(told), "each line has its own number"
@@ -243,8 +238,7 @@ async def test_waiting_posts_do_not_bring_back_an_erased_owner(service: Service)
 
 
 async def _total(service: Service, name: str) -> float:
-    text = (await service.call("GET", "/metrics")).body.decode()
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
+    return sum(value for (sample, *_), value in (await service.figures()).items() if sample == name)
 
 
 async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> None:
@@ -261,7 +255,6 @@ async def test_the_metrics_count_queued_and_applied_posts(service: Service) -> N
 
 
 async def _restart_days_later(service: Service, days: int) -> None:
-    """Restart the service with a clock that is ahead by that many days."""
     now_us = service.clock() + days * 86_400_000_000
     await service.stop()
     service.clock = lambda: now_us
@@ -282,9 +275,8 @@ async def test_a_queued_retry_is_a_duplicate_even_after_its_period_closed(servic
 
 async def test_a_queued_retry_is_a_duplicate_even_after_its_season_closed(service: Service) -> None:
     ends_at = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    columns = [{"name": "xp", "sorted": True, "merge": "sum"}]
     for board in ("s", "t"):
-        season = {"columns": columns, "closes_at": ends_at, "grace_seconds": 0}
+        season = {"columns": COLUMNS, "closes_at": ends_at, "grace_seconds": 0}
         await service.must("PUT", f"/v1/leaderboards/{board}", season)
     post = {"owner": "ada", "stats": {"xp": 7}, "post_id": "p"}
     await service.must("POST", "/v1/leaderboards/s/posts", post)

@@ -24,7 +24,6 @@ STEP = 4
 
 
 def board_of(best: Best, ties: Ties) -> Board:
-    """Return a board with one ranked column with two decimals and negative values."""
     column = ranked("v", best=best, scale=2, min_scaled=-5_000, max_scaled=5_000)
     return Board(1, "b", spec(column, ties=ties), 1, 0)
 

@@ -63,7 +63,6 @@ class Game:
         assert {each["status"] for each in results} <= {"applied", "unchanged"}
 
     def value(self, column: PlainColumn) -> int:
-        """Return one of the three values that the tests use for a column, chosen at random."""
         return self.rng.randint(-1, 1) if column.merge == "sum" else self.rng.choice((column.least, 1, column.most))
 
     async def refresh(self, boards: tuple[str, ...] = BOARDS) -> None:
@@ -172,7 +171,6 @@ async def test_a_value_that_was_lost_counts_from_when_it_was_reached_again(game:
 
 
 async def check_positions(game: Game, board: str, *, counted: bool) -> None:
-    """Check every owner's positions and next better place, in every mode."""
     truths = {column.name: game.plain.ranks(column.name) for column in COLUMNS}
     for owner in game.plain.rows:
         for mode in MODES:
@@ -240,7 +238,6 @@ async def check_values(game: Game, board: str, *, counted: bool) -> None:
 
 
 async def check_rows(game: Game, board: str) -> None:
-    """Check pages that begin at any row, in both directions, and the rows around owners."""
     for column in COLUMNS:
         order, ranks = game.plain.order(column.name), game.plain.ranks(column.name)
         ranking = f"{path(board)}/rankings/{column.name}"

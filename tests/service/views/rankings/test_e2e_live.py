@@ -8,7 +8,6 @@ import random
 from bisect import bisect_left
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tests.service.real_service import Service
 
 BOARD = "/v1/leaderboards/b"
 XP = {"name": "xp", "merge": "last", "best": "high", "sorted": True}
-WAIT_S = 60
 OWNERS = 300
 
 
@@ -44,12 +42,7 @@ async def play(service: Service, values: dict[str, int], rng: random.Random, own
 
 async def check_estimates(service: Service, values: dict[str, int]) -> None:
     """Wait until the curve counts every acknowledged post. Then fail unless each bracket holds the true rank."""
-    now = datetime.now(UTC)
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            state = (await service.get(BOARD))["curves"]["xp"]
-            if state is not None and state["live"] and datetime.fromisoformat(state["as_of"]) >= now:
-                break
+    state = (await service.wait_folded("b", "xp"))["xp"]
     assert state["total"] == len(values)
     keys = sorted(-value for value in values.values())
     asked = sorted(set(values.values()))[::3]

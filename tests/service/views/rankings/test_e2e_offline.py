@@ -69,15 +69,10 @@ async def test_the_document_contains_errors_shapes_and_the_lattice(service: Serv
     rng = random.Random(3)
     shapes = [tuple(sorted((rng.randrange(65_537), rng.randrange(65_537)))) for _ in keys[1:]]
     fitted = Curve(
-        skipped.knots,
-        total=skipped.total,
-        as_of_us=skipped.as_of_us,
-        method="scan",
-        step=gcd(*(key - keys[0] for key in keys)),
-        certificate=0.01,
-        errors=[rng.randrange(4) for _ in keys[1:]],
+        skipped.knots, total=skipped.total, as_of_us=skipped.as_of_us, method="scan", certificate=0.01,
+        step=gcd(*(key - keys[0] for key in keys)), errors=[rng.randrange(4) for _ in keys[1:]],
         shapes=[(first, second) for first, second in shapes],
-    )
+    )  # fmt: skip
     for number, curve in enumerate((replace(fitted, shapes=None), replace(fitted, errors=None), fitted), start=1):
         service.context.curves.book.serve_curve(ServedCurve(board.key, 0, board.epoch, served.version + number, curve))
         document = await compare(service, 0)

@@ -26,7 +26,6 @@ async def full_board(service: Service, ties: str, best: str = "high", owners: in
 
 
 async def post(service: Service, board: PlainBoard, values: dict[str, int]) -> None:
-    """Post values to the service and to the plain board, all with the same time."""
     for owner, value in values.items():
         board.post(owner, {"xp": value}, EPOCH_US)
     await service.post("b", *({"owner": owner, "stats": {"xp": value}, "at": AT} for owner, value in values.items()))

@@ -1,9 +1,7 @@
 """On random boards every view with ranks agrees with plain Python: counted ranks are true, and so are brackets."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from tests.service.real_service import Service, escaped
 
 B = "/v1/leaderboards/b"
 CASES = [(ties, seed) for ties in ("shared", "earliest") for seed in (1, 2)]
-FOLDED_S_MAX = 60  # enough for a busy machine; usually fold and poll take half a second each
 METHODS = {"count": True, "knot": True, "gap": True, "curve": False}  # whether ranks by this method are exact
 
 
@@ -152,22 +149,12 @@ async def test_auto_mode_is_exact_in_short_gaps_and_exact_mode_everywhere(tmp_pa
         assert {"gap"} <= methods <= {"count", "gap", "knot"}
 
 
-async def wait_folded(service: Service, names: list[str]) -> None:
-    """Wait until the curves of these columns count every post that was acknowledged before this call."""
-    now = datetime.now(UTC)
-    async with asyncio.timeout(FOLDED_S_MAX):
-        while True:
-            curves = (await service.get(B))["curves"]
-            if all(curves[name]["live"] and datetime.fromisoformat(curves[name]["as_of"]) >= now for name in names):
-                return
-
-
 async def test_a_live_curve_is_true_of_posts_after_its_fit(service: Service) -> None:
     board = await season(service, "shared", 4, predictor={"samples": 7, "exact_top": 0})
     await service.refresh("b", *ranked(board))
     fitted = {name: (await service.get(f"{B}/rankings/{name}/curve"))["as_of"] for name in ranked(board)}
     await play(service, board, random_posts(random.Random(44), board, owners=200, posts=300))
-    await wait_folded(service, ranked(board))
+    await service.wait_folded("b", *ranked(board))
     for name in ranked(board):
         ranks = board.ranks(name)
         for owner, rank in ranks.items():
