@@ -16,10 +16,8 @@ from service.client.client import (
     ServiceClient,
     UnreachableError,
     decode_answer,
-    quote_segment,
     refusal_of,
 )
-from service.client.client_answers import one_line
 from tests.service.client.served import serving_app
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -202,8 +200,3 @@ def test_a_problem_reads_as_one_line_without_control_characters() -> None:
 def test_an_address_that_is_not_http_is_refused_before_any_request(url: str) -> None:
     with pytest.raises(ClientError):
         ServiceClient(url)
-
-
-def test_path_segments_never_vanish() -> None:
-    assert [quote_segment(text) for text in (".", "..", "a.b", "/")] == ["%2E", "%2E%2E", "a.b", "%2F"]
-    assert one_line("a\u202eb\tc") == "a?b?c"

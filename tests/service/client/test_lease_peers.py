@@ -43,11 +43,8 @@ async def peer() -> AsyncIterator[FakePeer]:
 async def test_the_reader_sends_the_key_in_the_address_of_a_peer(peer: FakePeer) -> None:
     async with open_peer_reader({"us": f"http://:secret@{peer.address}"}) as read:
         events = await read("us", 5, 10)
-    assert events == [
-        PublishedLeaseEvent(
-            7, "acme", "numbers", "acquired", "a", "k", "eu", 3, 1_795_255_200_000_001, 1_795_258_800_000_000
-        )
-    ]
+    times_us = (1_795_255_200_000_001, 1_795_258_800_000_000)
+    assert events == [PublishedLeaseEvent(7, "acme", "numbers", "acquired", "a", "k", "eu", 3, *times_us)]
     [request] = peer.asked
     assert dict(request.query) == {"after": "5", "limit": "10"}
     assert request.headers["Authorization"] == "Bearer secret"

@@ -31,7 +31,7 @@ async def b(service: Service) -> Service:
     """Start a service with a board of 900 owners with long names. A page of it is large, a single entry is small."""
     await service.board("b", {"name": "xp"})
     await service.post("b", *({"owner": f"p{i}-{'x' * 100}", "stats": {"xp": i}} for i in range(900)))
-    await service.post("b", {"owner": "a", "stats": {"xp": 1}})
+    await service.post_xp("b", a=1)
     return service
 
 

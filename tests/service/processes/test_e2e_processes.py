@@ -33,7 +33,7 @@ class Pair:
     async def recreate_board(self) -> None:
         await self.operator.must("DELETE", BOARD)
         await self.operator.board("b", XP)
-        await self.operator.post("b", {"owner": "ada", "stats": {"xp": 7}})
+        await self.operator.post_xp("b", ada=7)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
             stack.push_async_callback(service.stop)
         pair = Pair(*services)
         await pair.operator.board("b", XP)
-        await pair.other.post("b", {"owner": "ada", "stats": {"xp": 3}})
+        await pair.other.post_xp("b", ada=3)
         yield pair
 
 
@@ -105,7 +105,7 @@ async def test_no_curve_from_before_a_reset_serves_at_another_process(pair: Pair
     assert (await pair.other.get(f"{BOARD}/rankings/xp/curve"))["total"] == 100
     for path in ("/rankings/xp/curve", "/rankings/xp/positions?values=7", "/entries/o7/positions?rank=estimate"):
         await pair.operator.must("POST", f"{BOARD}/reset")
-        await pair.operator.post("b", {"owner": "o7", "stats": {"xp": 7}})
+        await pair.operator.post_xp("b", o7=7)
         answer = await pair.other.call("GET", BOARD + path)
         if path.endswith("curve"):
             assert (answer.status, answer.body["code"]) == (404, "no_curve")
@@ -123,7 +123,7 @@ async def test_every_view_of_another_process_shows_an_added_column(pair: Pair, p
     await pair.operator.post("b", {"owner": "ada", "stats": {"kills": 5}})
     shown, expected = [await service.get(BOARD + path) for service in (pair.other, pair.operator)]
     assert without(shown, "as_of") == without(expected, "as_of")
-    [posted] = await pair.other.post("b", {"owner": "ada", "stats": {"xp": 1}})
+    [posted] = await pair.other.post_xp("b", ada=1)
     assert posted["stats"] == {"xp": 4, "kills": 5}
 
 

@@ -103,7 +103,7 @@ async def test_a_front_end_reads_curves_from_memcached_or_else_from_the_table(
             await wait_for_curve(front, 30)
             assert read_counter(await front.figures(), "rankcurve_shared_curve_reads_total") == {"hit": 1}
             server.kill()
-            await job.post("b", {"owner": "p30", "stats": {"xp": 30}})
+            await job.post_xp("b", p30=30)
             await job.refresh("b", "xp")
             await wait_for_curve(front, 31)
             found = await front.figures()

@@ -126,9 +126,8 @@ async def test_a_stop_answers_accepted_posts_and_leaves_no_process_or_folder(sto
         outcomes = await asyncio.gather(*posts, return_exceptions=True)
     assert code == 0
     node.await_end_of_log()
-    assert {line["process"] for line in node.lines if line["event"] == "stopped"} == {
-        "worker1", "worker2", "jobs1", "supervisor",
-    }  # fmt: skip
+    stopped = {line["process"] for line in node.lines if line["event"] == "stopped"}
+    assert stopped == {"worker1", "worker2", "jobs1", "supervisor"}
     assert not folder.exists()
     accepted = [each for each in outcomes if not isinstance(each, BaseException)]
     assert accepted

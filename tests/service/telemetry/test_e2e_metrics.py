@@ -27,9 +27,8 @@ async def test_posts_are_counted_by_outcome_whether_sent_singly_or_in_a_list(ser
     await service.must("POST", "/v1/posts", {"posts": [{**worse, "boards": ["b"]}, {**wrong, "boards": ["b", "no"]}]})
     await service.refused("POST", "/v1/posts", {**wrong, "boards": ["b"]})
     after = await service.figures()
-    assert find_growth(before, after, "rankcurve_posts_total") == {
-        ("applied",): 1, ("duplicate",): 2, ("unchanged",): 3, ("rejected",): 6,
-    }  # fmt: skip
+    outcomes = {("applied",): 1, ("duplicate",): 2, ("unchanged",): 3, ("rejected",): 6}
+    assert find_growth(before, after, "rankcurve_posts_total") == outcomes
     assert find_growth(before, after, "rankcurve_write_rows_total") == {(): 1}
     assert find_growth(before, after, "rankcurve_write_batch_posts_sum") == {(): 8}
     assert find_growth(before, after, "rankcurve_write_batch_posts_count") == {(): 4}

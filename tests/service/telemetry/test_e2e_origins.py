@@ -16,7 +16,7 @@ async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(postgre
         jobs.await_line("working")
         async with Caller(front_end.url) as caller:
             await caller.board("b", XP)
-            await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
+            await caller.post_xp("b", ada=1)
             answer = await caller.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=SENT)
         assert (answer.status, answer.headers["X-Request-Id"]) == (200, "operator-1")
         assert front_end.await_line("request", view="refresh", **KNOWN)["status"] == 200

@@ -111,7 +111,7 @@ async def test_ten_thousand_boards_add_no_series(service: Service) -> None:
 
     await store.write(many)
     await catalog.load(boards_max=20_000)
-    await service.post("b9999", {"owner": "ada", "stats": {"xp": 1}})
+    await service.post_xp("b9999", ada=1)
     assert len(catalog.list_known()) == 10_001
     text = await scrape_metrics(service.base)
     assert f"# TYPE {ROOM} gauge" in text

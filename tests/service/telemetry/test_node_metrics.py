@@ -24,30 +24,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_each_process_exposes_the_sums_of_all_processes(folder: Path) -> None:
-    one, two = Metrics(NodeMember(folder, "worker1")), Metrics(NodeMember(folder, "worker2"))
-    for metrics, seconds in ((one, 0.0001), (two, 2.0)):
-        metrics.make_request_timer("page")(200, seconds)
-        metrics.count_ranks_read("page", "count", 7)
-        metrics.posts_settled("applied", 3)
-        metrics.group_written(posts=3, rows=2, seconds=seconds)
-        metrics.queue_depth(4)
-    two.make_request_timer("page")(404, 0.0001)
-    for metrics in (one, two):
-        found = samples(metrics)
-        assert found["rankcurve_requests_total", (("route", "page"), ("status", "2xx"))] == 2
-        assert found["rankcurve_requests_total", (("route", "page"), ("status", "4xx"))] == 1
-        assert found["rankcurve_request_seconds_count", (("route", "page"),)] == 3
-        assert found["rankcurve_request_seconds_bucket", (("le", "0.001"), ("route", "page"))] == 2
-        assert found["rankcurve_request_seconds_bucket", (("le", "2.5"), ("route", "page"))] == 3
-        assert found["rankcurve_request_seconds_sum", (("route", "page"),)] == pytest.approx(2.0002)
-        assert found["rankcurve_reads_total", (("method", "count"), ("route", "page"))] == 14
-        assert found["rankcurve_posts_total", (("outcome", "applied"),)] == 6
-        assert found["rankcurve_write_seconds_count", ()] == 2
-        assert found["rankcurve_write_rows_total", ()] == 4
-        assert found["rankcurve_write_queue_posts", ()] == 8
-
-
 def test_a_node_exposes_the_same_metric_families_as_a_single_process(folder: Path) -> None:
     alone, node = Metrics(), Metrics(NodeMember(folder, "worker1"))
     for metrics in (alone, node):

@@ -118,7 +118,7 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
             await streams[-1].expect_event("top")
         await service.must("DELETE", f"/v1/keys/{gone_id}")
         assert await streams[1].read_event() is None
-        await service.post("b", {"owner": "ada", "stats": {"xp": 1}})
+        await service.post_xp("b", ada=1)
         await streams[0].expect_event("top")
 
 

@@ -25,7 +25,7 @@ class Closed:
 async def fill(url: str, key: str) -> None:
     async with Caller(url, key) as caller:
         await caller.board("b", XP, LAP)
-        await caller.post("b", {"owner": "ada", "stats": {"xp": 1}})
+        await caller.post_xp("b", ada=1)
 
 
 @pytest.fixture(scope="module")

@@ -189,9 +189,8 @@ async def test_list_answers_types_units_and_operations_by_path_and_depth(service
     whole = await get_value(service, "/list")
     cache = whole["rankcurve"]["type=Cache"]
     assert cache["op"]["flush"]["args"] == []
-    assert cache["attr"]["Curves"] == {
-        "rw": False, "type": "long", "desc": "Curves that the answering process holds [count]",
-    }  # fmt: skip
+    description = "Curves that the answering process holds [count]"
+    assert cache["attr"]["Curves"] == {"rw": False, "type": "long", "desc": description}
     assert await get_value(service, "/list/rankcurve/type=Cache/attr/Curves/type") == "long"
     assert (await post_envelope(service, {"type": "list", "path": "rankcurve/type=Store,name=sqlite/desc"}))["value"]
     assert await get_value(service, "/list?maxDepth=1") == {"rankcurve": 1, "java.lang": 1}

@@ -139,7 +139,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
     made = Service(tmp_path)
     await made.start()
     await made.board("b", XP)
-    await made.post("b", {"owner": "ada", "stats": {"xp": 3}})
+    await made.post_xp("b", ada=3)
     yield made
     await made.stop()
 

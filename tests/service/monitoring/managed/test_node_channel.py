@@ -35,10 +35,8 @@ async def test_every_process_that_has_the_action_answers_under_its_name(tmp_path
             channel(tmp_path, "old"),
         ):  # fmt: skip
             await stack.enter_async_context(process.listen_for_actions())
-        assert await one.run_everywhere("run", "a\nb", "é") == {
-            "worker1": [1, "a\nb", "é"],
-            "worker2": [2, "a\nb", "é"],
-        }
+        given = ["a\nb", "é"]
+        assert await one.run_everywhere("run", *given) == {"worker1": [1, *given], "worker2": [2, *given]}
         assert await one.run_everywhere("nothing") == {}
     assert not list(one.list_sockets())
 

@@ -220,7 +220,7 @@ async def test_an_erased_owner_leaves_totals_rankings_and_every_board(service: S
         assert await service.refused("GET", f"/v1/leaderboards/{board}/entries/z") == (404, "unknown_owner")
         (left,) = (await service.get(f"/v1/leaderboards/{board}/entries/a/positions?columns=xp"))["positions"]
         assert (left["rank"], left["total"]) == (1, 1)
-    (result,) = await service.post("b", {"owner": "z", "stats": {"xp": 7}})
+    (result,) = await service.post_xp("b", z=7)
     assert (result["status"], result["stats"]["xp"]) == ("applied", 7)
 
 

@@ -281,7 +281,7 @@ async def test_a_board_with_long_facet_values_reads_like_any_other(service: Serv
 async def test_an_owner_is_erased_from_every_board_of_a_family(service: Service) -> None:
     await post(service, xp("ada", 5, facets=FACETS), xp("bob", 5, facets=FACETS))
     await service.board("plain", SPEC["columns"][0], table="shared")
-    await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
+    await service.post_xp("plain", ada=1)
     assert (await service.call("DELETE", "/v1/owners/ada")).status == 204
     for path in (board("all"), board("day", ":org=7"), board("week", ":location=melb,org=7"), "/v1/leaderboards/plain"):
         assert await service.refused("GET", f"{path}/entries/ada") == (404, "unknown_owner")

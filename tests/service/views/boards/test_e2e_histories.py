@@ -123,7 +123,7 @@ async def test_a_comparison_without_a_previous_position_is_null(service: Played)
 
 async def test_a_comparison_is_possible_only_on_boards_of_periods_with_the_previous_one(service: Played) -> None:
     await service.board("plain", {"name": "xp"}, table="shared")
-    await service.post("plain", {"owner": "ada", "stats": {"xp": 1}})
+    await service.post_xp("plain", ada=1)
     plain = f"{path('plain')}/entries/ada/positions?compare=previous"
     assert await service.refused("GET", plain) == (400, "bad_request")
     assert await service.refused("GET", plain.replace("previous", "next")) == (400, "bad_request")

@@ -172,9 +172,7 @@ async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Servi
 async def _refused_past_the_top(service: Service, board: str) -> None:
     page = await service.get(f"{board}/rankings/xp?limit=6")
     last = await service.get(f"{board}/rankings/xp?limit=6&cursor={page['next']}")
-    assert [row["owner"] for row in page["entries"] + last["entries"]] == [
-        row["owner"] for row in (await service.get(f"{board}/rankings/xp?limit=100"))["entries"]
-    ]
+    assert page["entries"] + last["entries"] == (await service.get(f"{board}/rankings/xp?limit=100"))["entries"]
     assert len(last["entries"]) == 4
     back = await service.get(f"{board}/rankings/xp?limit=6&cursor={last['prev']}")
     assert back["entries"] == page["entries"]

@@ -114,9 +114,8 @@ async def test_the_lease_journal_lists_every_event_in_a_stable_order(service: Se
     await service.must("POST", "/v1/leases", lease_request("k"))
     await service.must("DELETE", "/v1/leases/acme/numbers/k")
     lines = await service.get("/v1/leases/journal")
-    assert [(line["kind"], line["resource"], line["key"]) for line in lines] == [
-        ("added", "a", None), ("acquired", "a", "k"), ("released", "a", "k"),
-    ]  # fmt: skip
+    events = [(line["kind"], line["resource"], line["key"]) for line in lines]
+    assert events == [("added", "a", None), ("acquired", "a", "k"), ("released", "a", "k")]
     numbers = [line["seq"] for line in lines]
     assert numbers == sorted(set(numbers))
     assert await service.get(f"/v1/leases/journal?after={numbers[0]}&limit=1") == lines[1:2]

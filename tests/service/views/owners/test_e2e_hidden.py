@@ -15,9 +15,7 @@ async def ranks(service: Service, board: str) -> list[tuple[str, int]]:
 async def boards(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "xp", "merge": "sum"}, {"name": "shots", "sorted": False, "merge": "sum"})
-        await service.post(
-            board, *({"owner": owner, "stats": {"xp": xp}} for owner, xp in (("ada", 30), ("cheat", 99), ("bob", 10)))
-        )
+        await service.post_xp(board, ada=30, cheat=99, bob=10)
 
 
 async def test_hiding_an_owner_removes_it_from_every_ranking_at_once(service: Service) -> None:
@@ -47,7 +45,7 @@ async def test_posts_of_a_hidden_owner_merge_and_count_when_it_is_shown_again(se
     [duplicate] = await service.post("a", retried)
     assert (applied["status"], applied["stats"]) == ("applied", {"xp": 100, "shots": 2})
     assert duplicate["status"] == "duplicate"
-    await service.post("later", {"owner": "cheat", "stats": {"xp": 5}})
+    await service.post_xp("later", cheat=5)
     assert await ranks(service, "later") == []
     await service.must("DELETE", "/v1/owners/cheat/hidden")
     assert await ranks(service, "a") == [("cheat", 1), ("ada", 2), ("bob", 3)]
@@ -55,7 +53,7 @@ async def test_posts_of_a_hidden_owner_merge_and_count_when_it_is_shown_again(se
     entry = await service.get("/v1/leaderboards/a/entries/cheat")
     assert "hidden" not in entry
     assert entry["stats"] == {"xp": 100, "shots": 2}
-    [result] = await service.post("a", {"owner": "cheat", "stats": {"xp": 1}})
+    [result] = await service.post_xp("a", cheat=1)
     assert result["stats"]["xp"] == 101
 
 
@@ -79,7 +77,7 @@ async def test_erasing_a_hidden_owner_leaves_nothing_to_show(service: Service) -
     await service.must("DELETE", "/v1/owners/cheat")
     await service.must("DELETE", "/v1/owners/cheat/hidden")
     assert await ranks(service, "b") == [("ada", 1), ("bob", 2)]
-    await service.post("b", {"owner": "cheat", "stats": {"xp": 1}})
+    await service.post_xp("b", cheat=1)
     assert await ranks(service, "b") == [("ada", 1), ("bob", 2), ("cheat", 3)]
 
 
@@ -100,9 +98,8 @@ async def test_a_lookup_ranks_the_requested_owners_among_each_other(service: Ser
     await boards(service)
     await service.post("a", {"owner": "cleo", "stats": {"xp": 10}}, {"owner": "new", "stats": {"shots": 1}})
     found = await look_up(service, "bob", "ada", "cleo", "new", "nobody")
-    assert [(entry["owner"], entry["place"]) for entry in found["entries"]] == [
-        ("bob", 2), ("ada", 1), ("cleo", 2), ("new", None),
-    ]  # fmt: skip
+    places = [(entry["owner"], entry["place"]) for entry in found["entries"]]
+    assert places == [("bob", 2), ("ada", 1), ("cleo", 2), ("new", None)]
     assert found["missing"] == ["nobody"]
     await service.must("PUT", "/v1/owners/ada/hidden")
     found = await look_up(service, "bob", "ada")

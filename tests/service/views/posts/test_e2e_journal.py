@@ -50,8 +50,8 @@ async def test_a_caller_reads_the_journal_page_by_page_by_sequence_number(servic
 async def test_the_posts_of_an_owner_on_every_board_are_listed_newest_first(service: Service) -> None:
     for board in ("a", "b"):
         await service.board(board, {"name": "xp"})
-        await service.post(board, {"owner": "ada", "stats": {"xp": 1}}, {"owner": "bob", "stats": {"xp": 2}})
-    await service.post("a", {"owner": "ada", "stats": {"xp": 3}})
+        await service.post_xp(board, ada=1, bob=2)
+    await service.post_xp("a", ada=3)
     first = await service.get("/v1/owners/ada/posts?limit=2")
     assert [(post["board"], post["stats"]) for post in first["posts"]] == [("a", {"xp": 3}), ("b", {"xp": 1})]
     rest = await service.get(f"/v1/owners/ada/posts?limit=2&before={first['next']}")

@@ -127,7 +127,7 @@ async def test_a_post_to_several_boards_has_the_best_of_their_statuses(service: 
 async def test_a_repeated_post_id_answers_the_first_outcome_and_applies_nothing(b: Service) -> None:
     post = {"owner": "a", "stats": {"xp": 5, "lap": "60.250"}, "post_id": "m/1", "at": "2026-01-01T00:00:00Z"}
     (first,) = await b.post("b", post)
-    await b.post("b", {"owner": "a", "stats": {"xp": 7}})
+    await b.post_xp("b", a=7)
     spelled = {**post, "stats": {"lap": 60.25, "xp": "5"}, "at": "2026-01-01T01:00:00+01:00"}
     other = {"owner": "b", "stats": {"xp": 1}, "post_id": "m/2"}
     again, once_more, in_batch, twin = await b.post("b", post, spelled, other, other)
