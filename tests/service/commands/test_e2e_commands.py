@@ -218,7 +218,7 @@ def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(
         answer = get(process, path)
         rows = answer.get("positions") or answer.get("entries") or answer["values"]
         assert rows
-        assert all(row.get("rank", 1) >= 1 for row in rows if row["value"] is not None)
+        assert "/families/" in path or all(row["rank"] >= 1 for row in rows if row["value"] is not None)
 
 
 def test_posts_imported_into_the_queue_are_applied_and_the_queue_can_be_shown(shell: Shell, tmp_path: Path) -> None:
