@@ -56,19 +56,13 @@ def close_job(
         return now_us()
 
     limits = context.settings
+    fitting = Fitting(store, store, boards, limits, metrics, now_us=now_us, monotonic=time.monotonic)
+    archiver = Archiver(store, catalog, boards, limits, metrics.closings)
+    ownership = Ownership(store, leases, limits, holder="test", sleep=sleep)
     return CloseJob(
-        store,
-        book,
-        Fitting(store, store, boards, limits, metrics, now_us=now_us, monotonic=time.monotonic),
-        Archiver(store, catalog, boards, limits, metrics.closings),
-        Ownership(store, leases, limits, holder="test", sleep=sleep),
-        limits,
-        limits,
-        metrics.closings,
-        clock=clock,
-        monotonic=time.monotonic,
-        sleep=sleep,
-    )
+        store, book, fitting, archiver, ownership, limits, limits, metrics.closings, clock=clock,
+        monotonic=time.monotonic, sleep=sleep,
+    )  # fmt: skip
 
 
 async def close_as_of(service: Service, at: datetime) -> None:
