@@ -1,7 +1,5 @@
 """Helpers for tests of closing: make the closing job of a world, and run one or all of its steps."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

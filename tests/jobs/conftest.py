@@ -1,7 +1,5 @@
 """A world for each test: a real store that no other test uses, of every kind that the storage tests know."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Helpers for tests of folding: fold once with the lease, and compare a whole live curve with a recount."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """An observer that records what jobs report. Reports that tests wait for are in queues."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Helpers for tests of refreshing with a job that is not started. Time passes only if a test advances the clock."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Test that operators can end or extend a job's pause between two rounds, and that they never interrupt a round."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Test that job processes may start and end at any time. A process without its lease must not replace newer curves."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -222,9 +220,7 @@ async def test_a_process_that_stops_gives_its_leases_back(world: World) -> None:
     await work_off(other, theirs)
 
 
-async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has_ended(
-    world: World,
-) -> None:
+async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has_ended(world: World) -> None:
     [board], other, mine, theirs = await make_two_processes(world)
     await count_due(world, mine)
     world.store.hold(after=True)

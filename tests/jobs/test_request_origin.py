@@ -1,7 +1,5 @@
 """Test that a request's id and trace survive as text, and that all work for the request can read them."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Test the runner. If a job died silently, curves would grow old. If a job never stopped, the service would hang."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Functions that answer the questions of a walk from a sorted list, so that walks are tested without a store."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 

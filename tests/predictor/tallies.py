@@ -1,7 +1,5 @@
 """Tallies made from sorted keys, as a store's scan would make them."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Test curves as bytes: decoding returns the encoded curve or raises CurveCorruptError, and nothing else."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import replace

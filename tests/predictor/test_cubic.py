@@ -1,7 +1,5 @@
 """Test that a cubic is used only where it is closer to the true ranks than a line, and that it never leaves its gap."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

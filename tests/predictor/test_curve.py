@@ -1,7 +1,5 @@
 """Compare curves with a brute-force count: brackets hold, exact means exact, and ranks are monotone integers."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace

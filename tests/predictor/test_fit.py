@@ -1,7 +1,5 @@
 """Measure fits again by brute force, because a certificate is only as good as the measurement behind it."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

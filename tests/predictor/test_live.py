@@ -1,7 +1,5 @@
 """Compare live curves with a recount after every kind of move: brackets, bounds, order, exactness, encoded bytes."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace

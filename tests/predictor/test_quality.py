@@ -1,7 +1,5 @@
 """Compare measured errors with errors that were worked out by hand."""
 
-from __future__ import annotations
-
 from predictor import Curve, Knot
 from predictor.quality import count_by_key, measure_quality
 

@@ -1,7 +1,5 @@
 """Test that a walk asks no more questions than its bound allows, and finds both ends or all values of a small board."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import pairwise

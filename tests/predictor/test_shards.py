@@ -1,7 +1,5 @@
 """Test that the ranks within the shards of a board add up to the rank on the whole board."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 from hypothesis import given

@@ -180,10 +180,7 @@ def _names(dialect: Dialect, sql: str) -> list[str]:
 
 
 @given(
-    names=st.lists(identifiers, min_size=5, max_size=5, unique_by=str.lower),
-    owner=texts,
-    number=integers,
-    other=texts,
+    names=st.lists(identifiers, min_size=5, max_size=5, unique_by=str.lower), owner=texts, number=integers, other=texts
 )
 @example(names=["v", "value", "p", "p0", "s"], owner="'", number=-(2**63), other="\\u0000")
 @example(names=["t`", 'a"', "b'", "c]", "--"], owner="", number=2**63 - 1, other="🏆")

@@ -3,8 +3,6 @@
 Each test has an empty folder or an empty schema of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """Damage a SQLite file as disks do: overwrite its pages, or leave it no room to grow."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

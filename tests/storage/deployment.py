@@ -3,8 +3,6 @@
 It uses only public names of storage.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -118,25 +116,20 @@ class Observed:
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        """See `WriterObserver`."""
         assert seconds >= 0
         self.groups.append(posts)
         self.rows.append(rows)
 
     def race_lost(self) -> None:
-        """See `WriterObserver`."""
         self.races += 1
 
     def queue_depth(self, posts: int) -> None:
-        """See `WriterObserver`."""
         self.depth = posts
 
     def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """See `WriterObserver`."""
         self.in_flight.append(groups)
 
     def posts_refused(self, reason: str, posts: int) -> None:
-        """See `WriterObserver`."""
         self.refused.append((reason, posts))
 
 

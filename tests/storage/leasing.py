@@ -3,8 +3,6 @@
 With these pools, a test sees only what callers see and what the tables hold.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

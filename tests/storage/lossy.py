@@ -3,8 +3,6 @@
 It drops the answer to a COMMIT after the server has sent it: the server has committed, but the client cannot know.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from types import TracebackType

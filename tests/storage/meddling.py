@@ -3,8 +3,6 @@
 The query runs in the program's own transaction, so every backend behaves the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
@@ -57,7 +55,6 @@ class MeddlingStore(PassingStore):
         self._free.set()
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
         self.writes += 1
         what = self.meddle.pop(0) if self.meddle else None
         self._begun.set()

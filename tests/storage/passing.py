@@ -1,7 +1,5 @@
 """A store that passes every call on to another store. Test stores that change one method are based on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -24,25 +22,19 @@ class PassingStore:
         return self
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Pass the call on."""
         return await self._store.read(program, heavy=heavy)
 
     async def read_query(self, query: Built) -> Rows:
-        """Pass the call on."""
         return await self._store.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """Pass the call on."""
         return await self._store.write(program)
 
     async def write_query(self, query: Built) -> Rows:
-        """Pass the call on."""
         return await self._store.write_query(query)
 
     async def size(self) -> StoreSize:
-        """Pass the call on."""
         return await self._store.size()
 
     async def close(self) -> None:
-        """Pass the call on."""
         await self._store.close()

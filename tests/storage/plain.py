@@ -3,8 +3,6 @@
 The code is written for clarity, not for speed. It shares no code with storage except the records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

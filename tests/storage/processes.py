@@ -3,8 +3,6 @@
 They share nothing but the store.
 """
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write to the change log without a post, in a transaction that the test itself ends."""
 
-from __future__ import annotations
-
 import asyncpg
 
 from storage.log.bundles import BundleDraft

@@ -3,8 +3,6 @@
 In some zones, midnight is missing or comes twice, or a whole day is skipped.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 

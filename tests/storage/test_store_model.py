@@ -3,8 +3,6 @@
 After every step the test compares everything that can be read from the store, not only what the step changed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 The ranked column is not the first column. Some entries have no value in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

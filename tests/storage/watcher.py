@@ -1,7 +1,5 @@
 """An observer that remembers what a store reports."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 
@@ -17,19 +15,15 @@ class Watcher:
         self.retries = 0
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        """See `StoreObserver`."""
         self.waits.append((pool, kind, seconds))
 
     def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        """See `StoreObserver`."""
         self.lent[pool, kind] = lent, waiting, limit
         self.most_lent[pool, kind] = max(self.most_lent[pool, kind], lent)
 
     def statement_ran(self, kind: str, rows: int) -> None:
-        """See `StoreObserver`."""
         self.statements[kind] += 1
         self.rows[kind] += rows
 
     def tried_again(self) -> None:
-        """See `StoreObserver`."""
         self.retries += 1

@@ -1,7 +1,5 @@
 """Test that an archive gives the same answers as the rows, even if processes die while they write the archive."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace

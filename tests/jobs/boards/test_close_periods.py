@@ -1,7 +1,5 @@
 """Test that boards close after their end, whichever process runs the job, and that they have certified curves then."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test pruning: a post id is kept as long as its post may be sent again, and short transactions delete older ones."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

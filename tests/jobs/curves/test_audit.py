@@ -1,7 +1,5 @@
 """Test that the audit job finds the columns with curves, audits no other columns, and reports what it found."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

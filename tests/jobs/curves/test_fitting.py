@@ -1,7 +1,5 @@
 """Test by which method the refresh job fits the curve of a board: from samples or by a scan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

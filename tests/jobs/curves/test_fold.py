@@ -1,7 +1,5 @@
 """Test live counts. If a count is off by one, the brackets of all worse values are wrong, and no fold corrects them."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Test when a live curve is fitted again. Needless fits would waste work; without fits the curve would drift."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from storage.records import Board, RefreshMethod

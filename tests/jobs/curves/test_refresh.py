@@ -1,7 +1,5 @@
 """Test the schedule of refreshes: curves must be young enough, and idle boards must cost nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test that a requested curve counts every write that was acknowledged before the request."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

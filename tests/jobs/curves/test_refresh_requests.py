@@ -1,7 +1,5 @@
 """Test refreshes that an operator requests from a process without jobs, and that a job process carries out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Test which curves are refreshed first if there is no time for all. The order decides how wrong ranks become."""
 
-from __future__ import annotations
-
 import asyncio
 
 from jobs.curves.refresh import RefreshJob
@@ -34,9 +32,7 @@ async def refresh_in_order(world: World, job: RefreshJob, boards: dict[str, Boar
     return [name for _, name in sorted(fresh)]
 
 
-async def test_boards_without_a_curve_come_first_and_then_those_that_changed_most(
-    world: World,
-) -> None:
+async def test_boards_without_a_curve_come_first_and_then_those_that_changed_most(world: World) -> None:
     job = world.refresh_job()
     boards = await create_fitted_boards(world, {"large": 200, "middle": 50, "small": 4}, job)
     await world.post(

@@ -1,7 +1,5 @@
 """Test that a process loads a curve of another process at its next poll, even if an earlier poll failed."""
 
-from __future__ import annotations
-
 import asyncio
 
 from jobs.curves.watch import WatchJob
@@ -11,9 +9,7 @@ from storage.errors import StoreBusyError
 from tests.jobs.world import World
 
 
-async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_failed_one(
-    world: World,
-) -> None:
+async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_failed_one(world: World) -> None:
     board = await world.create("b")
     curve = Curve((Knot(-5, 0, 1),), total=1, as_of_us=7)
     job = asyncio.create_task(

@@ -3,8 +3,6 @@
 If a job skips a step, a resource is lost to all keys. If a job repeats a step, two keys get the same resource.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Test that an unreachable peer does no harm, except that this store does not learn the peer's new leases."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Test rebalance plans. A plan must leave a region what it needs itself, or it causes a second shortage."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,9 +77,7 @@ def test_a_plan_moves_only_available_resources_and_leaves_each_region_its_need(f
 
 
 @given(regions)
-def test_targets_share_out_all_resources_and_cover_needs_if_there_are_enough(
-    found: dict[str, RegionState],
-) -> None:
+def test_targets_share_out_all_resources_and_cover_needs_if_there_are_enough(found: dict[str, RegionState]) -> None:
     wanted, everything = compute_targets(found, HORIZON_S), sum(state.available for state in found.values())
     needs = {region: forecast_need(state.load, HORIZON_S) for region, state in found.items()}
     assert all(each >= 0 for each in wanted.values())

@@ -1,7 +1,5 @@
 """Test that a queue worker finds and applies posts, keeps and releases its leases, and waits after failures."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

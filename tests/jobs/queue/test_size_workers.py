@@ -18,12 +18,7 @@ class Meter:
     def __init__(self, desk: QueueDesk) -> None:
         self.desk, self.time = desk, ManualTime()
         self.job = SizeWorkersJob(
-            desk.store,
-            desk.semaphore,
-            LIMITS,
-            now_us=desk.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.time.elapse,
+            desk.store, desk.semaphore, LIMITS, now_us=desk.clock, monotonic=self.time.monotonic, sleep=self.time.elapse
         )
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:

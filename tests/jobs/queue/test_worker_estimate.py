@@ -1,7 +1,5 @@
 """Test the number of workers. Too few leave a store idle, and too many slow each other down."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

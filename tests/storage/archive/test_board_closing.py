@@ -4,8 +4,6 @@ The content of a closed board is final. A board is closed once its grace is over
 store marks the board as closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

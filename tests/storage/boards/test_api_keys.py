@@ -1,7 +1,5 @@
 """Test the API keys in the store: a key that still works after it was revoked would be a security hole."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Test which changes of a board are allowed: the board's key, columns and epoch decide what stored cells mean."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
@@ -265,7 +263,6 @@ class SlowReads(MeddlingStore):
         self.answered, self.go = asyncio.Event(), asyncio.Event()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
         try:
             return await super().read(program, heavy=heavy)
         finally:

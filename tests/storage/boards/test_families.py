@@ -3,8 +3,6 @@
 The tests compare what the boards hold with what the posts add up to.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -264,9 +262,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     compare()
 
 
-async def test_processes_that_post_to_the_same_owners_count_every_post_once(
-    processes: Processes,
-) -> None:
+async def test_processes_that_post_to_the_same_owners_count_every_post_once(processes: Processes) -> None:
     one, two = await processes.start_process(), await processes.start_process()
     family = await make_family(one)
 

@@ -3,8 +3,6 @@
 Parsing an id returns the family, period and facets that it was written from. Writing these again returns the same id.
 """
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -3,8 +3,6 @@
 Every test has a second board in the same table, which must not change.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Test shortening a family's grace after old posts were loaded: no copy of a board may keep the longer grace."""
 
-from __future__ import annotations
-
 import pytest
 
 from storage.archive.board_closing import ClosingStage, list_due_boards, shut_boards

@@ -1,7 +1,5 @@
 """Compare audits with ranks in the sorted board at the time of the fit: operators must be able to trust an alarm."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 A breaker that never closes again makes the cache useless. A breaker that never opens costs a timeout for each call.
 """
 
-from __future__ import annotations
-
 from storage.curves.memcached import Breaker
 
 

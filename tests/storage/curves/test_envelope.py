@@ -1,7 +1,5 @@
 """Test the seal of shared curves: anyone who can reach a cache can write to it, and a wrong curve gives wrong ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Such a server may delay an answer of the service by the timeout. It must never prevent the answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator

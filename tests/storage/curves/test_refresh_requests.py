@@ -1,7 +1,5 @@
 """Test refresh requests in the store: a request that is lost, or answered by an older refresh, misleads operators."""
 
-from __future__ import annotations
-
 from storage.boards.boards import create_board, delete_board
 from storage.curves.refresh_requests import (
     RefreshAnswer,

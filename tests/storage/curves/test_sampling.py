@@ -1,7 +1,5 @@
 """Compare the knots of a sampling walk with counts by brute force, because a curve is only as correct as its knots."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from bisect import bisect_left, bisect_right

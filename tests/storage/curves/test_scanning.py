@@ -1,7 +1,5 @@
 """Test that a scan reads all values in one snapshot, because a certificate covers all of them."""
 
-from __future__ import annotations
-
 import asyncio
 from array import array
 from collections import Counter

@@ -4,8 +4,6 @@ Memcached may be down, or its entries may be missing, outdated or forged. Every 
 the database table.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -42,7 +40,6 @@ class CountedReads(MeddlingStore):
     reads = 0
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
         self.reads += 1
         return await super().read(program, heavy=heavy)
 
@@ -64,15 +61,12 @@ class Process:
         self.corrupt += 1
 
     def shared_read(self, outcome: ReadOutcome) -> None:
-        """See `SharingObserver`."""
         self.read[outcome] += 1
 
     def shared_write(self, outcome: WriteOutcome) -> None:
-        """See `SharingObserver`."""
         self.written[outcome] += 1
 
     def memcached_failed(self, servers: int) -> None:
-        """See `SharingObserver`."""
         self.errors += servers
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:

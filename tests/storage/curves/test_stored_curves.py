@@ -1,7 +1,5 @@
 """Test that only a complete curve of the current epoch is served: a wrong curve gives wrong ranks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
@@ -155,7 +153,6 @@ class SlowReads(MeddlingStore):
         self.answered, self.go = asyncio.Event(), asyncio.Event()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """See `Store`."""
         try:
             return await super().read(program, heavy=heavy)
         finally:

@@ -1,7 +1,5 @@
 """Test what only the PostgreSQL store can do: several processes write to it, and boards may have connection pools."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable
@@ -14,11 +12,7 @@ from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, p
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
-from storage.errors import (
-    LostRaceError,
-    StorageError,
-    UnknownBoardError,
-)
+from storage.errors import LostRaceError, StorageError, UnknownBoardError
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
@@ -113,9 +107,7 @@ async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(pro
     assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await count_rows_in(operator, board)
 
 
-async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(
-    processes: Processes,
-) -> None:
+async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(processes: Processes) -> None:
     poster, operator = await processes.start_process(), await processes.start_process()
     gone, kept = await poster.create("gone", XP), await poster.create("kept", XP)
     writer = poster.writer(Observed())

@@ -4,8 +4,6 @@ A third session holds a lock, so that the first of the two waits for it, and the
 third session releases its lock.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

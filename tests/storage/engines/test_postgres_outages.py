@@ -1,7 +1,5 @@
 """Test a server that goes away, is slow, or loses an answer: no post may be lost or counted twice."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -14,13 +12,7 @@ from querybuilder import col, count, insert, param, select
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import hosts_of
-from storage.errors import (
-    OutcomeUnknownError,
-    StoreAwayError,
-    StoreBusyError,
-    StoreUnsupportedError,
-    WaitTooLongError,
-)
+from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreUnsupportedError, WaitTooLongError
 from storage.records import Post, PostStatus
 from storage.schema.tables import META
 from tests.servers import PostgresServer, postgres

@@ -1,7 +1,5 @@
 """Test that PostgreSQL looks up keys by an index, even if its statistics of a table are minutes old."""
 
-from __future__ import annotations
-
 import asyncpg
 import pytest
 

@@ -123,9 +123,7 @@ def test_a_server_without_room_is_reported_as_full_and_not_as_slow() -> None:
     assert isinstance(translate_error(asyncpg.DiskFullError("could not extend file")), StoreFullError)
 
 
-async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retried(
-    server: PostgresServer,
-) -> None:
+async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retried(server: PostgresServer) -> None:
     server.run_sql("CREATE ROLE guarded LOGIN PASSWORD 'right'")
     rules = server.data / "pg_hba.conf"
     before = rules.read_text()

@@ -1,7 +1,5 @@
 """Test that the store reads few rows for a page, or for the rows around a place, even in the middle of a board."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from functools import partial

@@ -1,7 +1,5 @@
 """Test that a curve sampled on a replica counts every write that was acknowledged before the sample."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack

@@ -1,7 +1,5 @@
 """Test what only the SQLite store has: its lock, its readers, its plans, and the files that it refuses to open."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3
@@ -102,9 +100,7 @@ async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays
             await SqliteStore.open(path, SQLITE_LIMITS)
 
 
-async def test_a_failed_connection_leaves_no_thread_that_would_call_a_closed_loop(
-    path: Path,
-) -> None:
+async def test_a_failed_connection_leaves_no_thread_that_would_call_a_closed_loop(path: Path) -> None:
     path.parent.mkdir(parents=True)
     _a_folder(path)
     before = threading.enumerate()

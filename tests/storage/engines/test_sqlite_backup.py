@@ -1,7 +1,5 @@
 """Test backups of the SQLite store: a backup is complete or absent, has one snapshot, and leaves no other files."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from pathlib import Path

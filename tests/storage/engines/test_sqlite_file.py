@@ -1,7 +1,5 @@
 """Test the file of the SQLite store: how it is created, when it is refused, and what is logged about it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

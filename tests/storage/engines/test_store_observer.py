@@ -1,7 +1,5 @@
 """Test what stores report to their observer: statements and rows by kind, waits, lent connections, and retries."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Test the reported size of a store, and the reported room on its disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from storage.engines.sqlite import SqliteStore

@@ -3,8 +3,6 @@
 The tests imitate the other server: they increase every number that the store holds.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import asyncpg

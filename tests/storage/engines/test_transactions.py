@@ -1,7 +1,5 @@
 """Test each promise that `Store` makes about transactions, because programs rely on all of them."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Compare ranks that claim to be exact with a plain count in the same snapshot."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Test that an owner's row is in exactly one of two tables, even if processes hide, post and die at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that one read of many boards returns for each board the same as a read of only that board."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

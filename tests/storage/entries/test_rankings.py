@@ -1,7 +1,5 @@
 """Test the programs that all views of a ranking use: compare their results with sorted plain tuples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

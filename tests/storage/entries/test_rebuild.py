@@ -1,7 +1,5 @@
 """Test that a rebuild restores every row of a board. If it cannot, it must be refused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

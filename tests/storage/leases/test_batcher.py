@@ -1,7 +1,5 @@
 """Test that each request for a lease gets exactly one answer, whatever happens to other requests of its group."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -54,14 +52,12 @@ class GatedStore(PassingStore):
         self.failures: list[Exception] = []
 
     async def read_query(self, query: Built) -> Rows:
-        """See `Store.read_query`."""
         rows = await self._store.read_query(query)
         self.answered.put_nowait(None)
         await self.answers.wait()
         return rows
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store.write`."""
         self.begun.put_nowait(None)
         await self.gate.wait()
         if self.failures:
@@ -69,7 +65,6 @@ class GatedStore(PassingStore):
         return await self._store.write(lambda: self._watched(program()))
 
     async def write_query(self, query: Built) -> Rows:
-        """See `Store.write_query`."""
         self.begun.put_nowait(None)
         await self.gate.wait()
         rows = await self._store.write_query(query)
@@ -98,11 +93,9 @@ class Reported:
         self.waiting: asyncio.Queue[int] = asyncio.Queue()
 
     def lease_answered(self, outcome: str) -> None:
-        """See `LeaseObserver`."""
         self.outcomes[outcome] += 1
 
     def lease_requests_waiting(self, requests: int) -> None:
-        """See `LeaseObserver`."""
         self.waiting.put_nowait(requests)
 
     async def wait_for_requests(self, requests: int) -> None:
@@ -111,7 +104,6 @@ class Reported:
             pass
 
     def lease_group_written(self, requests: int, seconds: float) -> None:
-        """See `LeaseObserver`."""
         assert seconds >= 0
         self.groups.append(requests)
 
@@ -273,9 +265,7 @@ def ask_for_an_hour(gated: GatedBatcher, key: str) -> asyncio.Task[Any]:
     )
 
 
-async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(
-    direct: GatedBatcher,
-) -> None:
+async def test_one_statement_gives_and_counts_a_resource_that_was_seen_ahead(direct: GatedBatcher) -> None:
     pools, names = direct.pools, [f"n{number:03}" for number in range(200)]
     await pools.add(*names)
     first = await ask_for_an_hour(direct, "first")

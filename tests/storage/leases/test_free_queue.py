@@ -1,7 +1,5 @@
 """Test how a process remembers the front of a free queue: no resource is given twice, and none is overlooked."""
 
-from __future__ import annotations
-
 import pytest
 
 from storage.errors import NoResourceError, StoreBusyError

@@ -1,7 +1,5 @@
 """Test the lease transaction: only a fault in it could grant two valid leases on one resource."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test that no version of a lease is used twice: a holder that slept past the end of its lease would do harm."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

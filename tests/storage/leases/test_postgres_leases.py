@@ -4,8 +4,6 @@ The test compares the times of all leases, by the clock of the PostgreSQL server
 and nothing is mocked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

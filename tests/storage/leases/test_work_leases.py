@@ -1,7 +1,5 @@
 """Test work leases: only they keep two job processes from storing two curves of one column."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

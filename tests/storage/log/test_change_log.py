@@ -1,7 +1,5 @@
 """Test the change log: if one change is missed or counted twice, all later counts from this log are wrong."""
 
-from __future__ import annotations
-
 import asyncpg
 import pytest
 

@@ -1,7 +1,5 @@
 """Test the journal: after a caller has read up to a number, no row with a smaller number appears."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Compare every merge rule with a plain model, because nobody can see later that a sum was merged wrongly."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

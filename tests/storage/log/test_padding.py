@@ -1,7 +1,5 @@
 """Compare padded cells with integers over any range of a column: the order of texts is the order of values."""
 
-from __future__ import annotations
-
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

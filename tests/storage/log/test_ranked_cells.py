@@ -1,7 +1,5 @@
 """Test the texts of values in the change log. SQL and Python both read them, for live counts and exact ranks."""
 
-from __future__ import annotations
-
 import sqlite3
 
 from querybuilder import SQLITE, lit, select

@@ -1,7 +1,5 @@
 """Test the estimates of waiting times. They come from measurements; without a measurement the estimate is 0."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Test that a request expires if it waits too long, and only then, even if others are answered before it."""
 
-from __future__ import annotations
-
 import asyncio
 
 from storage.posting.waiting_posts import WaitTimer

@@ -1,7 +1,5 @@
 """Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
 
-from __future__ import annotations
-
 from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board, reset_board
 from storage.errors import PostIdConflictError
 from storage.records import Merge

@@ -1,7 +1,5 @@
 """Test what a post changes, what it leaves unchanged and what it returns, because no caller can undo a post."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,9 +183,7 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     assert await deployment.stats(one, "new") is await deployment.stats(two, "new") is None
 
 
-async def test_the_time_of_a_value_is_that_of_the_post_that_last_changed_it(
-    deployment: Deployment,
-) -> None:
+async def test_the_time_of_a_value_is_that_of_the_post_that_last_changed_it(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("best", merge=Merge.MAX), ties=Ties.EARLIEST)
     padding = Padding.for_column(board.spec, board.spec.columns[0])
 

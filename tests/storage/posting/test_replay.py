@@ -1,7 +1,5 @@
 """Test that a board that was deleted by mistake is restored from the journal, with every post counted once."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -196,9 +194,7 @@ async def test_a_post_that_would_leave_the_range_is_rejected_and_counted(deploym
     assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 1
 
 
-async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(
-    deployment: Deployment,
-) -> None:
+async def test_a_replay_of_posts_to_a_missing_column_is_refused_and_changes_nothing(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
     await drop(deployment, "b")

@@ -1,7 +1,5 @@
 """Test which waiting request is taken next, and which must wait for an earlier post of the same owner."""
 
-from __future__ import annotations
-
 import asyncio
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Test that the limit of groups in flight finds the fastest number, follows a changed store, and keeps its bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

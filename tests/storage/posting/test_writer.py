@@ -1,7 +1,5 @@
 """Test what the writer answers to each request, and when, because a client's 200 must mean that posts are stored."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -30,7 +28,6 @@ class Bounds(random.Random):
         self.longest_s: list[float] = []
 
     def uniform(self, a: float, b: float) -> float:
-        """See `random.Random`."""
         self.longest_s.append(b)
         return a
 

@@ -1,7 +1,5 @@
 """Test several groups in flight, and which posts are refused when the store cannot keep up."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -31,11 +29,9 @@ class TurnstileStore(PassingStore):
         self.open = False
 
     async def read_query(self, query: object) -> Rows:
-        """See `Store`."""
         raise AssertionError("a writer asks for nothing outside its programs")
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
         if not self.open:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.waiting.put_nowait(turn)

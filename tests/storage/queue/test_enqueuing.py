@@ -1,7 +1,5 @@
 """Test what a 202 promises: what must be durable before the response, and which posts are refused instead."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,11 +41,9 @@ class Observed:
     refused: list[tuple[str, int]] = field(default_factory=list)
 
     def posts_queued(self, posts: int) -> None:
-        """See `EnqueueObserver`."""
         self.queued.append(posts)
 
     def queueing_refused(self, reason: str, posts: int) -> None:
-        """See `EnqueueObserver`."""
         self.refused.append((reason, posts))
 
 

@@ -1,7 +1,5 @@
 """Test that each accepted post is applied once, in the order of its owner's posts, even if a worker dies or sleeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -361,7 +359,6 @@ class PausingStore(PassingStore):
         self.before_write: Callable[[], object] | None = None
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
         if self.before_write is not None:
             meanwhile, self.before_write = self.before_write, None
             await meanwhile()  # type: ignore[misc]
@@ -374,7 +371,6 @@ class FullStore(PausingStore):
     failures_left = 0
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
         if self.failures_left:
             self.failures_left -= 1
             raise StoreFullError
@@ -389,7 +385,6 @@ class FailingStore(PausingStore):
         self._text = text
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        """See `Store`."""
         return await self._store.write(lambda: self._failing(program()))
 
     def _failing(self, program: Program[T]) -> Program[T]:

@@ -3,8 +3,6 @@
 The model applies a post at the same step as the queue, so board and model agree after every step.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence

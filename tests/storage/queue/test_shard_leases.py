@@ -1,7 +1,5 @@
 """Test that every shard has exactly one worker, and that no more workers work than the semaphore allows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

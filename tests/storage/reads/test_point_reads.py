@@ -1,7 +1,5 @@
 """Test point reads that share statements: which data each caller sees, and as of which time."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -28,7 +26,6 @@ class CountedReads(MeddlingStore):
         self.entered = asyncio.Event()
 
     async def read_query(self, query: Built) -> Rows:
-        """See `Store`."""
         self.statements += 1
         self.entered.set()
         await self.go.wait()
@@ -112,9 +109,7 @@ async def test_a_deleted_board_fails_only_its_own_reads(deployment: Deployment) 
         await reads.read_entry(gone, "ada")
 
 
-async def test_a_read_with_an_old_copy_of_a_board_fails_alone(
-    deployment: Deployment,
-) -> None:
+async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deployment) -> None:
     narrow = await deployment.create("b", XP)
     wide = await deployment.store.write(
         lambda: change_board(deployment.dialect, board_id="b", wanted=deployment.laid_out(spec(XP, ranked("lap"))))

@@ -1,7 +1,5 @@
 """The creation of a store's schema, and what opening an existing store does to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from querybuilder import col, select, update

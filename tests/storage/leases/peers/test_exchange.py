@@ -27,12 +27,7 @@ class Region:
         self.name, self.pools = name, Pools(deployment)
         self.pools.clock = clock
         self.pools.groups = LeaseTransactions(
-            deployment.dialect,
-            self.pools.now_us,
-            margin_us=MARGIN_US,
-            attempts_max=5,
-            rng=random.Random(1),
-            peers=True,
+            deployment.dialect, self.pools.now_us, margin_us=MARGIN_US, attempts_max=5, rng=random.Random(1), peers=True
         )
         self.exchange = LeaseExchange(
             deployment.dialect,
@@ -128,9 +123,7 @@ async def test_the_second_of_two_leases_of_a_key_is_found_and_released(regions: 
     assert (await us.pools.ask("ada", region="us")).resource == first.resource
 
 
-async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(
-    regions: tuple[Region, Region],
-) -> None:
+async def test_one_of_two_leases_of_the_same_microsecond_is_released_by_name(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     await us.pools.ask("ada", region="us")
     await eu.pools.ask("ada")
