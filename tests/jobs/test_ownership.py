@@ -34,7 +34,6 @@ async def make_two_processes(world: World, boards: int = 1) -> tuple[list[Board]
 
 
 async def make_two_processes_with_due_column(world: World) -> tuple[Board, World, RefreshJob, RefreshJob]:
-    """Create one board whose column the jobs of both processes have found due."""
     [board], other, mine, theirs = await make_two_processes(world)
     await count_due(world, mine)
     await theirs.find_due()

@@ -153,7 +153,6 @@ class Deployment:
         return replace(wanted, table=self.table)
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-        """Create a board."""
         wanted = self.laid_out(spec(*columns, ties=ties))
         return await self.store.write(
             lambda: create_board(
@@ -166,7 +165,6 @@ class Deployment:
         return self.boards.open_board(board)[0]
 
     def merger(self, board: Board) -> Merger:
-        """Return the merge rules of a board."""
         return self.boards.open_board(board)[1]
 
     def post(self, owner: str, *parts: BoardPost, post_id: str | None = None, at_us: int | None = None) -> Post:
@@ -222,7 +220,6 @@ class Deployment:
         rng: random.Random | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> Writer:
-        """Return a writer that is not started yet."""
         return Writer(
             store or self.store,
             self.boards,
@@ -250,11 +247,9 @@ class Session:
         return await Deployment.on(await self._open_store(), self._table)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end."""
         return self._runner.run(coroutine)
 
     def create(self, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-        """Create a new board for one example."""
         self._boards += 1
         return self.run(self.deployment.create(f"board-{self._boards}", *columns, ties=ties))
 
@@ -266,7 +261,6 @@ class Session:
         self.deployment.clock = clock
 
     def close(self) -> None:
-        """Close the store, then the event loop."""
         self._runner.run(self._opened.aclose())
         self._runner.close()
 

@@ -48,7 +48,6 @@ class Pools:
         return self.clock.now_us
 
     async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
-        """Create a pool, or return the existing one."""
         spec = PoolSpec(partitions)
         pool, _ = await self.store.write(
             lambda: self.pools.save_pool(CLIENT, pool_id, spec, now_us=self.clock(), pools_max=1_000)
@@ -56,7 +55,6 @@ class Pools:
         return pool
 
     async def pool(self, pool_id: str = "numbers") -> Pool:
-        """Return the pool as it is now."""
         return await self.store.read(lambda: self.pools.read_pool(CLIENT, pool_id))
 
     async def add(self, *names: str, region: str = "eu", pool_id: str = "numbers") -> list[str]:
@@ -67,7 +65,6 @@ class Pools:
         )
 
     async def remove(self, *names: str, pool_id: str = "numbers") -> Removed:
-        """Remove resources."""
         pool = await self.pool(pool_id)
         return await self.store.write(
             lambda: self.pools.remove_resources(pool, names, now_us=self.clock(), rng=self.rng)
@@ -97,7 +94,6 @@ class Pools:
         return unwrap_grant(outcome)
 
     async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
-        """Return the stored counts by region."""
         pool = await self.pool(pool_id)
         found = await self.store.read(lambda: lease_counts(self.dialect).read_counts([pool.key]))
         return {region: counts for (_, region), counts in found.items()}
@@ -108,7 +104,6 @@ class Pools:
         return await self.store.read(lambda: self.pools.list_resources(pool, after="", limit=10_000))
 
     async def events(self, after: int = 0) -> list[PublishedLeaseEvent]:
-        """Return the journal of leases."""
         return await self.store.read(lambda: lease_journal(self.dialect).read_page(after, limit=10_000))
 
     async def summarize_events(self) -> Sequence[tuple[str, str, str | None]]:

@@ -47,7 +47,6 @@ class MeddlingStore(PassingStore):
         self._begun.clear()
 
     async def wait_for_write(self) -> None:
-        """Return once a write waits for `release`."""
         await self._begun.wait()
 
     def release(self) -> None:

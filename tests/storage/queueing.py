@@ -68,7 +68,6 @@ class QueueDesk:
 
     @classmethod
     async def on(cls, deployment: Deployment) -> QueueDesk:
-        """Create the queue with its shards."""
         desk = cls(deployment)
         await desk.store.write(lambda: desk.queue.make_shards(SHARDS))
         return desk
@@ -125,10 +124,8 @@ class QueueDesk:
         return rounds
 
     async def count_waiting(self) -> int:
-        """Return the number of posts in the queue."""
         backlog = await self.store.read(self.queue.backlog)
         return sum(shard.posts for shard in backlog.values())
 
     async def find_fate(self, board: Board, post_id: str) -> PostFate:
-        """Return what became of a post."""
         return await find_post_fate(self.store, self.deployment.post_ids, board, post_id)

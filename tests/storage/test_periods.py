@@ -22,7 +22,6 @@ DAYS = st.dates(date(1969, 1, 1), date(2099, 12, 31))
 
 
 def us(at: datetime) -> int:
-    """Return microseconds since 1970."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 

@@ -68,7 +68,6 @@ class PlainBoard:
     changes: int = 0
 
     def stats(self, owner: str) -> list[StatValue | None]:
-        """Return an owner's values."""
         return [held[0] if held is not None else None for held in self.rows[owner]]
 
 
@@ -115,7 +114,6 @@ class BoardsMachine(RuleBasedStateMachine):
         self.keys: set[int] = set()
 
     def teardown(self) -> None:
-        """Close what the machine opened."""
         self.session.close()
 
     # Each rule is a step that Hypothesis may choose.
@@ -210,7 +208,6 @@ class BoardsMachine(RuleBasedStateMachine):
     # The helpers run a step and compute the result that it must have.
 
     def choose_board(self, number: int) -> PlainBoard:
-        """Return one of the boards that exist."""
         return list(self.plain.values())[number % len(self.plain)]
 
     def make_post(self, plan: PostPlan) -> Post:
@@ -301,7 +298,6 @@ class BoardsMachine(RuleBasedStateMachine):
         self.session.run(self.session.deployment.store.read(self.compare))
 
     def compare(self) -> Program[None]:
-        """Compare everything in one snapshot."""
         dialect = self.session.deployment.dialect
         boards = yield from list_boards(dialect, prefix="", after="", limit=10)
         assert boards == [self.plain[name].board for name in sorted(self.plain)]
@@ -319,7 +315,6 @@ class BoardsMachine(RuleBasedStateMachine):
                 assert merger.decode_stats(entry.cells) == plain.stats(owner)
 
     def compare_ranking(self, plain: PlainBoard, index: int) -> Program[None]:
-        """Compare pages and ranks of one column."""
         stored = self.session.deployment.entries(plain.board).rankings[index]
         page = yield from stored.read_first_rows(PAGE_ROWS)
         walked: list[Entry] = []

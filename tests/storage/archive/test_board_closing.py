@@ -81,7 +81,6 @@ async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
-    """Return the ids of the boards that are due for a stage of closing now."""
     found = await deployment.store.read(
         lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
     )

@@ -68,7 +68,6 @@ def make_family_post(
 
 
 def statuses_of(outcomes: list[PartOutcome]) -> list[PostStatus]:
-    """Return the status of each outcome, in order."""
     return [outcome.status for outcome in outcomes]
 
 

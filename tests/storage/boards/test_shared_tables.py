@@ -27,14 +27,12 @@ def table() -> TableSharing:
 
 
 async def create_filled_board(deployment: Deployment, board_id: str) -> Board:
-    """Create a board with a row for each of `OWNERS`."""
     board = await deployment.create(board_id, XP)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in OWNERS))
     return board
 
 
 async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
-    """Count the rows that all boards have in this board's table."""
     query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
     [[found]] = await deployment.store.read_query(query)
     return int(found)

@@ -30,7 +30,6 @@ VALUE_BYTES_MAX = 2_000
 
 
 def curve(total: int) -> Curve:
-    """Make a curve that differs from others in its total."""
     return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 

@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 
 def curve(total: int) -> Curve:
-    """Make a curve that differs from others in its total."""
     return Curve((Knot(-5, 0, 1), Knot(-4, 1, total - 1)), total=total, as_of_us=1_000 + total)
 
 

@@ -55,15 +55,12 @@ class Meeting:
             await writer.close()
 
     async def delete(self) -> object:
-        """Delete the board, as the operator."""
         return await self.operator.store.write(lambda: delete_board(self.operator.dialect, board_id="b"))
 
     async def reset(self) -> object:
-        """Empty the board, as the operator."""
         return await self.operator.store.write(lambda: reset_board(self.operator.dialect, board_id="b"))
 
     async def widen(self) -> object:
-        """Add a column, as the operator."""
         wanted = spec(XP, KILLS)
         return await self.operator.store.write(lambda: change_board(self.operator.dialect, board_id="b", wanted=wanted))
 
@@ -82,7 +79,6 @@ class Meeting:
         return await asyncio.gather(*running)
 
     async def wait_for_locks(self, table: str, count: int) -> None:
-        """Wait until at least this many statements on a table wait for a lock."""
         async with asyncio.timeout(WAIT_S):
             while await self._waiting(table) < count:
                 pass

@@ -76,13 +76,11 @@ async def open_stores(stack: AsyncExitStack, primary_url: str, replica_url: str,
 
 @pytest.fixture
 async def stack() -> AsyncIterator[AsyncExitStack]:
-    """Provide a stack that closes what a test opened."""
     async with AsyncExitStack() as opened_here:
         yield opened_here
 
 
 async def post_entry(sampled: Sampled, board: Board, owner: str) -> None:
-    """Post one more entry."""
     await sampled.deployment.apply(sampled.deployment.post(owner, part(board, {"xp": len(owner)})))
 
 

@@ -26,13 +26,11 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a path where a store may be created."""
     return tmp_path / "new" / "folder #1?" / "boards.db"
 
 
 @pytest.fixture
 async def opened(path: Path) -> AsyncIterator[SqliteStore]:
-    """Open a store at the path, and close it at the end."""
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     yield store
     await store.close()
@@ -204,7 +202,6 @@ async def test_a_checkpoint_that_comes_due_during_closing_raises_nothing(path: P
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a file in bytes."""
     return path.stat().st_size
 
 

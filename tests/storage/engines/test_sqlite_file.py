@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a path where a store may be created."""
     return tmp_path / "folder" / "boards.db"
 
 
@@ -37,14 +36,12 @@ def open_umask() -> Iterator[None]:
 
 
 async def create_store(path: Path) -> None:
-    """Create a store and close it."""
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(store)
     await store.close()
 
 
 def list_modes(folder: Path) -> dict[str, int]:
-    """Return the permissions of each file of a folder."""
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
 
@@ -154,7 +151,6 @@ async def open_damaged(path: Path) -> Deployment:
 
 
 async def read_board(deployment: Deployment, board_id: str) -> Board:
-    """Read a board from the catalog."""
     return await deployment.store.read(lambda: find_board(SQLITE, board_id))
 
 

@@ -22,7 +22,6 @@ XP = ranked("xp")
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Watcher]]:
-    """Provide a store and its observer."""
     watcher = Watcher()
     store: Store
     if request.param == "sqlite":

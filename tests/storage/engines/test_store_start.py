@@ -21,7 +21,6 @@ AHEAD = 10**10
 
 
 async def read_journal(store: Store) -> list[JournalRow]:
-    """Return all published rows of the journal."""
     return await store.read(lambda: journal(store.dialect).read_changes(0, limit=1_000))
 
 

@@ -73,7 +73,6 @@ async def _flip(deployment: Deployment, *, hide: bool) -> None:
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
-    """Processes post to an owner while the owner is hidden and shown repeatedly. Each post must count once."""
     first, second = (
         await processes.start_process(writer_connections=2),
         await processes.start_process(writer_connections=2),

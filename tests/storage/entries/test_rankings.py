@@ -76,7 +76,6 @@ class Compared:
         await self.deployment.store.write(program)
 
     def cell(self, value: int, reached_us: int) -> str:
-        """Return the cell of a value."""
         return self.ranking.padding.pad(value, reached_us)
 
     def expected(self, at: Place) -> tuple[str, str]:
@@ -134,7 +133,6 @@ class Compared:
             assert near.edge_ties == ties
 
     def check(self) -> Program[None]:
-        """Check everything in one snapshot."""
         yield from self.check_ends()
         for value, reached_us, owner in self.case.probes:
             at = place_of(self.board.spec, 1, value, reached_us, owner)

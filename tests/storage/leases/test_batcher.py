@@ -99,7 +99,6 @@ class Reported:
         self.waiting.put_nowait(requests)
 
     async def wait_for_requests(self, requests: int) -> None:
-        """Return when this many requests wait."""
         while await self.waiting.get() != requests:
             pass
 
@@ -118,7 +117,6 @@ class GatedBatcher:
         self.batcher = LeaseBatcher(self.store, pools.groups, limits, self.reported)
 
     def ask(self, key: str, pool_id: str = "numbers") -> asyncio.Task[Any]:
-        """Send a request, and return its task."""
         return asyncio.create_task(self.batcher.request_lease(LeaseRequest(CLIENT, pool_id, key, "eu", None, LEASE_US)))
 
     async def hold_transaction(self) -> None:
@@ -259,7 +257,6 @@ async def open_direct_batcher(processes: Processes) -> GatedBatcher:
 
 
 def ask_for_an_hour(gated: GatedBatcher, key: str) -> asyncio.Task[Any]:
-    """Send a request for a lease of one hour, and return its task."""
     return asyncio.create_task(
         gated.batcher.request_lease(LeaseRequest(CLIENT, "numbers", key, "eu", None, 3_600_000_000))
     )

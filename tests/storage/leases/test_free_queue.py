@@ -15,7 +15,6 @@ from tests.storage.leasing import CLIENT, LEASE_US, Pools, unwrap_grant
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """Provide pools on an empty store."""
     return Pools(await Deployment.on(await open_store()))
 
 

@@ -14,7 +14,6 @@ from tests.storage.leasing import CLIENT, LEASE_US, Pools
 
 @pytest.fixture
 async def pools(open_store: OpenStore) -> Pools:
-    """Provide a store with one empty pool."""
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made

@@ -43,7 +43,6 @@ class Holder:
         self.lost = 0
 
     async def claim_repeatedly(self) -> None:
-        """Claim until enough claims have succeeded."""
         while len(self.holdings) < CLAIMS:
             resource = self._rng.choice(RESOURCES)
             try:

@@ -47,7 +47,6 @@ class Holders:
 
 @pytest.fixture
 def holders(deployment: Deployment) -> Holders:
-    """Provide the leases of an empty store."""
     return Holders(deployment)
 
 

@@ -10,7 +10,6 @@ from storage.records import Post
 
 
 def make_request(loop: asyncio.AbstractEventLoop, *owners: str) -> WaitingRequest:
-    """Make a request that posts once for each owner."""
     return WaitingRequest([Post(owner, [], None, None, "") for owner in owners], len(owners), loop.create_future())
 
 
@@ -25,7 +24,6 @@ def make_queue(*requests: str, group_posts_max: int = 100, grouping: bool = True
 
 
 def letters(group: list[WaitingRequest]) -> list[str]:
-    """Return a text for each request of a group: the letters of its owners."""
     return ["".join(post.owner for post in waiting.posts) for waiting in group]
 
 

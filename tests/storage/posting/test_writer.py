@@ -63,7 +63,6 @@ class HeldWriter:
         return [first, *tasks]
 
     async def xp(self, *owners: str) -> list[object]:
-        """Return the points of the owners."""
         found = [await self.deployment.stats(self.board, owner) for owner in owners]
         return [stats["xp"] if stats is not None else None for stats in found]
 
@@ -72,7 +71,6 @@ class HeldWriter:
 async def open_held_writer(
     deployment: Deployment, *, limits: PostingSettings = LIMITS, meddle: Sequence[Built | Exception] = ()
 ) -> AsyncIterator[HeldWriter]:
-    """Start a writer, and close it at the end."""
     held = HeldWriter(deployment, await deployment.create("b", XP), limits, list(meddle))
     held.writer.start()
     yield held

@@ -56,7 +56,6 @@ class Flow:
         return asyncio.create_task(self.writer.submit(posts))
 
     async def create_board(self) -> None:
-        """Create the board that receives the posts."""
         self.board = await self.deployment.create("b", ranked("xp"))
 
 

@@ -62,7 +62,6 @@ class Intake:
         return [self.desk.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     def pass_time(self, seconds: float) -> None:
-        """Advance every clock."""
         self.time_s += seconds
         self.desk.clock.now_us += round(seconds * 1e6)
 
@@ -75,7 +74,6 @@ class Intake:
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 

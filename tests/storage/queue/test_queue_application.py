@@ -34,7 +34,6 @@ OWNERS = ("ada", "bob", "cleo", "ÿ", "漢", "😀")
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 
@@ -44,13 +43,11 @@ async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
 
 
 def make_post(desk: QueueDesk, board: Board, owner: str, xp: int, *, last: int = 0, post_id: str | None = None) -> Post:
-    """Return a post as the service hands it to the queue."""
     made = desk.deployment.post(owner, part(board, {"xp": xp, "last": last}), post_id=post_id)
     return replace(made, post_id=post_id)
 
 
 async def start_worker(desk: QueueDesk, name: str = "ada", *, store: Store | None = None) -> Worker:
-    """Create a worker, let it claim shards, and return it."""
     worker = desk.worker(name, store=store)
     await desk.update_share(worker)
     return worker

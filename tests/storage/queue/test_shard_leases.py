@@ -11,7 +11,6 @@ from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk, Wor
 
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
-    """Provide the queue of a new store."""
     return await QueueDesk.on(deployment)
 
 
@@ -28,7 +27,6 @@ async def resize(desk: QueueDesk, size: int) -> None:
 
 
 def shards_of(*workers: Worker) -> list[list[int]]:
-    """Return the shards of each worker."""
     return [sorted(worker.share.shards) for worker in workers]
 
 
