@@ -248,12 +248,3 @@ def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     bracket = live.locate(8)
     assert bracket.low <= 3 <= bracket.high
     assert live.locate(6).low <= 2
-
-
-def test_a_live_curve_counts_entries_of_a_column_that_was_empty_at_the_fit() -> None:
-    fit = Curve([], total=0, as_of_us=0)
-    counts = LiveCounts(fit)
-    counts.count_moves([(None, 5), (None, 9), (None, 7)])
-    live = LiveCurve(fit, counts, as_of=AsOf(0))
-    assert [live.locate(key).rank for key in (4, 5, 10)] == [1, 1, 4]
-    assert live.locate(7).low <= 2 <= live.locate(7).high

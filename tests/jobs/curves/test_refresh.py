@@ -3,12 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from predictor import RankCurve
 from storage.boards.boards import delete_board, reset_board
-from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError
 from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
-from tests.jobs.world import LIMITS, PREDICTOR, REFRESH_S, World, within
+from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
 
 async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:
@@ -117,18 +115,6 @@ async def test_boards_known_at_the_start_become_due_spread_over_their_interval(w
     await job.find_due()
     found = [await count_due(world, job, REFRESH_S / 4) for _ in range(4)]
     assert found[0] < found[1] < found[2] < found[3] == 40
-
-
-async def test_the_queue_of_due_columns_is_bounded_and_the_rest_is_found_later(world: World) -> None:
-    boards = [await world.create(f"b{number}") for number in range(5)]
-    for board in boards:
-        await world.post(board, {"a": 1})
-    job = world.refresh_job(refresh_queue_max=2)
-    await job.find_due()
-    for waiting in (2, 2, 1):
-        assert await count_due(world, job, REFRESH_S if waiting == 2 else 0) == waiting
-        await work_off(world, job)
-    assert [count_curve_entries(world, board) for board in boards] == [1] * 5
 
 
 async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues(world: World) -> None:

@@ -41,14 +41,6 @@ async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(wor
     assert await jobs.stop() == []
 
 
-async def test_an_empty_column_gets_a_curve_on_request(world: World) -> None:
-    board = await world.create("b")
-    jobs = await start_jobs(world)
-    done = await within(world.desk.refresh_now(board, 0))
-    assert (done.curve.total, world.book.find_curve(board, 0)) == (0, done.curve)
-    assert await jobs.stop() == []
-
-
 async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})

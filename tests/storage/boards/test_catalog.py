@@ -19,9 +19,8 @@ from storage.boards.boards import (
 )
 from storage.boards.catalog import Catalog
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
-from storage.records import Best, Board, BoardSpec, Merge, StatValue, TableSharing, Ties
+from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
 from tests.storage.meddling import MeddlingStore
 
@@ -48,13 +47,6 @@ async def test_a_created_board_reads_back_as_it_was_described(deployment: Deploy
     assert await deployment.catalog.reread_board("season-1") == made
 
 
-async def test_creating_an_existing_board_returns_it_and_changes_nothing(deployment: Deployment) -> None:
-    made = await deployment.create("b", XP)
-    deployment.clock.now_us += 5
-    assert await deployment.create("b", LAP) == made
-    assert await deployment.catalog.reread_board("b") == made
-
-
 async def test_confirming_a_board_with_its_own_spec_changes_nothing(deployment: Deployment) -> None:
     made = await deployment.create("b", XP, LAP)
     assert await change(deployment, "b", made.spec) == made
@@ -67,24 +59,6 @@ async def test_the_predictor_may_change_and_nothing_else_does(deployment: Deploy
     wanted = replace(made.spec, predictor=replace(made.spec.predictor, samples=7))
     assert await change(deployment, "b", wanted) == replace(made, spec=wanted)
     assert await deployment.catalog.reread_board("b") == replace(made, spec=wanted)
-
-
-async def test_columns_can_be_added_to_a_live_board_and_its_rows_stay(deployment: Deployment) -> None:
-    made = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("ada", part(made, {"xp": 5})), deployment.post("bob", part(made, {"xp": 7})))
-    wider = await change(deployment, "b", deployment.laid_out(spec(counter("shots"), XP, LAP, label("clan"))))
-    assert [column.name for column in wider.spec.columns] == ["xp", "shots", "lap", "clan"]
-    assert await deployment.stats(wider, "ada") == {"xp": 5, "shots": None, "lap": None, "clan": None}
-    assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
-    everywhere: dict[str, StatValue] = {"xp": 1, "shots": 2, "lap": 3, "clan": "red"}
-    await deployment.apply(deployment.post("ada", part(wider, everywhere)))
-    # This post was parsed with the board as it was before the change.
-    await deployment.apply(deployment.post("bob", part(made, {"xp": 1})))
-    assert await deployment.stats(wider, "ada") == {**everywhere, "xp": 6}
-    assert await deployment.stats(wider, "bob") == {"xp": 8, "shots": None, "lap": None, "clan": None}
-    assert await deployment.totals(wider) == {ALL_ENTRIES: 2, CHANGES: 4, 0: 2, 2: 1}
-    ranked_rows = await deployment.store.read(lambda: deployment.entries(wider).rankings[2].read_first_rows(10))
-    assert [entry.owner for entry in ranked_rows] == ["ada"]
 
 
 @pytest.mark.parametrize(
@@ -136,15 +110,6 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deploy
     assert (outcome.status, outcome.stats) == ("applied", [1]), "the board's post ids were deleted with it"
 
 
-async def test_a_reopened_store_does_not_use_a_deleted_boards_key_again(open_store: OpenStore) -> None:
-    first = await Deployment.on(await open_store())
-    board = await first.create("b", XP)
-    await first.store.write(lambda: delete_board(first.dialect, board_id="b"))
-    await first.store.close()
-    second = await Deployment.on(await open_store())
-    assert (await second.create("b", XP)).key > board.key
-
-
 async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deployment: Deployment) -> None:
     board = await deployment.create("b", XP, LAP)
     other = await deployment.create("other", XP)
@@ -160,13 +125,6 @@ async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deploy
     outcome = await deployment.apply_one(deployment.post("ada", part(empty, {"xp": 1}), post_id="p"))
     assert (outcome.status, outcome.stats) == ("applied", [1, None])
     assert await deployment.stats(other, "ada") == {"xp": 5}
-
-
-async def test_the_statements_of_a_board_have_its_new_epoch_after_a_reset(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    assert deployment.entries(board).board.epoch == 1
-    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    assert deployment.entries(empty).board.epoch == 2
 
 
 async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deployment: Deployment) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querybuilder import col, count, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES
+from storage.boards.boards import ALL_ENTRIES
 from storage.boards.families import NewBoard, delete_family, make_boards, put_family
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.hidden_owners import hidden_statements
@@ -69,23 +69,6 @@ def make_family_post(
 
 def statuses_of(outcomes: list[PartOutcome]) -> list[PostStatus]:
     return [outcome.status for outcome in outcomes]
-
-
-async def test_every_board_of_a_post_is_written_and_counted(deployment: Deployment) -> None:
-    family = await make_family(deployment)
-    boards = await make_named_boards(deployment, family, *NAMES)
-    everybody, one, two = boards[0], boards[1], boards[2]
-    of_ada = make_family_post(deployment, family, "ada", 5, everybody, one)
-    [ada, bob] = await deployment.apply(of_ada, make_family_post(deployment, family, "bob", 7, everybody, two))
-    assert statuses_of(ada) == statuses_of(bob) == [PostStatus.APPLIED] * 2
-    assert [outcome.board_key for outcome in ada] == [everybody.key, one.key]
-    await deployment.apply(make_family_post(deployment, family, "ada", 2, everybody, two))
-    assert await deployment.stats(everybody, "ada") == {"xp": 7, "shots": None}
-    assert await deployment.stats(one, "ada") == {"xp": 5, "shots": None}
-    assert await deployment.stats(two, "ada") == {"xp": 2, "shots": None}
-    assert await deployment.totals(everybody) == {ALL_ENTRIES: 2, CHANGES: 3, 0: 2}
-    assert await deployment.totals(two) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}
-    assert await deployment.totals(boards[3]) == {}
 
 
 async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:

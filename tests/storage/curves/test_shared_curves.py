@@ -220,33 +220,6 @@ async def test_an_entry_of_an_older_version_is_counted_and_never_served(
     assert front.read == {"stale": 1}
 
 
-async def test_a_newer_entry_than_listed_is_not_served_under_the_older_version(
-    deployment: Deployment, start: Start
-) -> None:
-    board = await deployment.create("b", ranked("xp"))
-    job, front = start(), start()
-    await job.refresh(board, 0, curve(10))
-    ahead = ServedCurve(board.key, 0, board.epoch, 1_000, curve(99))
-    await job.book.share_curve(ahead)
-    assert await front.book.poll() == 1
-    assert front.book.find_curve(board, 0) == curve(10)
-    assert front.read == {"stale": 1}
-
-
-async def test_two_stores_that_share_a_memcached_never_read_each_others_curves(
-    deployment: Deployment, server: OpenMemcached, start: Start
-) -> None:
-    board = await deployment.create("b", ranked("xp"))
-    job, stranger = start(), start(SALT[::-1])
-    await job.refresh(board, 0, curve(10))
-    await stranger.book.share_curve(ServedCurve(board.key, 0, board.epoch, 1, curve(99)))
-    assert len(server.held()) == 2
-    front = start()
-    await front.book.poll()
-    assert front.book.find_curve(board, 0) == curve(10)
-    assert front.read == {"hit": 1}
-
-
 async def test_a_poll_stops_asking_after_a_failure_and_an_open_breaker_counts_no_error(
     deployment: Deployment, server: OpenMemcached, start: Start
 ) -> None:

@@ -135,15 +135,6 @@ async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> No
     assert reader.book.find_curve(again, 0) is None
 
 
-async def test_an_empty_column_has_a_curve_too(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp"))
-    reader = CurveReader(deployment)
-    empty = Curve((), total=0, as_of_us=5)
-    await deployment.store.write(lambda: store_curve(deployment.dialect, board, 0, empty))
-    await reader.book.poll()
-    assert reader.book.find_curve(board, 0) == empty
-
-
 class SlowReads(MeddlingStore):
     """A store whose reads return their rows only after the test has released them."""
 

@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, param, rows, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, reset_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
-from storage.errors import LostRaceError, StorageError, UnknownBoardError
+from storage.errors import LostRaceError, StorageError
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
@@ -105,27 +105,6 @@ async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(pro
     await posting
     await writer.close()
     assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await count_rows_in(operator, board)
-
-
-async def test_deleting_a_board_rejects_its_posts_and_lets_the_others_through(processes: Processes) -> None:
-    poster, operator = await processes.start_process(), await processes.start_process()
-    gone, kept = await poster.create("gone", XP), await poster.create("kept", XP)
-    writer = poster.writer(Observed())
-    writer.start()
-    deleting = asyncio.create_task(operator.store.write(lambda: delete_board(operator.dialect, board_id="gone")))
-    statuses: set[tuple[PostStatus, PostStatus]] = set()
-    while (PostStatus.REJECTED, PostStatus.APPLIED) not in statuses:
-        outcomes = await writer.submit(
-            [poster.post("ada", part(gone, {"xp": 1})), poster.post("ada", part(kept, {"xp": 1}))]
-        )
-        statuses.add((outcomes[0][0].status, outcomes[1][0].status))
-        if outcomes[0][0].status is PostStatus.REJECTED:
-            assert isinstance(outcomes[0][0].error, UnknownBoardError)
-    await deleting
-    await writer.close()
-    assert statuses <= {(PostStatus.APPLIED, PostStatus.APPLIED), (PostStatus.REJECTED, PostStatus.APPLIED)}
-    with pytest.raises(UnknownBoardError):
-        await poster.erase(gone, "ada")
 
 
 async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: Processes) -> None:

@@ -9,10 +9,9 @@ import asyncpg
 import pytest
 
 from querybuilder import col, count, insert, param, select
-from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import hosts_of
-from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreUnsupportedError, WaitTooLongError
+from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, WaitTooLongError
 from storage.records import Post, PostStatus
 from storage.schema.tables import META
 from tests.servers import PostgresServer, postgres
@@ -23,18 +22,6 @@ from tests.storage.processes import Processes
 
 XP = ranked("xp")
 END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
-
-
-async def test_the_wait_for_a_locked_row_is_bounded(processes: Processes, raw: asyncpg.Connection) -> None:
-    deployment = await processes.start_process(lock_timeout_s=0.05)
-    board = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    async with raw.transaction():
-        await raw.execute(f"SELECT * FROM {entries_table(board.key)} FOR UPDATE")
-        with pytest.raises(StoreAwayError, match="in time"):
-            await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    assert await deployment.stats(board, "ada") == {"xp": 2}
 
 
 @pytest.mark.parametrize("with_id", [True, False])
@@ -181,11 +168,6 @@ def _await_catch_up(primary: PostgresServer, standby: PostgresServer) -> None:
 )
 def test_a_url_of_several_hosts_becomes_one_url_for_each_host(url: str, hosts: list[str]) -> None:
     assert hosts_of(url) == hosts
-
-
-async def test_a_refused_database_is_no_outage(postgres_server: PostgresServer) -> None:
-    with pytest.raises(StoreUnsupportedError, match="does not exist"):
-        await PostgresStore.open(postgres_server.url("nothing_here"), POSTGRES_LIMITS)
 
 
 async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -> None:

@@ -66,16 +66,6 @@ async def test_a_file_with_a_second_name_is_refused_under_either_name(path: Path
     await create_store(path)
 
 
-async def test_the_lock_of_a_running_owner_holds_under_a_hard_link(path: Path) -> None:
-    owner = await SqliteStore.open(path, SQLITE_LIMITS)
-    deployment = await Deployment.on(owner)
-    os.link(path, path.with_name("other.db"))
-    with pytest.raises(StoreUnsupportedError, match="hard links"):
-        await SqliteStore.open(path.with_name("other.db"), SQLITE_LIMITS)
-    await deployment.create("b", ranked("xp"))
-    await owner.close()
-
-
 async def test_creating_a_store_is_logged_with_its_full_path(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

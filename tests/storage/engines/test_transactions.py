@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from querybuilder import col, delete, insert, param, select
-from storage.boards.boards import create_board, find_totals, list_boards
-from storage.errors import StorageError, StoreBusyError, UnknownBoardError
+from storage.boards.boards import create_board, list_boards
+from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
 from storage.schema.tables import BOARDS, META
 from storage.store import Program, read_single, write_single
@@ -154,26 +154,6 @@ async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: boo
     assert await deployment.catalog.reread_board("b") == board
 
 
-async def test_programs_that_write_run_one_after_the_other(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    posts = [deployment.post("ada", part(board, {"xp": 1})) for _ in range(20)]
-    await asyncio.gather(*(deployment.apply(post) for post in posts))
-    assert await deployment.stats(board, "ada") == {"xp": 20}
-
-
-async def test_acknowledged_writes_survive_reopening_the_store(open_store: OpenStore) -> None:
-    first = await Deployment.on(await open_store())
-    board = await first.create("b", XP)
-    await first.apply(first.post("ada", part(board, {"xp": 5})))
-    await first.store.close()
-    second = await Deployment.on(await open_store())
-    assert await second.catalog.find_board("b") == board
-    assert await second.stats(board, "ada") == {"xp": 5}
-    counted = await second.store.read(lambda: find_totals(second.dialect, [board.key, 99]))
-    assert counted[99] == {}
-    assert counted[board.key][0] == 1
-
-
 async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     query = select(col("id")).from_(BOARDS).build(deployment.dialect)
@@ -196,11 +176,3 @@ async def test_closing_the_store_finishes_running_programs(deployment: Deploymen
     await deployment.store.close()
     assert [outcome.status for [[outcome]] in await asyncio.gather(*running)] == ["applied"] * 3
     await asyncio.gather(*reading)
-
-
-async def test_a_board_that_the_store_does_not_have_is_unknown(deployment: Deployment) -> None:
-    board = Board(key=77, id="never", spec=spec(XP), created_at_us=1, epoch=1)
-    with pytest.raises(UnknownBoardError):
-        await deployment.stats(board, "ada")
-    with pytest.raises(UnknownBoardError):
-        await deployment.erase(board, "ada")

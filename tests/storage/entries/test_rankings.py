@@ -156,26 +156,3 @@ def test_every_program_of_a_ranking_agrees_with_sorting_plain_tuples(session: Se
         session.run(session.deployment.store.read(compared.check, heavy=True))
 
     check()
-
-
-def test_a_walk_over_pages_meets_every_row_once_in_both_directions(session: Session) -> None:
-    owners = [f"o{index:02}" for index in range(23)]
-    board = session.create(counter("shots"), ranked("xp"))
-    rows = {owner: (None, (index % 4, 1)) for index, owner in enumerate(owners)}
-    compared = Compared(session.deployment, board, Case(board.spec.columns[1], Ties.SHARED, rows, [], 0, 0))
-    session.run(compared.fill())
-
-    def walk() -> Program[None]:
-        expected = [compared.expected(at) for at in compared.order]
-        page = yield from compared.ranking.read_first_rows(5)
-        walked = list(page)
-        while page:
-            page = yield from compared.ranking.read_rows_after(str(page[-1].cells[1]), page[-1].owner, 5)
-            walked += page
-        assert compared.returned(walked) == expected
-        back: list[Entry] = walked[-1:]
-        while page := (yield from compared.ranking.read_rows_before(str(back[0].cells[1]), back[0].owner, 5)):
-            back = [*page, *back]
-        assert compared.returned(back) == expected
-
-    session.run(session.deployment.store.read(walk))

@@ -87,26 +87,6 @@ async def test_an_exhausted_region_gives_away_ended_leases_after_the_margin(pool
         await pools.ask("ada")
 
 
-async def test_a_key_takes_up_its_expired_lease_again_under_its_version(pools: Pools) -> None:
-    await pools.add("a", "b")
-    first = await pools.ask("ada")
-    pools.clock.now_us += 100 * LEASE_US
-    again = await pools.ask("ada")
-    assert (again.resource, again.version, again.acquired) == (first.resource, first.version, False)
-    assert again.expires_at_us == pools.clock() + LEASE_US
-
-
-async def test_a_resource_given_back_is_free_for_others_at_once(pools: Pools) -> None:
-    await pools.add("a")
-    first = await pools.ask("ada")
-    assert (await pools.give_back("ada")).resource == "a"
-    with pytest.raises(UnknownLeaseError):
-        await pools.give_back("ada")
-    assert (await pools.ask("bob")).version == first.version + 1
-    with pytest.raises(NoResourceError):
-        await pools.ask("ada")
-
-
 async def test_a_lease_that_would_have_ended_already_is_refused(pools: Pools) -> None:
     await pools.add("a")
     with pytest.raises(LeaseInPastError):
@@ -139,14 +119,6 @@ async def test_a_region_that_never_existed_is_unknown_and_an_emptied_one_is_exha
     )
     assert [type(one) for one in outcomes] == [Grant, UnknownRegionError, NoResourceError]
     assert {region: counts.refused for region, counts in (await pools.counts()).items()} == {"eu": 0, "us": 1}
-
-
-async def test_leases_of_one_region_are_found_from_another(pools: Pools) -> None:
-    await pools.add("a", region="eu")
-    first = await pools.ask("ada", region="eu")
-    assert (await pools.ask("ada", region="us")) == first._replace(acquired=False)
-    with pytest.raises(UnknownRegionError):
-        await pools.ask("bob", region="us")
 
 
 async def test_operators_remove_only_free_resources_and_versions_go_on_if_they_return(pools: Pools) -> None:

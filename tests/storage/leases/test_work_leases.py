@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -61,48 +60,6 @@ async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(hol
         assert refused.value.free_in_us == LEASE_US + MARGIN_US
     assert isinstance(refused.value, StoreBusyError), "the caller may claim again"
     assert (await holders.claim("bob", "other")).version == 1
-
-
-async def test_an_expired_lease_is_given_away_after_the_margin_under_a_greater_version(holders: Holders) -> None:
-    first = await holders.claim("ada")
-    holders.clock.now_us += LEASE_US + MARGIN_US - 1
-    with pytest.raises(LeaseTakenError) as refused:
-        await holders.claim("bob")
-    assert refused.value.free_in_us == 1
-    holders.clock.now_us += 1
-    second = await holders.claim("bob")
-    assert (second.holder, second.version) == ("bob", first.version + 1)
-    for late in (holders.renew(first), holders.release(first)):
-        with pytest.raises(LeaseLostError):
-            await late
-    assert await holders.find() == second
-
-
-async def test_a_renewed_lease_lasts_from_its_renewal_and_keeps_its_version(holders: Holders) -> None:
-    lease = await holders.claim("ada")
-    holders.clock.now_us += LEASE_US - 1
-    renewed = await holders.renew(lease)
-    assert renewed == replace(lease, expires_at_us=holders.clock.now_us + LEASE_US)
-    holders.clock.now_us += LEASE_US
-    with pytest.raises(LeaseTakenError):
-        await holders.claim("bob")
-
-
-async def test_an_expired_lease_can_be_renewed_until_another_holder_takes_it(holders: Holders) -> None:
-    lease = await holders.claim("ada")
-    holders.clock.now_us += 100 * LEASE_US
-    assert (await holders.renew(lease)).version == lease.version
-    with pytest.raises(LeaseTakenError):
-        await holders.claim("bob")
-
-
-async def test_a_released_lease_is_free_at_once_and_never_its_old_holders_again(holders: Holders) -> None:
-    lease = await holders.claim("ada")
-    await holders.release(lease)
-    for late in (holders.renew(lease), holders.release(lease)):
-        with pytest.raises(LeaseLostError):
-            await late
-    assert (await holders.claim("ada")).version == lease.version + 1
 
 
 async def test_nobody_can_claim_a_resting_resource_before_its_time(holders: Holders) -> None:

@@ -1,11 +1,9 @@
 """Test the change log: if one change is missed or counted twice, all later counts from this log are wrong."""
 
 import asyncpg
-import pytest
 
 from querybuilder import col, select
 from storage.engines.postgres import PostgresStore
-from storage.errors import LostRaceError
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
@@ -72,19 +70,6 @@ async def test_a_post_to_two_boards_leaves_a_change_on_each(deployment: Deployme
     await deployment.apply(deployment.post("ada", part(one, {"xp": 5}), part(two, {"lap": 6})))
     found = await changes_of(deployment.store)
     assert [(change.board_key, change.next) for change in found] == [(one.key, "005"), (two.key, "06")]
-
-
-async def test_a_rolled_back_transaction_logs_nothing(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-
-    def program() -> Program[None]:
-        yield from deployment.entries(board).erase_entry("ada", now_us=1)
-        raise LostRaceError
-
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
-    with pytest.raises(LostRaceError):
-        await deployment.store.write(program)
-    assert await texts(deployment.store) == [("ada", "   ", "005")]
 
 
 async def test_a_mark_counts_the_changes_before_it_and_none_after_it(deployment: Deployment) -> None:

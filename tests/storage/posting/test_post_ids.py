@@ -1,9 +1,7 @@
 """Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board, reset_board
+from storage.boards.boards import delete_board, reset_board
 from storage.errors import PostIdConflictError
-from storage.records import Merge
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, label, part, ranked
 
 XP = ranked("xp")
@@ -18,25 +16,6 @@ async def test_a_retry_is_not_applied_and_returns_the_first_outcome(deployment: 
     retry = await deployment.apply_one(post)
     assert (retry.status, retry.stats, retry.updated_at_us) == ("duplicate", [5, "red"], first.updated_at_us)
     assert await deployment.stats(board, "ada") == {"xp": 6, "clan": "blue"}
-
-
-async def test_an_id_is_remembered_for_a_post_that_changed_nothing_too(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("best", merge=Merge.MAX))
-    await deployment.apply(deployment.post("ada", part(board, {"best": 5})))
-    post = deployment.post("ada", part(board, {"best": 3}), post_id="p")
-    assert (await deployment.apply_one(post)).status == "unchanged"
-    await deployment.erase(board, "ada")
-    assert (await deployment.apply_one(post)).status == "duplicate"
-    assert await deployment.stats(board, "ada") is None
-
-
-async def test_a_rejected_post_is_not_remembered(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=9))
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 9})))
-    post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
-    assert (await deployment.apply_one(post)).status == "rejected"
-    await deployment.apply(deployment.post("ada", part(board, {}, {"xp": 0})))
-    assert (await deployment.apply_one(post)).status == "applied"
 
 
 async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment) -> None:
@@ -55,32 +34,6 @@ async def test_an_id_used_for_another_post_is_a_conflict(deployment: Deployment)
     assert await deployment.stats(board, "bob") is None
 
 
-async def test_a_repeat_inside_one_batch_is_a_duplicate_or_a_conflict_too(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    post = deployment.post("ada", part(board, {"xp": 5}), post_id="p")
-    outcomes = await deployment.apply(
-        post,
-        deployment.post("ada", part(board, {"xp": 1})),
-        post,
-        deployment.post("ada", part(board, {"xp": 9}), post_id="p"),
-        deployment.post("ada", part(board, {"xp": 1}), post_id="q"),
-    )
-    assert [outcome.status for [outcome] in outcomes] == ["applied", "applied", "duplicate", "rejected", "applied"]
-    assert outcomes[2][0].stats == [5]
-    assert await deployment.stats(board, "ada") == {"xp": 7}
-    assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1}
-
-
-async def test_each_board_remembers_its_own_ids(deployment: Deployment) -> None:
-    one, two = await deployment.create("one", XP), await deployment.create("two", XP)
-    both = deployment.post("ada", part(one, {"xp": 5}), part(two, {"xp": 5}), post_id="p")
-    await deployment.apply(both)
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="two"))
-    [outcomes] = await deployment.apply(both)
-    assert [outcome.status for outcome in outcomes] == ["duplicate", "applied"]
-    assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
-
-
 async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deployment: Deployment) -> None:
     """Deleting the ids immediately would be most of the transaction's work, and every writer would have to wait."""
     emptied, deleted = await deployment.create("emptied", XP), await deployment.create("deleted", XP)
@@ -95,36 +48,6 @@ async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deploy
         await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
     await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
     assert await pruned(deployment, deployment.clock() + 1, 1000) == 3 * 5 + 5
-
-
-async def test_a_post_that_waited_while_its_board_was_emptied_is_remembered_in_the_new_epoch(
-    deployment: Deployment,
-) -> None:
-    stale = await deployment.create("b", XP)
-    post = deployment.post("ada", part(stale, {"xp": 1}), post_id="p")
-    assert (await deployment.apply_one(post)).status == "applied"
-    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    assert (await deployment.apply_one(post)).status == "applied"
-    again = deployment.post("ada", part(empty, {"xp": 1}), post_id="p")
-    assert (await deployment.apply_one(again)).status == "duplicate"
-
-
-async def test_a_conflict_on_one_board_keeps_the_post_from_the_others(deployment: Deployment) -> None:
-    one, two = await deployment.create("one", XP), await deployment.create("two", XP)
-    await deployment.apply(deployment.post("bob", part(one, {"xp": 1}), post_id="p"))
-    [outcomes] = await deployment.apply(deployment.post("ada", part(one, {"xp": 5}), part(two, {"xp": 5}), post_id="p"))
-    assert [outcome.status for outcome in outcomes] == ["rejected", "rejected"]
-    assert await deployment.stats(two, "ada") is None
-
-
-async def test_ids_outlive_the_process_that_remembered_them(open_store: OpenStore) -> None:
-    first = await Deployment.on(await open_store())
-    board = await first.create("b", XP)
-    await first.apply(first.post("ada", part(board, {"xp": 5}), post_id="p"))
-    await first.store.close()
-    second = await Deployment.on(await open_store())
-    outcome = await second.apply_one(second.post("ada", part(board, {"xp": 5}), post_id="p"))
-    assert (outcome.status, outcome.stats) == ("duplicate", [5])
 
 
 async def pruned(deployment: Deployment, before_us: int, rows_max: int) -> int:

@@ -66,21 +66,6 @@ async def test_posts_of_one_group_to_one_owner_merge_in_their_order(deployment: 
     assert await deployment.stats(board, "ada") == {"xp": 100, "last": 7, "clan": ""}
 
 
-async def test_a_post_is_all_or_nothing_over_its_columns_and_other_posts_stand(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, ranked("small", min_scaled=0, max_scaled=9))
-    outcomes = await deployment.apply(
-        deployment.post("ada", part(board, {"xp": 1, "small": 9})),
-        deployment.post("ada", part(board, {"xp": 5, "small": 1})),
-        deployment.post("bob", part(board, {"xp": 5, "small": 10})),
-        deployment.post("ada", part(board, {"xp": 2})),
-    )
-    assert [outcome.status for [outcome] in outcomes] == ["applied", "rejected", "rejected", "applied"]
-    assert isinstance(outcomes[1][0].error, ValueOutOfRangeError)
-    assert await deployment.stats(board, "ada") == {"xp": 3, "small": 9}
-    assert await deployment.stats(board, "bob") is None
-    assert await deployment.totals(board) == {ALL_ENTRIES: 1, CHANGES: 1, 0: 1, 1: 1}
-
-
 async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: Deployment) -> None:
     one = await deployment.create("one", XP)
     two = await deployment.create("two", ranked("xp", max_scaled=9))
@@ -115,36 +100,6 @@ async def test_a_board_named_twice_in_one_post_takes_it_once(deployment: Deploym
 async def test_a_post_to_no_board_is_settled_and_changes_nothing(deployment: Deployment) -> None:
     assert await deployment.apply(deployment.post("ada")) == [[]]
     assert await deployment.apply() == []
-
-
-async def test_totals_count_the_rows_and_the_values_of_each_ranked_column(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, LAP, counter("shots"))
-    await deployment.apply(
-        deployment.post("ada", part(board, {"xp": 1})),
-        deployment.post("bob", part(board, {"shots": 1})),
-        deployment.post("bob", part(board, {"lap": 1})),
-        deployment.post("cyd", part(board, {"lap": 1, "xp": 0})),
-    )
-    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 2, 1: 2}
-    await deployment.apply(
-        deployment.post("ada", part(board, {"lap": 5})), deployment.post("bob", part(board, {"lap": 9}))
-    )
-    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 4, 0: 2, 1: 3}
-    assert await deployment.erase(board, "ada")
-    assert not await deployment.erase(board, "ada")
-    assert await deployment.totals(board) == {ALL_ENTRIES: 2, CHANGES: 5, 0: 1, 1: 2}
-    await deployment.apply(deployment.post("ada", part(board, {"shots": 1})))
-    assert await deployment.totals(board) == {ALL_ENTRIES: 3, CHANGES: 6, 0: 1, 1: 2}
-
-
-async def test_a_post_after_an_erasure_starts_from_nothing(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, LAP)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "lap": 7})))
-    await deployment.erase(board, "ada")
-    assert await deployment.stats(board, "ada") is None
-    assert await deployment.store.read(lambda: deployment.entries(board).rankings[0].read_first_rows(5)) == []
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    assert await deployment.stats(board, "ada") == {"xp": 1, "lap": None}
 
 
 async def test_a_column_that_did_not_change_is_not_written(deployment: Deployment) -> None:

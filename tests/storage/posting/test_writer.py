@@ -10,7 +10,7 @@ import pytest
 
 from config.settings import PostingSettings
 from querybuilder import Built
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post, TableSharing
@@ -233,39 +233,3 @@ async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Depl
         assert all(task.done() for task in tasks[:2])
         await asyncio.gather(*tasks)
         assert await held.xp("first", "ada", "bob", "cyd") == [1, 1, 1, None]
-
-
-async def test_posts_parsed_before_and_after_a_column_was_added_share_a_transaction(deployment: Deployment) -> None:
-    async with open_held_writer(deployment) as held:
-        narrow = held.posts("ada")
-        wide_board = replace(held.board, spec=replace(held.board.spec, columns=(XP, ranked("lap"))))
-        await deployment.store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wide_board.spec))
-        wide = [deployment.post("ada", part(wide_board, {"lap": 7}))]
-        tasks = await held.submit_behind_write()
-        tasks += [asyncio.create_task(held.writer.submit(posts)) for posts in (narrow, wide, narrow)]
-        await asyncio.sleep(0)
-        held.store.release()
-        await asyncio.gather(*tasks)
-        assert held.observed.groups == [1, 3]
-        assert await deployment.stats(wide_board, "ada") == {"xp": 2, "lap": 7}
-
-
-async def test_only_the_posts_to_a_deleted_board_are_rejected(deployment: Deployment) -> None:
-    board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
-    writer = deployment.writer(Observed(), store=deployment.store)
-    posts = [
-        deployment.post("ada", part(board, {"xp": 1})),
-        deployment.post("ada", part(gone, {"xp": 1})),
-        deployment.post("ada", part(board, {"xp": 1}), part(gone, {"xp": 1})),
-    ]
-    answers = [asyncio.create_task(writer.submit([post])) for post in posts]
-    writer.start()
-    outcomes = [outcome for [outcome] in await asyncio.gather(*answers)]
-    await writer.close()
-    assert [[part.status for part in outcome] for outcome in outcomes] == [
-        ["applied"],
-        ["rejected"],
-        ["rejected", "rejected"],
-    ]
-    assert await deployment.stats(board, "ada") == {"xp": 1}

@@ -81,15 +81,6 @@ async def test_a_worker_that_slept_loses_its_shards_and_claims_again(desk: Queue
     assert ada.share.permit is not None, "there is a second permit"
 
 
-async def test_a_released_shard_is_free_at_once(desk: QueueDesk) -> None:
-    ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.update_share(ada)
-    await desk.store.write(lambda: ada.leases.release_share(ada.share))
-    await desk.update_share(bob)
-    assert shards_of(bob) == [list(range(SHARDS))]
-    assert bob.share.workers == 1
-
-
 async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: QueueDesk) -> None:
     workers = [desk.worker(name) for name in ("ada", "bob", "cleo", "dan")]
 
