@@ -8,7 +8,7 @@ from jobs.boards.prune import PruneJob
 from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
 from jobs.ownership import REST_RATIO, HeldLease
-from storage.boards.boards import REFRESH_POOL, delete_board, refresh_resource
+from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board, PostStatus
@@ -102,7 +102,7 @@ async def test_a_process_learns_of_boards_that_others_create_and_delete(world: W
     assert await count_due(world, job) == 1
     await work_off(other, job)
     assert count_curve_entries(other, board) == 1
-    await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
+    await world.deployment.delete()
     assert await count_due(world, job) == 0
     assert other.catalog.find_known("b") is None
     resource = refresh_resource(board.key, 0)

@@ -24,7 +24,7 @@ from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
 from storage.store import Program, Store
 from tests.jobs.observed import Observed
-from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -272,19 +272,14 @@ class World:
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
         """Create a board in store and catalog. Its columns `xp0`, `xp1` and so on are ranked; `shots` is not."""
         ranked_columns = [ranked(f"xp{index}") for index in range(columns)]
-        wanted = self.deployment.laid_out(spec(*ranked_columns, counter("shots"), predictor=predictor))
-        board = await self.store.write(
-            lambda: create_board(
-                self.deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX
-            )
-        )
+        board = await self.deployment.create(board_id, *ranked_columns, counter("shots"), predictor=predictor)
         self.catalog.keep_board(board)
         return board
 
     async def change(self, board: Board, **predictor: int) -> Board:
         """Change the predictor settings of a board in the store, as another process would."""
         wanted = replace(board.spec, predictor=replace(board.spec.predictor, **predictor))  # type: ignore[arg-type]  # no method
-        return await self.store.write(lambda: change_board(self.deployment.dialect, board_id=board.id, wanted=wanted))
+        return await self.deployment.change(board.id, wanted)
 
     async def post(self, board: Board, values: dict[str, int], column: str = "xp0") -> None:
         posts = [self.deployment.post(owner, part(board, {column: value})) for owner, value in values.items()]

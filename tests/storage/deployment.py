@@ -14,7 +14,9 @@ from typing import Any, Self, TypeVar
 from config.settings import PostingSettings
 from storage.boards.boards import STATE, create_board, find_totals
 from storage.boards.catalog import Catalog
+from storage.boards.families import NewBoard, make_boards, put_family
 from storage.entries.entries import Entries
+from storage.entries.hidden_owners import hidden_statements
 from storage.log.merging import Merger
 from storage.posting.post_ids import PostIds
 from storage.posting.transaction import PostTransaction
@@ -30,6 +32,8 @@ from storage.records import (
     ColumnKind,
     ColumnSpec,
     Entry,
+    Family,
+    FamilySpec,
     Merge,
     PartOutcome,
     Post,
@@ -46,7 +50,7 @@ from tests.storage.backends import Backend
 T = TypeVar("T")
 
 NOW_US = 1_700_000_000_000_000
-BOARDS_MAX = 1_000
+BOARDS_MAX = 10_000  # a property test creates a board for each example
 PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=RefreshMethod.AUTO)
 LIMITS = PostingSettings(queue_posts_max=1_000, post_wait_s_max=10, grouping=True, change_log=True).model_copy(
     update={
@@ -152,13 +156,55 @@ class Deployment:
         """Return the spec with this deployment's table layout."""
         return replace(wanted, table=self.table)
 
-    async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Board:
-        wanted = self.laid_out(spec(*columns, ties=ties))
+    async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
+        wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
         return await self.store.write(
             lambda: create_board(
                 self.dialect, board_id=board_id, spec=wanted, now_us=self.clock(), boards_max=BOARDS_MAX
             )
         )
+
+    async def change(self, board_id: str, wanted: BoardSpec) -> Board:
+        """Change a board to this spec, or confirm that it has it."""
+        return await self.store.write(
+            lambda: change_board(self.dialect, board_id=board_id, wanted=wanted, now_us=self.clock())
+        )
+
+    async def reset(self, board_id: str = "b") -> Board:
+        """Empty a board, as an operator does."""
+        return await self.store.write(lambda: reset_board(self.dialect, board_id=board_id))
+
+    async def delete(self, board_id: str = "b") -> Board:
+        """Delete a board, as an operator does."""
+        return await self.store.write(lambda: delete_board(self.dialect, board_id=board_id))
+
+    async def find(self, board_id: str = "b") -> Board:
+        """Read a board from the catalog's table."""
+        return await self.store.read(lambda: find_board(self.dialect, board_id))
+
+    async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:
+        """Create or change a family."""
+        dialect, now_us = self.dialect, self.clock()
+        family, _ = await self.store.write(
+            lambda: put_family(dialect, family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX)
+        )
+        return family
+
+    async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
+        """Return the boards of a family whose ids end in these names, in this order. Create missing ones."""
+        wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
+        dialect, now_us = self.dialect, self.clock()
+        made = await self.store.write(
+            lambda: make_boards(dialect, family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX)
+        )
+        by_id = {board.id: board for board in made}
+        return [by_id[new.id] for new in wanted]
+
+    async def flip_hidden(self, owner: str, *, hide: bool) -> None:
+        """Note that an owner is hidden or shown. The owner's rows stay where they are."""
+        statements = hidden_statements(self.dialect)
+        await self.store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
+        await self.store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
 
     def entries(self, board: Board) -> Entries:
         """Return the object that builds the statements on the entries of a board."""

@@ -19,15 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage.boards.boards import (
-    ALL_ENTRIES,
-    CHANGES,
-    change_board,
-    delete_board,
-    find_totals,
-    list_boards,
-    reset_board,
-)
+from storage.boards.boards import ALL_ENTRIES, CHANGES, find_totals, list_boards
 from storage.records import (
     Best,
     Board,
@@ -141,10 +133,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if column in columns:
             return
         wanted = replace(plain.board.spec, columns=(*columns, column))
-        dialect = self.session.deployment.dialect
-        plain.board = self.session.run(
-            self.session.deployment.store.write(lambda: change_board(dialect, board_id=plain.board.id, wanted=wanted))
-        )
+        plain.board = self.session.run(self.session.deployment.change(plain.board.id, wanted))
         self.handles.append(plain.board)
         for row in plain.rows.values():
             row.append(None)
@@ -153,10 +142,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def reset(self, number: int) -> None:
         plain = self.choose_board(number)
-        dialect = self.session.deployment.dialect
-        board = self.session.run(
-            self.session.deployment.store.write(lambda: reset_board(dialect, board_id=plain.board.id))
-        )
+        board = self.session.run(self.session.deployment.reset(plain.board.id))
         assert board.epoch == plain.board.epoch + 1
         self.plain[board.id] = PlainBoard(board)
         self.handles.append(board)
@@ -165,8 +151,7 @@ class BoardsMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9))
     def delete(self, number: int) -> None:
         plain = self.choose_board(number)
-        dialect = self.session.deployment.dialect
-        self.session.run(self.session.deployment.store.write(lambda: delete_board(dialect, board_id=plain.board.id)))
+        self.session.run(self.session.deployment.delete(plain.board.id))
         del self.plain[plain.board.id]
 
     @precondition(lambda self: self.plain)

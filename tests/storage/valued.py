@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from storage.boards.boards import create_board
 from storage.records import INT64_MAX, Best, Board, Ties
-from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked, spec
+from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked
 
 Values = list[tuple[int | None, int]]  # each value, and the time at which it was reached
 MIN, MAX = -INT64_MAX - 1, INT64_MAX
 ROWS = st.tuples(st.none() | st.integers(-30, 30) | st.integers(MIN, MAX), st.integers(0, 3))
-BOARDS_MAX = 10_000  # a property test creates a board for each example
 
 
 async def create_filled_board(
@@ -22,10 +20,7 @@ async def create_filled_board(
 ) -> Board:
     """Create a board that holds these values; None is an entry without a value."""
     columns = counter("shots"), ranked("xp", best=best, scale=2, min_scaled=MIN, max_scaled=MAX)
-    wanted = deployment.laid_out(spec(*columns, ties=ties, predictor=replace(PREDICTOR, samples=samples)))
-    board = await deployment.store.write(
-        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
+    board = await deployment.create(board_id, *columns, ties=ties, predictor=replace(PREDICTOR, samples=samples))
     posts = [
         deployment.post(
             f"o{index:05}", part(board, {"shots": 1} if value is None else {"xp": value}), at_us=NOW_US + reached

@@ -11,7 +11,6 @@ import pytest
 from querybuilder import count, select
 from storage.archive.archive_reader import NOBODY, ArchivedEntries
 from storage.archive.archive_writer import ArchiveWriter
-from storage.boards.boards import create_board, delete_board, find_board
 from storage.boards.row_tables import layout_of, scope_of
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.entries import Entries
@@ -22,7 +21,7 @@ from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
 from tests.storage.backends import BACKENDS
-from tests.storage.deployment import BOARDS_MAX, Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -72,16 +71,8 @@ async def make_season(
         counter("shots"),
         label("clan"),
     )
-    wanted = world.deployment.laid_out(spec(*columns, ties=ties, predictor=replace(PREDICTOR, samples=samples)))
-    board = await world.store.write(
-        lambda: create_board(
-            world.deployment.dialect,
-            board_id=board_id,
-            spec=replace(wanted, season=season),
-            now_us=now_us,
-            boards_max=BOARDS_MAX,
-        )
-    )
+    predictor = replace(PREDICTOR, samples=samples)
+    board = await world.deployment.create(board_id, *columns, ties=ties, predictor=predictor, season=season)
     world.catalog.keep_board(board)
     rng = random.Random(5)
     posts = []
@@ -95,10 +86,6 @@ async def make_season(
     if posts:
         await world.deployment.apply(*posts)
     return board
-
-
-async def read_board(world: World, board: Board) -> Board:
-    return await world.store.read(lambda: find_board(world.deployment.dialect, board.id))
 
 
 async def read_rows(world: World, board: Board) -> list[Entry]:
@@ -165,7 +152,7 @@ async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entr
     totals = await world.deployment.totals(board)
     world.advance(16)
     await close_all(world)
-    archived = await read_board(world, board)
+    archived = await world.deployment.find(board.id)
     assert archived.archived_us == world.deployment.clock.now_us
     opened = world.deployment.entries(archived)
     assert isinstance(opened, ArchivedEntries)
@@ -187,7 +174,7 @@ async def test_an_archive_refuses_to_list_rows_beyond_its_top(world: World) -> N
     board = await make_season(world, entries=60)
     world.advance(16)
     await close_all(world)
-    ranking = world.deployment.entries(await read_board(world, board)).rankings[0]
+    ranking = world.deployment.entries(await world.deployment.find(board.id)).rankings[0]
     last = (await world.store.read(lambda: ranking.read_first_rows(1_000)))[-1]
     place = str(last.cells[0]), last.owner
     deep = await world.store.read(lambda: ranking.find_row(None, 40))
@@ -215,7 +202,7 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
         assert await count_rows_left(world, board) == 0
         with pytest.raises(BoardChangedError):
             await world.deployment.erase(board, "ö1")
-    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id="b"))
+    await world.deployment.delete()
     left = select(count()).from_(ARCHIVE_BLOCKS)
     assert (await world.store.read_query(left.build(world.deployment.dialect)))[0][0] == 0
 
@@ -225,7 +212,7 @@ async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World
     owners = await read_rows(world, board)
     world.advance(16)
     await close_all(world)
-    archived = await read_board(world, board)
+    archived = await world.deployment.find(board.id)
     entries = world.deployment.entries(archived)
     top = await world.store.read(lambda: entries.rankings[0].read_first_rows(TOP))
     gone = top[3]
@@ -261,7 +248,7 @@ async def test_another_process_continues_an_archive_wherever_the_first_one_died(
             deaths += 1
             world.advance(2_000)  # the lease of the dead process ends
     assert deaths > 4
-    archived = await read_board(world, board)
+    archived = await world.deployment.find(board.id)
     found = await world.store.read(lambda: read_answers(world.deployment.entries(archived), owners))
     assert {key: answer for key, answer in found.items() if answer != before[key]} == {}
 
@@ -275,7 +262,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
         steps += 1
         if steps in (4, 6):
             assert await world.deployment.erase(board, owners.pop())
-    archived = await read_board(world, board)
+    archived = await world.deployment.find(board.id)
     assert archived.archived_us is not None
     assert sorted(await world.deployment.rows(archived, owners)) == owners
     totals = await world.deployment.totals(archived)
@@ -299,14 +286,16 @@ async def test_small_boards_are_archived_together_although_one_of_them_is_delete
     while not world.observed.owners_archived:
         assert await run_step(world, job)
     assert world.observed.owners_archived == 9, "one step archives three boards"
-    left = [number for number, board in enumerate(boards) if (await read_board(world, board)).archived_us is None]
+    left = [
+        number for number, board in enumerate(boards) if (await world.deployment.find(board.id)).archived_us is None
+    ]
     gone = boards.pop(left[0])
     before.pop(left[0])
-    await world.store.write(lambda: delete_board(world.deployment.dialect, board_id=gone.id))
+    await world.deployment.delete(gone.id)
     while await run_step(world, job):
         pass
     for board, then in zip(boards, before, strict=True):
-        archived = await read_board(world, board)
+        archived = await world.deployment.find(board.id)
         assert archived.archived_us is not None
         opened = world.deployment.entries(archived)
         assert await world.store.read(lambda opened=opened: read_answers(opened, [])) == then  # type: ignore[misc]
@@ -332,8 +321,8 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
         while await run_step(world, job):
             pass
     assert world.observed.close_failures == 1
-    assert [(await read_board(world, board)).archived_us is None for board in (bad, good)] == [True, False]
+    assert [(await world.deployment.find(board.id)).archived_us is None for board in (bad, good)] == [True, False]
     world.advance(31)
     while await run_step(world, job):
         pass
-    assert (await read_board(world, bad)).archived_us is not None
+    assert (await world.deployment.find(bad.id)).archived_us is not None

@@ -1,15 +1,14 @@
 """Test that boards close after their end, whichever process runs the job, and that they have certified curves then."""
 
 import asyncio
-from dataclasses import replace
 
 from jobs.boards.close_periods import RESOURCE
 from jobs.ownership import JOB_POOL
-from storage.boards.boards import REFRESH_POOL, create_board, find_board, refresh_resource
+from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.records import Board, Season
 from tests.jobs.closing import make_close_job, run_step
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
-from tests.storage.deployment import BOARDS_MAX, ranked, spec
+from tests.storage.deployment import ranked
 
 S = 1_000_000
 
@@ -18,12 +17,7 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
     """Create a board that ends after `ends_in_s` seconds. It has no grace, so it closes at its end."""
     now_us = world.deployment.clock.now_us
     season = Season(None, now_us + ends_in_s * S, 0, None)
-    wanted = replace(spec(ranked("xp0"), predictor=PREDICTOR), season=season)
-    board = await world.store.write(
-        lambda: create_board(
-            world.deployment.dialect, board_id=board_id, spec=wanted, now_us=now_us, boards_max=BOARDS_MAX
-        )
-    )
+    board = await world.deployment.create(board_id, ranked("xp0"), predictor=PREDICTOR, season=season)
     world.catalog.keep_board(board)
     if entries:
         await world.post(board, {f"o{number}": number * number for number in range(entries)})
@@ -31,7 +25,7 @@ async def make_season(world: World, board_id: str, *, entries: int, ends_in_s: i
 
 
 async def is_closed(world: World, board: Board) -> bool:
-    return (await world.store.read(lambda: find_board(world.deployment.dialect, board.id))).closed_us is not None
+    return (await world.deployment.find(board.id)).closed_us is not None
 
 
 async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World) -> None:

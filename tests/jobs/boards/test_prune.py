@@ -7,7 +7,6 @@ import pytest
 
 from jobs.boards.prune import RESOURCE, PruneJob
 from jobs.ownership import JOB_POOL, HeldLease
-from storage.boards.boards import reset_board
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board, PostStatus, TableSharing
@@ -91,7 +90,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     posts = [world.deployment.post(f"o{number}", part(board, {"xp0": 1})) for number in range(25)]
     await world.deployment.apply(*posts)
     await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
-    await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    await world.deployment.reset()
     sweeping = asyncio.create_task(make_prune_job(world).sweep_tables())
     for _ in range(3):
         await world.time.wait_for_sleeper(0)

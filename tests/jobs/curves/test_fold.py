@@ -9,7 +9,7 @@ from jobs.curves.fold import RESOURCE
 from jobs.ownership import JOB_POOL, HeldLease
 from predictor import Curve
 from querybuilder import insert, update
-from storage.boards.boards import change_board, create_board, delete_board, reset_board
+from storage.boards.boards import change_board, create_board
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
 from storage.errors import ChangesUnorderedError, LeaseLostError, LostRaceError, StoreBusyError
 from storage.log.change_log import ChangeLog, LogMark, NewChange, change_log
@@ -201,7 +201,7 @@ async def test_an_emptied_board_is_counted_from_its_next_fit(world: World) -> No
     async with open_folder(world) as folding:
         await folding.fold()
         await change_entries(world, board, 1)
-        emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        emptied = await world.deployment.reset()
         world.catalog.keep_board(emptied)
         await world.post(emptied, {"a": 5, "b": 7})
         await folding.fold()
@@ -217,7 +217,7 @@ async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
     async with open_folder(world) as folding:
         await folding.fold()
         await world.post(board, {"a": 5})
-        await world.store.write(lambda: delete_board(world.store.dialect, board_id="b"))
+        await world.deployment.delete()
         await folding.fold()
     assert await world.store.read(lambda: counts_of(world.store.dialect, [board.key])) == []
 

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-from storage.boards.boards import delete_board, reset_board
 from storage.errors import StoreBusyError
 from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
@@ -158,7 +157,7 @@ async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
     await job.find_due()
     await count_due(world, job)
     await work_off(world, job)
-    emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    emptied = await world.deployment.reset()
     world.catalog.keep_board(emptied)
     await world.post(emptied, {"b": 1, "c": 2})
     await job.find_due()
@@ -175,7 +174,7 @@ async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(wor
     job = world.refresh_job()
     await job.find_due()
     assert await count_due(world, job) == 2
-    await world.store.write(lambda: delete_board(world.store.dialect, board_id="gone"))
+    await world.deployment.delete("gone")
     world.catalog.forget_board("gone")
     async with run_workers(job):
         await world.wait_for_refreshes()

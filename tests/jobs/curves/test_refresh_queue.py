@@ -155,7 +155,7 @@ async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: W
     world.store.hold()
     asked = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
     await within(world.store.entered.wait())
-    emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+    emptied = await world.deployment.reset()
     asked.append(asyncio.create_task(world.desk.refresh_now(emptied, 0)))
     await let_requests_arrive(world, 1)
     world.store.release()

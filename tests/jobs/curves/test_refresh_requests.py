@@ -10,7 +10,6 @@ import pytest
 from config.settings import JobSettings
 from jobs.curves.refresh_requests import RefreshRequestJob, RemoteRefresher
 from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
-from storage.boards.boards import reset_board
 from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
     RefreshAnswer,
@@ -84,7 +83,7 @@ async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differ
         await wait_for_requests(world, 1)
         await job.take_requests()
         assert (await within(asked)).curve.total == 1
-        emptied = await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        emptied = await world.deployment.reset()
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(emptied, 0))
         await wait_for_requests(world, 1)
         await job.take_requests()
@@ -96,7 +95,7 @@ async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world:
     async with start_job_process(world) as job:
         asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
         await wait_for_requests(world, 1)
-        await world.store.write(lambda: reset_board(world.store.dialect, board_id="b"))
+        await world.deployment.reset()
         await job.take_requests()
         with pytest.raises(UnknownBoardError):
             await within(asked)

@@ -4,7 +4,6 @@ import asyncio
 
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.schedule import COUNTED_INTERVALS
-from storage.boards.families import NewBoard, make_boards, put_family
 from storage.errors import StoreAwayError
 from storage.periods import PeriodKind
 from storage.records import Board, FamilySpec
@@ -136,10 +135,8 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
 async def test_a_familys_board_gets_a_curve_only_once_it_is_too_large_to_count(world: World) -> None:
     exact_top = PREDICTOR.exact_top
     wanted = FamilySpec(spec(ranked("xp0")), (PeriodKind.ALL,), "UTC", ((),), 0, ())
-    dialect = world.store.dialect
-    await world.store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
-    asked = [NewBoard("f:all", "all:")]
-    [board] = await world.store.write(lambda: make_boards(dialect, "f", asked, now_us=1, boards_max=9))
+    await world.deployment.put_family(wanted)
+    [board] = await world.deployment.make_boards("all")
     world.catalog.keep_board(board)
     job = world.refresh_job()
     await world.post(board, {f"owner {number}": number for number in range(exact_top)})

@@ -19,13 +19,11 @@ from storage.archive.board_closing import (
     set_due_time,
     shut_boards,
 )
-from storage.boards.boards import change_board, create_board, find_board, reset_board
-from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PartOutcome, Post, PostStatus, Season
-from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, part, ranked, spec
+from tests.storage.deployment import NOW_US, Deployment, part, ranked, spec
 from tests.storage.engines.test_postgres_meetings import WAITING
 from tests.storage.processes import Processes
 
@@ -38,33 +36,16 @@ GRACE_S = 600
 CLOSES_US = DAY_US[1] + GRACE_S * S
 
 
-async def make_season(deployment: Deployment, board_id: str = "b", **times: int | None) -> Board:
+async def make_season(deployment: Deployment) -> Board:
     """Create a board that opened 10 s ago and ends in 10 s, with 5 s of grace."""
-    season = replace(Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None), **times)  # type: ignore[arg-type]
-    wanted = deployment.laid_out(replace(spec(XP), season=season))
-    return await deployment.store.write(
-        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=NOW_US, boards_max=BOARDS_MAX)
-    )
+    return await deployment.create("b", XP, season=Season(NOW_US - 10 * S, NOW_US + 10 * S, 5, None))
 
 
 async def make_family(deployment: Deployment, *, keep: int | None = None) -> Family:
     """Create a family with an all-time board and a board for each day."""
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), (PeriodKind.ALL, PeriodKind.DAY), "UTC", ((),), GRACE_S, kept)
-    family, _ = await deployment.store.write(
-        lambda: put_family(deployment.dialect, family_id="f", spec=wanted, now_us=1, families_max=10)
-    )
-    return family
-
-
-async def make_family_boards(deployment: Deployment, family: Family) -> list[Board]:
-    """Return the family's all-time board and its board for the day of `NOW_US`. Create missing ones."""
-    wanted = [NewBoard("f:all", "all:"), NewBoard(f"f:{DAY.id}", f"{DAY.id}:")]
-    made = await deployment.store.write(
-        lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
-    by_id = {board.id: board for board in made}
-    return [by_id[new.id] for new in wanted]
+    return await deployment.put_family(wanted)
 
 
 def post_to_boards(
@@ -78,6 +59,11 @@ def post_to_boards(
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
     """Close each of these boards whose time is over. Return the closed boards."""
     return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
+
+
+async def select_to_archive(deployment: Deployment, board: Board) -> list[Board]:
+    now_us = deployment.clock.now_us
+    return await deployment.store.write(lambda: select_boards_to_archive(deployment.dialect, [board], now_us=now_us))
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
@@ -132,7 +118,7 @@ async def test_a_closed_board_rejects_only_its_own_part_of_a_post(deployment: De
 
 async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_are_late(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    boards = await make_family_boards(deployment, family)
+    boards = await deployment.make_boards("all", DAY.id)
     [[*outcomes]] = await deployment.apply(post_to_boards(deployment, family, boards, "ada"))
     assert [each.status for each in outcomes] == [PostStatus.APPLIED] * 2
     now_us, deployment.clock.now_us = deployment.clock.now_us, CLOSES_US
@@ -173,27 +159,19 @@ async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(
 
 async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: Deployment) -> None:
     family = await make_family(deployment, keep=2)
-    [_, board] = await make_family_boards(deployment, family)
+    [_, board] = await deployment.make_boards("all", DAY.id)
     deployment.clock.now_us = CLOSES_US
     [closed] = await shut_due(deployment, board)
     for days, wanted in ((1, []), (2, [board.id])):
         deployment.clock.now_us = CLOSES_US + days * 86_400 * S
         assert await list_due(deployment, ClosingStage.FROZEN) == wanted
     more = replace(family.spec, keep=((PeriodKind.DAY, 3),))
-    await deployment.store.write(
-        lambda: put_family(deployment.dialect, family_id="f", spec=more, now_us=1, families_max=10)
-    )
-    now_us = deployment.clock.now_us
-    assert not await deployment.store.write(
-        lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
-    )
+    await deployment.put_family(more)
+    assert not await select_to_archive(deployment, closed)
     assert await list_due(deployment, ClosingStage.FROZEN) == []
     deployment.clock.now_us += 86_400 * S
-    now_us = deployment.clock.now_us
     assert await list_due(deployment, ClosingStage.FROZEN) == [board.id]
-    assert await deployment.store.write(
-        lambda: select_boards_to_archive(deployment.dialect, [closed], now_us=now_us)
-    ) == [closed]
+    assert await select_to_archive(deployment, closed) == [closed]
 
 
 async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deployment: Deployment) -> None:
@@ -202,18 +180,11 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
     assert season is not None
 
     async def change(wanted: Season | None) -> Board:
-        there = replace(board.spec, season=wanted)
-        now_us = deployment.clock.now_us
-        return await deployment.store.write(
-            lambda: change_board(deployment.dialect, board_id="b", wanted=there, now_us=now_us)
-        )
+        return await deployment.change("b", replace(board.spec, season=wanted))
 
-    for refused in (
-        None,
-        replace(season, opens_us=NOW_US + S),
-        replace(season, ends_us=NOW_US - S),
-        replace(season, ends_us=NOW_US - S, grace_seconds=60),
-    ):
+    past_us = NOW_US - S
+    later, ended = replace(season, opens_us=NOW_US + S), replace(season, ends_us=past_us)
+    for refused in (None, later, ended, replace(season, ends_us=past_us, grace_seconds=60)):
         with pytest.raises(SpecConflictError):
             await change(refused)
     longer = replace(season, ends_us=NOW_US + 20 * S)
@@ -227,14 +198,12 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         await change(replace(longer, grace_seconds=600))
     kept = await change(replace(longer, keep_seconds=10))
     assert await list_due(deployment, ClosingStage.FROZEN) == ["b"], "the board is listed again"
-    assert not await deployment.store.write(
-        lambda: select_boards_to_archive(deployment.dialect, [kept], now_us=deployment.clock.now_us)
-    )
+    assert not await select_to_archive(deployment, kept)
     deployment.clock.now_us = NOW_US + 35 * S
     assert await list_due(deployment, ClosingStage.FROZEN) == ["b"]
     with pytest.raises(PeriodClosedError):
-        await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
-    found = await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
+        await deployment.reset()
+    found = await deployment.find()
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
 
 
@@ -256,7 +225,7 @@ async def test_closing_waits_for_posts_that_found_the_board_open(
     poster, closer = await processes.start_process(), await processes.start_process()
     if of_family:
         family = await make_family(poster)
-        [_, board] = await make_family_boards(poster, family)
+        [_, board] = await poster.make_boards("all", DAY.id)
         made = [post_to_boards(poster, family, [board], owner) for owner in ("ada", "bob")]
     else:
         board = await make_season(poster)

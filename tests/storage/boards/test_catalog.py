@@ -7,16 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from storage.boards.boards import (
-    ALL_ENTRIES,
-    CHANGES,
-    change_board,
-    check_exists,
-    create_board,
-    delete_board,
-    list_boards,
-    reset_board,
-)
+from storage.boards.boards import ALL_ENTRIES, CHANGES, check_exists, create_board, list_boards
 from storage.boards.catalog import Catalog
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
@@ -27,10 +18,6 @@ from tests.storage.meddling import MeddlingStore
 T = TypeVar("T")
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
-
-
-async def change(deployment: Deployment, board_id: str, wanted: BoardSpec) -> Board:
-    return await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board_id, wanted=wanted))
 
 
 async def listed(deployment: Deployment, prefix: str = "", after: str = "", limit: int = 100) -> list[str]:
@@ -49,15 +36,15 @@ async def test_a_created_board_reads_back_as_it_was_described(deployment: Deploy
 
 async def test_confirming_a_board_with_its_own_spec_changes_nothing(deployment: Deployment) -> None:
     made = await deployment.create("b", XP, LAP)
-    assert await change(deployment, "b", made.spec) == made
+    assert await deployment.change("b", made.spec) == made
     swapped = replace(made.spec, columns=made.spec.columns[::-1])
-    assert await change(deployment, "b", swapped) == made, "columns are known by name, not by place"
+    assert await deployment.change("b", swapped) == made, "columns are known by name, not by place"
 
 
 async def test_the_predictor_may_change_and_nothing_else_does(deployment: Deployment) -> None:
     made = await deployment.create("b", XP)
     wanted = replace(made.spec, predictor=replace(made.spec.predictor, samples=7))
-    assert await change(deployment, "b", wanted) == replace(made, spec=wanted)
+    assert await deployment.change("b", wanted) == replace(made, spec=wanted)
     assert await deployment.catalog.reread_board("b") == replace(made, spec=wanted)
 
 
@@ -80,7 +67,7 @@ async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
 ) -> None:
     made = await deployment.create("b", XP)
     with pytest.raises(SpecConflictError) as refused:
-        await change(deployment, "b", deployment.laid_out(wanted))
+        await deployment.change("b", deployment.laid_out(wanted))
     assert refused.value.pointer == pointer
     assert await deployment.catalog.reread_board("b") == made
 
@@ -98,7 +85,7 @@ async def test_a_deleted_board_is_unknown_and_its_key_is_never_used_again(deploy
         board = await deployment.create("b", XP)
         keys.append(board.key)
         await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), post_id="p"))
-        gone = await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+        gone = await deployment.delete()
         assert gone == board
         assert await deployment.totals(board) == {}
         with pytest.raises(UnknownBoardError):
@@ -115,7 +102,7 @@ async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deploy
     other = await deployment.create("other", XP)
     for each in (board, other):
         await deployment.apply(deployment.post("ada", part(each, {"xp": 5}), post_id="p"))
-    empty = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    empty = await deployment.reset()
     assert empty == replace(board, epoch=2, rows_key=empty.rows_key)
     assert (empty.rows_key == board.rows_key) == (board.table_key is None), "in a shared table its rows have a new key"
     assert await deployment.catalog.reread_board("b") == empty
@@ -128,13 +115,10 @@ async def test_a_reset_empties_a_board_keeps_its_spec_and_begins_an_epoch(deploy
 
 
 async def test_deleting_resetting_or_changing_an_unknown_board_is_refused(deployment: Deployment) -> None:
-    for program in (
-        lambda: delete_board(deployment.dialect, board_id="no"),
-        lambda: reset_board(deployment.dialect, board_id="no"),
-        lambda: change_board(deployment.dialect, board_id="no", wanted=deployment.laid_out(spec(XP))),
-    ):
+    wanted = deployment.laid_out(spec(XP))
+    for change in (deployment.delete("no"), deployment.reset("no"), deployment.change("no", wanted)):
         with pytest.raises(UnknownBoardError):
-            await deployment.store.write(program)
+            await change
 
 
 async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deployment: Deployment) -> None:
@@ -165,7 +149,7 @@ async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -
     with pytest.raises(TooManyBoardsError):
         await create("c")
     assert await create("b") == b, "a board that exists is confirmed even then"
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="a"))
+    await deployment.delete("a")
     assert (await create("c")).key > b.key
 
 
@@ -191,7 +175,7 @@ async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: S
         await create("c", TableSharing.OWN)
     assert await create("a", TableSharing.OWN) == a, "a board that exists is confirmed even then"
     await create("d", TableSharing.SHARED)
-    await deployment.store.write(lambda: delete_board(store.dialect, board_id="a"))
+    await deployment.delete("a")
     await create("e", TableSharing.OWN)
 
 
@@ -206,7 +190,7 @@ async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deploymen
     assert elsewhere.find_known("b") == made
     elsewhere.forget_board("b")
     assert elsewhere.list_known() == []
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    await deployment.delete()
     elsewhere.keep_board(made)
     with pytest.raises(UnknownBoardError):
         await elsewhere.reread_board("b")
@@ -241,9 +225,9 @@ async def test_the_catalog_drops_a_read_that_a_write_overtook(
     reading = asyncio.create_task(catalog.load(boards_max=9) if everything else catalog.reread_board("b"))
     await store.answered.wait()
     if write == "reset":
-        catalog.keep_board(await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b")))
+        catalog.keep_board(await deployment.reset())
     elif write == "delete":
-        await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+        await deployment.delete()
         catalog.forget_board("b")
     else:
         catalog.keep_board(await deployment.create("b", XP))
@@ -264,7 +248,7 @@ async def test_the_catalog_tells_its_listeners_of_a_deleted_board_once(deploymen
     catalog.watch_removals(gone.append)
     await catalog.load(boards_max=9)
     for name in ("dropped", "reread", "loaded", "anew"):
-        await deployment.store.write(lambda name=name: delete_board(deployment.dialect, board_id=name))  # type: ignore[misc]
+        await deployment.delete(name)
     assert gone == []
     catalog.forget_board("dropped")
     assert gone == [boards["dropped"].key]
@@ -276,7 +260,7 @@ async def test_the_catalog_tells_its_listeners_of_a_deleted_board_once(deploymen
     assert gone[2:] == [boards["anew"].key]
     await catalog.load(boards_max=9)
     assert gone[3:] == [boards["loaded"].key]
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="still"))
+    await deployment.reset("still")
     await catalog.load(boards_max=9)
     assert len(gone) == 4, "an emptied board is still the same board"
 

@@ -30,7 +30,7 @@ from storage.posting.transaction import PostTransaction
 from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
 from storage.store import Store
-from tests.storage.deployment import BOARDS_MAX, Deployment, Session, counter, part, ranked, spec
+from tests.storage.deployment import Deployment, Session, counter, part, ranked, spec
 from tests.storage.meddling import MeddlingStore, version_moved
 from tests.storage.processes import Processes
 
@@ -42,20 +42,7 @@ async def make_family(deployment: Deployment, family_id: str = "f", *, grace_sec
     """Create a family whose boards have the deployment's table layout and, by default, accept very old posts."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
-    family, _ = await deployment.store.write(
-        lambda: put_family(deployment.dialect, family_id=family_id, spec=wanted, now_us=1, families_max=1_000)
-    )
-    return family
-
-
-async def make_named_boards(deployment: Deployment, family: Family, *names: str) -> list[Board]:
-    """Return the boards whose ids end in these names, in this order, and create missing ones."""
-    wanted = [NewBoard(f"{family.id}:{name}", "shelf") for name in names]
-    found = await deployment.store.write(
-        lambda: make_boards(deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
-    by_id = {board.id: board for board in found}
-    return [by_id[new.id] for new in wanted]
+    return await deployment.put_family(wanted, family_id)
 
 
 def make_family_post(
@@ -73,7 +60,7 @@ def statuses_of(outcomes: list[PartOutcome]) -> list[PostStatus]:
 
 async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await make_named_boards(deployment, family, "all:org=1", "all:org=2")
+    one, two = await deployment.make_boards("all:org=1", "all:org=2")
     post = make_family_post(deployment, family, "ada", 5, one, post_id="p")
     [[first], [again]] = await deployment.apply(post, post)
     assert (first.status, again.status) == (PostStatus.APPLIED, PostStatus.DUPLICATE)
@@ -84,14 +71,14 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
         assert isinstance(conflict.error, PostIdConflictError)
     assert await deployment.rows(two, ["ada"]) == {}
     other = await make_family(deployment, "other")
-    [board] = await make_named_boards(deployment, other, "all")
+    [board] = await deployment.make_boards("all", family_id=other.id)
     [[elsewhere]] = await deployment.apply(make_family_post(deployment, other, "ada", 5, board, post_id="p"))
     assert elsewhere.status is PostStatus.APPLIED, "each family has its own post ids"
 
 
 async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembered(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await make_named_boards(deployment, family, "all", "2018")
+    one, two = await deployment.make_boards("all", "2018")
     await deployment.apply(make_family_post(deployment, family, "ada", 999, one))
     refused = make_family_post(deployment, family, "ada", 5, one, two, post_id="p")
     [outcomes] = await deployment.apply(refused)
@@ -103,7 +90,7 @@ async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembe
 
 async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    one, two = await make_named_boards(deployment, family, "all", "2018")
+    one, two = await deployment.make_boards("all", "2018")
     await deployment.apply(make_family_post(deployment, family, "ada", 5, one, two))
     # The queries before the writes read which boards exist, which are closed, and the rows of each table.
     writes_begin = 4 if one.table_key is None else 3
@@ -117,20 +104,20 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    first = await make_named_boards(deployment, family, *NAMES)
-    assert await make_named_boards(deployment, family, *NAMES) == first
-    together = await asyncio.gather(*(make_named_boards(deployment, family, "2019", "2020") for _ in range(4)))
+    first = await deployment.make_boards(*NAMES)
+    assert await deployment.make_boards(*NAMES) == first
+    together = await asyncio.gather(*(deployment.make_boards("2019", "2020") for _ in range(4)))
     assert all(found == together[0] for found in together)
     assert len({board.key for board in [*first, *together[0]]}) == 8
     wanted = [NewBoard("f:2021", "")]
     with pytest.raises(TooManyBoardsError):
         await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
-    assert len(await make_named_boards(deployment, family, "all")) == 1, "a board that exists needs no room"
+    assert len(await deployment.make_boards("all")) == 1, "a board that exists needs no room"
 
 
 async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    [first] = await make_named_boards(deployment, family, "all")
+    [first] = await deployment.make_boards("all")
     wanted = [NewBoard("f:all", ""), NewBoard("f:2020", ""), NewBoard("f:2021", "")]
 
     async def make(own_tables_max: int) -> list[Board]:
@@ -141,7 +128,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
     if deployment.dialect.parses_schema and not family.shares_table:
         with pytest.raises(TooManyOwnTablesError):
             await make(2)
-        assert await make_named_boards(deployment, family, "all") == [first], "no board was created"
+        assert await deployment.make_boards("all") == [first], "no board was created"
         assert len(await make(3)) == 3
     else:
         assert len(await make(2)) == 3
@@ -149,7 +136,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 
 async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deployment: Deployment) -> None:
     family = await make_family(deployment)
-    boards = await make_named_boards(deployment, family, *NAMES)
+    boards = await deployment.make_boards(*NAMES)
     await deployment.apply(make_family_post(deployment, family, "ada", 5, *boards, post_id="p"))
     gone = await deployment.store.write(lambda: delete_family(deployment.dialect, family_id="f"))
     assert sorted(board.id for board in gone) == sorted(f"f:{name}" for name in NAMES)
@@ -158,17 +145,17 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
         with pytest.raises(UnknownBoardError):
             await deployment.rows(board, ["ada"])
     with pytest.raises(UnknownFamilyError):
-        await make_named_boards(deployment, family, "all")
+        await deployment.make_boards("all")
     anew = await make_family(deployment)
     assert anew.key > family.key
-    [board] = await make_named_boards(deployment, anew, "all")
+    [board] = await deployment.make_boards("all", family_id=anew.id)
     [[outcome]] = await deployment.apply(make_family_post(deployment, anew, "ada", 5, board, post_id="p"))
     assert outcome.status is PostStatus.APPLIED
 
 
 async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
     family, kept = await make_family(deployment), await make_family(deployment, "kept")
-    named_boards = [await make_named_boards(deployment, each, *NAMES) for each in (family, kept)]
+    named_boards = [await deployment.make_boards(*NAMES, family_id=each.id) for each in (family, kept)]
     store, statements = deployment.store, hidden_statements(deployment.dialect)
     for each, named in zip((family, kept), named_boards, strict=True):
         for owner in ("ada", "bob", "cleo"):
@@ -212,7 +199,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
         deployment = session.deployment
         family = session.run(make_family(deployment, f"f{next(numbers)}"))
-        boards = session.run(make_named_boards(deployment, family, *NAMES))
+        boards = session.run(deployment.make_boards(*NAMES))
         plain: dict[tuple[int, str], int] = {}
         seen: dict[str, tuple[str, int]] = {}
         for group in groups:
@@ -249,12 +236,12 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(proc
     family = await make_family(one)
 
     async def post(process: Deployment, number: int) -> None:
-        boards = await make_named_boards(process, family, "all", f"all:org={number % 3}", "2018")
+        boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
         post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
         await apply_with_retries(process.store, process, post)
 
     await asyncio.gather(*(post(process, number) for number in range(40) for process in (one, two)))
-    [everybody] = await make_named_boards(one, family, "all")
+    [everybody] = await one.make_boards("all")
     rows = await one.rows(everybody, [f"o{number}" for number in range(5)])
     merger = one.merger(everybody)
     assert sum(int(str(merger.decode_stats(row.cells)[0])) for row in rows.values()) == 40

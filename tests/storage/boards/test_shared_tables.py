@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from querybuilder import col, count, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, check_exists, delete_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES, check_exists
 from storage.boards.row_tables import layout_of
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError, UnknownBoardError
@@ -59,8 +59,8 @@ async def test_rows_of_an_emptied_or_deleted_board_are_swept_in_bounded_steps(
     deployment: Deployment, rows_max: int
 ) -> None:
     stays, emptied, deleted = [await create_filled_board(deployment, name) for name in ("stays", "emptied", "deleted")]
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    await deployment.reset("emptied")
+    await deployment.delete("deleted")
     assert await count_rows_in_table(deployment, stays) == 75, "neither transaction waited for rows to be deleted"
     steps = await sweep_all(deployment, rows_max)
     assert max(steps) <= rows_max
@@ -74,7 +74,7 @@ async def test_a_deleted_boards_post_ids_are_deleted_and_those_of_others_stay(de
     await deployment.apply(*(deployment.post("ada", part(deleted, {"xp": 1}), post_id=f"p{n}") for n in range(5)))
     kept = deployment.post("ada", part(stays, {"xp": 1}), post_id="p0")
     await deployment.apply(kept)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+    await deployment.delete("deleted")
     assert max(await sweep_all(deployment, 2)) <= 2
     left = select(col("board_key")).from_(POST_IDS).build(deployment.dialect)
     assert await deployment.store.read_query(left) == [(stays.key,)]
@@ -89,7 +89,7 @@ async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployme
         # This post was parsed with the board as it was before the reset.
         await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))
 
-    reset = deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    reset = deployment.reset()
     await asyncio.gather(*(post(owner) for owner in OWNERS[:10]), reset, *(post(owner) for owner in OWNERS[10:]))
     now = await deployment.catalog.reread_board("b")
     assert len(await deployment.rows(now, OWNERS)) == (await deployment.totals(now)).get(ALL_ENTRIES, 0)
@@ -100,12 +100,12 @@ async def test_the_totals_stay_true_if_posts_and_a_reset_happen_at_once(deployme
 
 async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment: Deployment) -> None:
     board = await create_filled_board(deployment, "b")
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    await deployment.reset()
     assert not await deployment.erase(board, "o01")
     await deployment.apply(deployment.post("o01", part(board, {"xp": 1})))
     assert await deployment.erase(board, "o01")
     assert (await deployment.totals(board)).get(ALL_ENTRIES, 0) == 0
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    await deployment.delete()
     with pytest.raises(UnknownBoardError):
         await deployment.erase(board, "o01")
 
@@ -113,7 +113,7 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
 async def test_a_check_of_an_old_copy_of_an_emptied_board_says_that_it_changed(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     await deployment.store.read(lambda: check_exists(deployment.dialect, board))
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    await deployment.reset()
     with pytest.raises(BoardChangedError):
         await deployment.store.read(lambda: check_exists(deployment.dialect, board))
 
@@ -123,7 +123,7 @@ async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deploy
 
     async def widened(board: Board, *columns: object) -> Board:
         wanted = deployment.laid_out(spec(XP, *columns))  # type: ignore[arg-type]
-        return await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board.id, wanted=wanted))
+        return await deployment.change(board.id, wanted)
 
     one, two = await widened(one, LAP), await widened(two, SHOTS)
     three = await widened(three, ranked("laps", best=Best.LOW))

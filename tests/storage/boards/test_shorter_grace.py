@@ -3,13 +3,11 @@
 import pytest
 
 from storage.archive.board_closing import ClosingStage, list_due_boards, shut_boards
-from storage.boards.boards import find_board
-from storage.boards.families import NewBoard, make_boards, put_family
 from storage.errors import PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
 from storage.records import Board, Family, FamilySpec, PostStatus
 from tests.storage.archive.test_board_closing import post_to_boards
-from tests.storage.deployment import BOARDS_MAX, NOW_US, Deployment, ranked, spec
+from tests.storage.deployment import NOW_US, Deployment, ranked, spec
 
 DAY_S = 86_400
 S = 1_000_000
@@ -23,19 +21,7 @@ async def put_days_family(deployment: Deployment, grace_seconds: int, keep: int 
     kept = () if keep is None else ((PeriodKind.DAY, keep),)
     days = (PeriodKind.ALL, PeriodKind.DAY)
     wanted = FamilySpec(deployment.laid_out(spec(XP)), days, "UTC", ((),), grace_seconds, kept)
-    family, _ = await deployment.store.write(
-        lambda: put_family(deployment.dialect, family_id="f", spec=wanted, now_us=NOW_US, families_max=10)
-    )
-    return family
-
-
-async def make_day_boards(deployment: Deployment, *periods: str) -> list[Board]:
-    wanted = [NewBoard(f"f:{period}", f"{period}:") for period in periods]
-    made = await deployment.store.write(
-        lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
-    by_id = {board.id: board for board in made}
-    return [by_id[new.id] for new in wanted]
+    return await deployment.put_family(wanted)
 
 
 async def post(deployment: Deployment, family: Family, *boards: Board) -> list[PostStatus]:
@@ -51,7 +37,7 @@ async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
 
 async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployment: Deployment) -> None:
     family = await put_days_family(deployment, LONG_S)
-    boards = await make_day_boards(deployment, "all", PAST, YESTERDAY, TODAY)
+    boards = await deployment.make_boards("all", PAST, YESTERDAY, TODAY)
     _, past, yesterday, _ = boards
     assert await post(deployment, family, *boards) == [PostStatus.APPLIED] * 4
     assert await list_due(deployment, ClosingStage.OPEN) == []
@@ -65,14 +51,14 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     assert [board.id for board in closed] == [past.id]
     assert await deployment.stats(past, "ada") == {"xp": 1}
     assert await deployment.stats(yesterday, "ada") == {"xp": 2}
-    now = await deployment.store.read(lambda: find_board(deployment.dialect, yesterday.id))
+    now = await deployment.find(yesterday.id)
     assert (now.closes_us, now.closed_us) == ((yesterday.closes_us or 0) - (LONG_S - DAY_S) * S, None)
 
 
 async def test_a_board_created_after_the_grace_was_shortened_closes_by_the_new_grace(deployment: Deployment) -> None:
     await put_days_family(deployment, LONG_S)
     family = await put_days_family(deployment, DAY_S)
-    [past, today] = await make_day_boards(deployment, PAST, TODAY)
+    [past, today] = await deployment.make_boards(PAST, TODAY)
     bounds = CALENDAR.bounds_us(CALENDAR.period_at(PeriodKind.DAY, NOW_US))
     assert bounds is not None
     assert today.closes_us == bounds[1] + DAY_S * S
@@ -92,7 +78,7 @@ async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: D
 
 async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deployment) -> None:
     await put_days_family(deployment, 999 * DAY_S, keep=1)
-    [past] = await make_day_boards(deployment, PAST)
+    [past] = await deployment.make_boards(PAST)
     await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
     assert await list_due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
     await put_days_family(deployment, 0, keep=1)
@@ -102,5 +88,5 @@ async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deploymen
 async def test_the_store_accepts_a_very_long_grace(deployment: Deployment) -> None:
     family = await put_days_family(deployment, 10**12)
     ancient = CALENDAR.period_at(PeriodKind.DAY, -40_000 * DAY_S * S).id
-    [board] = await make_day_boards(deployment, ancient)
+    [board] = await deployment.make_boards(ancient)
     assert await post(deployment, family, board) == [PostStatus.APPLIED]

@@ -16,7 +16,7 @@ from storage.log.cells import Padding
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board, Ties
 from storage.store import Program
-from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
+from tests.storage.deployment import NOW_US, PREDICTOR, Deployment, counter, part, ranked
 
 LIMITS = JobSettings(audit_owners_max=40).model_copy(
     update={"audit_rows_max": 10_000, "audit_changes_max": 1_000, "audit_s_max": 10}
@@ -88,9 +88,7 @@ class Audited:
 async def create_audited(deployment: Deployment, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Audited:
     """Create a board with some entries. Its curves have few knots."""
     columns = counter("shots"), ranked("xp", best=best, min_scaled=-100, max_scaled=100)
-    board = await deployment.create("b", *columns, ties=ties)
-    predictor = replace(board.spec.predictor, samples=6)
-    board = replace(board, spec=replace(board.spec, predictor=predictor))
+    board = await deployment.create("b", *columns, ties=ties, predictor=replace(PREDICTOR, samples=6))
     made = Audited(deployment, board, {}, random.Random(11))
     await made.post(120)
     return made
@@ -184,10 +182,10 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
 async def test_an_audit_refuses_a_board_that_was_emptied_or_deleted(deployment: Deployment) -> None:
     made = await create_audited(deployment)
     moment = await made.fit()
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    await deployment.reset()
     with pytest.raises(BoardChangedError):
         await made.audit(moment)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    await deployment.delete()
     with pytest.raises(UnknownBoardError):
         await made.audit(moment)
 

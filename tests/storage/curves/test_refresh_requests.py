@@ -1,6 +1,5 @@
 """Test refresh requests in the store: a request that is lost, or answered by an older refresh, misleads operators."""
 
-from storage.boards.boards import create_board, delete_board
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     RefreshRequestState,
@@ -13,17 +12,11 @@ from storage.curves.refresh_requests import (
     take_refresh_request,
 )
 from storage.records import Board
-from tests.storage.deployment import BOARDS_MAX, Deployment, ranked, spec
+from tests.storage.deployment import Deployment, ranked
 
+COLUMNS = ranked("xp0"), ranked("xp1")
 DONE = RefreshAnswer("refreshed", "", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
-
-
-async def make_board(deployment: Deployment, board_id: str = "b") -> Board:
-    wanted = deployment.laid_out(spec(ranked("xp0"), ranked("xp1")))
-    return await deployment.store.write(
-        lambda: create_board(deployment.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
 
 
 async def request_refresh(deployment: Deployment, board: Board, column_index: int = 0) -> int:
@@ -47,7 +40,7 @@ async def read_state(deployment: Deployment, board: Board) -> RefreshRequestStat
 
 
 async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
-    board, other = await make_board(deployment), await make_board(deployment, "other")
+    board, other = await deployment.create("b", *COLUMNS), await deployment.create("other", *COLUMNS)
     numbers = [await request_refresh(deployment, *which) for which in ((other, 1), (board, 0), (board, 1))]
     assert numbers == sorted(numbers)
     found = await list_requests(deployment)
@@ -62,7 +55,7 @@ async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_firs
 
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
-    board = await make_board(deployment)
+    board = await deployment.create("b", *COLUMNS)
     await request_refresh(deployment, board)
     [first] = await list_requests(deployment)
     await take_request(deployment, first)
@@ -78,7 +71,7 @@ async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deploy
 
 
 async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(deployment: Deployment) -> None:
-    board = await make_board(deployment)
+    board = await deployment.create("b", *COLUMNS)
     await request_refresh(deployment, board)
     [first] = await list_requests(deployment)
     await request_refresh(deployment, board)
@@ -88,7 +81,7 @@ async def test_a_request_that_was_renewed_meanwhile_is_not_taken_as_the_old_one(
 
 
 async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(deployment: Deployment) -> None:
-    board = await make_board(deployment)
+    board = await deployment.create("b", *COLUMNS)
     await request_refresh(deployment, board)
     [first] = await list_requests(deployment)
     await take_request(deployment, first)
@@ -102,9 +95,9 @@ async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(d
 
 
 async def test_refresh_requests_are_deleted_with_their_board(deployment: Deployment) -> None:
-    board = await make_board(deployment)
+    board = await deployment.create("b", *COLUMNS)
     await request_refresh(deployment, board)
     assert await read_state(deployment, board) == RefreshRequestState(0, 0, NOTHING)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    await deployment.delete()
     assert await read_state(deployment, board) is None
     assert await list_requests(deployment) == []

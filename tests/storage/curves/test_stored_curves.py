@@ -8,7 +8,6 @@ import pytest
 
 from predictor import Curve, Knot
 from querybuilder import col, param, update
-from storage.boards.boards import delete_board, reset_board
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board
@@ -108,7 +107,7 @@ async def test_a_reset_voids_what_was_fitted_before_it(deployment: Deployment) -
     reader = CurveReader(deployment)
     await store_new_curve(deployment, board, 0, 10)
     await reader.book.poll()
-    emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    emptied = await deployment.reset()
     assert reader.book.find_curve(emptied, 0) is None
     with pytest.raises(UnknownBoardError, match="emptied"):
         await store_new_curve(deployment, board, 0, 11)
@@ -125,7 +124,7 @@ async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> No
     for each in (board, other):
         await store_new_curve(deployment, each, 0, 10)
     await reader.book.poll()
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="b"))
+    await deployment.delete()
     with pytest.raises(UnknownBoardError):
         await store_new_curve(deployment, board, 0, 11)
     reader.book.forget_board(board.key)

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, param, rows, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
 from storage.errors import LostRaceError, StorageError
@@ -99,7 +99,7 @@ async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(pro
 
     posting = asyncio.create_task(post())
     for _ in range(10):
-        await operator.store.write(lambda: reset_board(operator.dialect, board_id="b"))
+        await operator.reset()
         await asyncio.sleep(0)
     ended.set()
     await posting

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import entries_table
 from storage.errors import UnknownBoardError
 from storage.records import Board, PartOutcome, Post, PostStatus
@@ -55,14 +55,13 @@ class Meeting:
             await writer.close()
 
     async def delete(self) -> object:
-        return await self.operator.store.write(lambda: delete_board(self.operator.dialect, board_id="b"))
+        return await self.operator.delete()
 
     async def reset(self) -> object:
-        return await self.operator.store.write(lambda: reset_board(self.operator.dialect, board_id="b"))
+        return await self.operator.reset()
 
     async def widen(self) -> object:
-        wanted = spec(XP, KILLS)
-        return await self.operator.store.write(lambda: change_board(self.operator.dialect, board_id="b", wanted=wanted))
+        return await self.operator.change("b", spec(XP, KILLS))
 
     async def run_in_order(self, *steps: Step) -> list[object]:
         """Run steps so that each begins before the earlier ones reach the board's rows. Return their results."""

@@ -6,7 +6,7 @@ import random
 import asyncpg
 import pytest
 
-from storage.boards.boards import change_board, check_copy, find_totals, reset_board
+from storage.boards.boards import check_copy, find_totals
 from storage.curves.sampling import sample_curve
 from storage.engines.postgres import PostgresStore
 from storage.entries.exact_ranks import CountStart
@@ -98,7 +98,7 @@ async def test_short_and_full_counts_agree_after_every_kind_of_change(
             await deployment.erase(board, owner)
         assert await check_all(deployment, board, 1, fitted) > 50
     wanted = deployment.laid_out(spec(*columns(best), ranked("late"), ties=ties))
-    wider = await deployment.store.write(lambda: change_board(deployment.dialect, board_id=board.id, wanted=wanted))
+    wider = await deployment.change(board.id, wanted)
     await deployment.apply(*(deployment.post(owner, part(wider, {"late": 1, "xp": 3})) for owner in OWNERS[:20]))
     await fill(deployment, board, rng, posts=20)
     await check_all(deployment, wider, 1, fitted)
@@ -115,7 +115,7 @@ async def test_the_totals_of_a_short_count_reveal_that_the_board_was_reset(deplo
     board = await deployment.create("b", *columns(Best.HIGH))
     await fill(deployment, board, random.Random(2), posts=30)
     fitted = await fit(deployment, board, 1)
-    await deployment.store.write(lambda: reset_board(deployment.dialect, board_id=board.id))
+    await deployment.reset(board.id)
     ranking = deployment.entries(board).rankings[1]
 
     def program() -> Program[None]:

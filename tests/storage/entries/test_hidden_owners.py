@@ -25,8 +25,7 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
         with pytest.raises(LostRaceError):
             await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
         await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
-    assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
-    await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
+    await deployment.flip_hidden("ada", hide=True)
     assert not await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True)), (
         "a hidden owner stays hidden"
     )
@@ -48,7 +47,7 @@ async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_sta
     )
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     if not hide:
-        await _flip(deployment, hide=True)
+        await deployment.flip_hidden("ada", hide=True)
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us - 500, hide=hide))
     # Another process continues the same change.
     await store.write(lambda: statements.begin_change("ada", until_us=deadline_us, hide=hide))
@@ -60,16 +59,10 @@ async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_sta
     assert await deployment.stats(other, "ada") == ({"xp": 1} if hide else None)
     with pytest.raises(LostRaceError):
         await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
-    await _flip(deployment, hide=hide)
+    await deployment.flip_hidden("ada", hide=hide)
     await deployment.apply(deployment.post("ada", part(await deployment.create("d", XP), {"xp": 1})))
     found = await store.read(lambda: statements.find_hidden([], ["ada"]))
     assert (found.hidden_owners, found.changing) == ({"ada"} if hide else set(), {})
-
-
-async def _flip(deployment: Deployment, *, hide: bool) -> None:
-    statements = hidden_statements(deployment.dialect)
-    await deployment.store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=hide))
-    await deployment.store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from storage.boards.boards import change_board, delete_board, reset_board
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.reads.point_reads import read_owner_on_boards
 from storage.records import Board, TableSharing
@@ -53,16 +52,15 @@ async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(depl
 async def test_a_read_of_many_boards_refuses_an_old_copy_of_a_board(deployment: Deployment) -> None:
     first, other = await deployment.create("a", XP), await deployment.create("b", XP)
     await deployment.apply(deployment.post("ada", part(first, {"xp": 1}), part(other, {"xp": 1})))
-    store, dialect = deployment.store, deployment.dialect
-    await store.write(lambda: reset_board(dialect, board_id="a"))
+    await deployment.reset("a")
     with pytest.raises(BoardChangedError):
         await read_together(deployment, [other, first], "ada")
     wider = replace(other.spec, columns=(*other.spec.columns, LAP))
-    await store.write(lambda: change_board(dialect, board_id="b", wanted=wider))
+    await deployment.change("b", wider)
     with pytest.raises(BoardChangedError):
         await read_together(deployment, [other], "ada")
     for board in (first, other):
-        await store.write(lambda gone=board: delete_board(dialect, board_id=gone.id))  # type: ignore[misc]
+        await deployment.delete(board.id)
         with pytest.raises(UnknownBoardError):
             await read_together(deployment, [board], "ada")
 

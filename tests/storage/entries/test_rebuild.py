@@ -10,8 +10,7 @@ import asyncpg
 import pytest
 
 from querybuilder import asc, col, delete, select, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, find_board, reset_board
-from storage.boards.families import NewBoard, make_boards, put_family
+from storage.boards.boards import ALL_ENTRIES, CHANGES, reset_board
 from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.erasure import erasure_statements
 from storage.entries.hidden_owners import hidden_statements
@@ -40,7 +39,7 @@ OWNERS = 25
 async def read_everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
     # Read the board again, because a rebuild may have moved its rows to another table.
-    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
+    board = await deployment.find(board.id)
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
     hidden_names = ("owner", "updated_at", "cells")
@@ -112,20 +111,15 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     board = await deployment.create("b", *COLUMNS, ties=ties)
     other = await deployment.create("other", *COLUMNS)
     store, statements = deployment.store, hidden_statements(deployment.dialect)
-
-    async def change(owner: str, *, hide: bool) -> None:
-        await store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
-        await store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
-
     await post_at_random(deployment, board, rng, 20)
     await post_at_random(deployment, other, rng, 5)
     await deployment.erase(board, "o1")
-    await change("o2", hide=True)
+    await deployment.flip_hidden("o2", hide=True)
     await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o2", now_us=deployment.clock()))
-    await change("o5", hide=True)
+    await deployment.flip_hidden("o5", hide=True)
     await store.write(lambda: statements.hide_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
     await post_at_random(deployment, board, rng, 20)
-    await change("o5", hide=False)
+    await deployment.flip_hidden("o5", hide=False)
     await store.write(lambda: statements.show_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
     log = erasure_statements(deployment.dialect)
     await deployment.erase(board, "o6")
@@ -133,7 +127,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     until = {board.key: await store.write(lambda: log.log_erasure(now_us=1))}
     await store.write(lambda: log.rename_owner("o6", stretch, token="t", until=until, otherwise=0, rows_max=10_000))
     wider = replace(board.spec, columns=(*COLUMNS, ranked("late"), counter("later")))
-    board = await store.write(lambda: change_board(deployment.dialect, board_id="b", wanted=wider))
+    board = await deployment.change("b", wider)
     await deployment.apply(deployment.post("o7", part(board, {"late": 5, "later": 6, "xp": 1})))
     await post_at_random(deployment, board, rng, 5)
     before = await read_everything(deployment, board)
@@ -222,10 +216,8 @@ async def test_a_rebuilt_board_holds_posts_that_came_after_a_running_transaction
 
 async def create_family_boards(deployment: Deployment) -> list[Board]:
     wanted = FamilySpec(deployment.laid_out(spec(*COLUMNS)), (PeriodKind.ALL,), "UTC", ((), ("org",)), 0, ())
-    store, dialect = deployment.store, deployment.dialect
-    await store.write(lambda: put_family(dialect, family_id="f", spec=wanted, now_us=1, families_max=9))
-    names = [NewBoard("f:all", "all"), NewBoard("f:all:org=1", "all org")]
-    return await store.write(lambda: make_boards(dialect, "f", names, now_us=1, boards_max=9))
+    await deployment.put_family(wanted)
+    return await deployment.make_boards("all", "all:org=1")
 
 
 async def test_a_familys_board_is_rebuilt_and_the_others_stay_as_they_are(deployment: Deployment) -> None:

@@ -21,13 +21,6 @@ from tests.storage.deployment import Deployment, Session
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
 
 
-@pytest.fixture
-async def pools(open_store: OpenStore) -> Pools:
-    made = Pools(await Deployment.on(await open_store()))
-    await made.create()
-    return made
-
-
 async def test_a_key_gets_a_resource_and_keeps_it_until_its_lease_ends(pools: Pools) -> None:
     await pools.add("a", "b")
     first = await pools.ask("ada")

@@ -7,16 +7,7 @@ import pytest
 from storage.leases.lease_records import Grant, LeaseRequest
 from storage.leases.lease_transaction import lease_findings
 from storage.schema.lease_tables import VERSIONS_IN_FLIGHT
-from tests.storage.backends import OpenStore
-from tests.storage.deployment import Deployment
 from tests.storage.leasing import CLIENT, LEASE_US, Pools
-
-
-@pytest.fixture
-async def pools(open_store: OpenStore) -> Pools:
-    made = Pools(await Deployment.on(await open_store()))
-    await made.create()
-    return made
 
 
 @pytest.mark.parametrize("whole_client", [False, True])

@@ -12,7 +12,7 @@ from storage.log import owner_index as journal_blocks
 from storage.log.journal import JournalRow, journal
 from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
-from storage.records import INT64_MAX, Board, ColumnChange
+from storage.records import Board, ColumnChange
 from storage.store import Store
 from tests.storage.deployment import Deployment, counter, part, ranked
 from tests.storage.processes import Processes
@@ -286,13 +286,11 @@ async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(depl
     store, entries = deployment.store, deployment.entries(board)
     statements = hidden_statements(store.dialect)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
-    await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
-    await store.write(lambda: statements.end_change("ada", now_us=1, hide=True))
+    await deployment.flip_hidden("ada", hide=True)
     await store.write(lambda: statements.hide_owner([entries], "ada", now_us=1))
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     assert await deployment.stats(board, "ada") is None
-    await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=False))
-    await store.write(lambda: statements.end_change("ada", now_us=1, hide=False))
+    await deployment.flip_hidden("ada", hide=False)
     await store.write(lambda: statements.show_owner([entries], "ada", now_us=1))
     rows = await read_page(store)
     assert [told.kind for told in records_of(rows)] == [

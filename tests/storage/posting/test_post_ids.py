@@ -1,6 +1,5 @@
 """Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
 
-from storage.boards.boards import delete_board, reset_board
 from storage.errors import PostIdConflictError
 from tests.storage.deployment import Deployment, label, part, ranked
 
@@ -45,8 +44,8 @@ async def test_emptying_or_deleting_a_board_leaves_its_void_ids_to_expire(deploy
             assert statuses == ["applied" if fresh else "duplicate"] * 5
         again = await deployment.apply_one(deployment.post("ada", part(emptied, {"xp": 1}), post_id="p0"))
         assert again.status == "duplicate"
-        await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="emptied"))
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="deleted"))
+        await deployment.reset("emptied")
+    await deployment.delete("deleted")
     assert await pruned(deployment, deployment.clock() + 1, 1000) == 3 * 5 + 5
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querybuilder import lit, update
-from storage.boards.boards import ALL_ENTRIES, CHANGES, delete_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
 from storage.errors import LostRaceError, PostRejectedError, UnknownBoardError, ValueOutOfRangeError
 from storage.log.cells import Padding
@@ -70,7 +70,7 @@ async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: 
     one = await deployment.create("one", XP)
     two = await deployment.create("two", ranked("xp", max_scaled=9))
     gone = await deployment.create("gone", XP)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    await deployment.delete("gone")
     outcomes = await deployment.apply(
         deployment.post("ada", part(one, {"xp": 5}), part(two, {"xp": 5})),
         deployment.post("ada", part(one, {"xp": 7}), part(two, {"xp": 7}), part(gone, {"xp": 1})),

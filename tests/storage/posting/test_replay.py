@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from querybuilder import asc, col, select
-from storage.boards.boards import ALL_ENTRIES, delete_board, find_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, delete_board, reset_board
 from storage.boards.row_tables import layout_of, scope_of
-from storage.entries.hidden_owners import hidden_statements
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
 from storage.log.change_log import change_log
 from storage.log.journal import JournalRow, journal
 from storage.posting.replay import replay_board
-from storage.records import INT64_MAX, Best, Board, ColumnChange, Merge, PostStatus, Ties
+from storage.records import Best, Board, ColumnChange, Merge, PostStatus, Ties
 from storage.store import Program
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 
@@ -31,7 +30,7 @@ COLUMNS = (
 
 async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
     """Return all rows of a board as stored, with the times that `earliest` boards keep."""
-    board = await deployment.store.read(lambda: find_board(deployment.dialect, board.id))
+    board = await deployment.find(board.id)
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
     return [tuple(row) for row in await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board)))]
@@ -121,7 +120,7 @@ async def test_posts_before_and_after_the_deletion_add_up(deployment: Deployment
 
 
 async def read_current(deployment: Deployment) -> Board:
-    return await deployment.store.read(lambda: find_board(deployment.dialect, "b"))
+    return await deployment.find()
 
 
 async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> None:
@@ -175,9 +174,7 @@ async def test_a_replay_keeps_hidden_owners_hidden_and_erased_owners_erased(depl
         await deployment.apply(deployment.post(owner, part(board, {"wins": 7})))
     await deployment.erase(board, "cleo")
     await drop(deployment, "b")
-    statements = hidden_statements(deployment.dialect)
-    await deployment.store.write(lambda: statements.begin_change("bob", until_us=INT64_MAX, hide=True))
-    await deployment.store.write(lambda: statements.end_change("bob", now_us=1, hide=True))
+    await deployment.flip_hidden("bob", hide=True)
     await deployment.create("b", *COLUMNS)
     done = await replay(deployment, "b", 1)
     assert [row[0] for row in await read_rows(deployment, await read_current(deployment))] == ["ada"]

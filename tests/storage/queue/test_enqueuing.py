@@ -22,8 +22,8 @@ from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.post_blocks import decode_block
 from storage.records import Board, Post
 from storage.store import Store
-from tests.storage.boards.test_families import make_family, make_family_post, make_named_boards
-from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.boards.test_families import make_family, make_family_post
+from tests.storage.deployment import part, ranked
 from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import SHARDS, QueueDesk
 
@@ -70,11 +70,6 @@ class Intake:
         heads = await self.desk.store.read(lambda: self.desk.queue.heads(range(SHARDS), blocks_max=100))
         waiting = await self.desk.store.read(lambda: self.desk.queue.blocks(heads))
         return [(each.head.shard, [post.owner for post in decode_block(each.block).posts]) for each in waiting]
-
-
-@pytest.fixture
-async def desk(deployment: Deployment) -> QueueDesk:
-    return await QueueDesk.on(deployment)
 
 
 @asynccontextmanager
@@ -161,10 +156,10 @@ async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: Qu
     async with open_intake(desk) as intake:
         gone = await desk.deployment.create("gone", ranked("xp"))
         emptied = await desk.deployment.create("emptied", ranked("xp"))
-        await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="gone"))
-        await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="emptied"))
+        await desk.deployment.delete("gone")
+        await desk.deployment.reset("emptied")
         family = await make_family(desk.deployment)
-        [of_family] = await make_named_boards(desk.deployment, family, "all")
+        [of_family] = await desk.deployment.make_boards("all")
         await desk.store.write(lambda: delete_family(desk.store.dialect, family_id=family.id))
         stale = [
             desk.deployment.post("ada", part(gone, {"xp": 1})),

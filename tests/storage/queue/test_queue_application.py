@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
-from storage.boards.families import NewBoard, make_boards
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import (
     LeaseLostError,
     PeriodClosedError,
@@ -23,18 +22,13 @@ from storage.records import Board, Merge, Post, PostStatus
 from storage.schema.ingest_tables import INGEST_SHARDS
 from storage.store import Program, Store
 from tests.storage.boards.test_families import make_family, make_family_post
-from tests.storage.deployment import BOARDS_MAX, Deployment, counter, part, ranked
+from tests.storage.deployment import counter, part, ranked
 from tests.storage.passing import PassingStore
 from tests.storage.queueing import LEASE_US, LIMITS, QueueDesk, Worker
 
 T = TypeVar("T")
 XP = ranked("xp", max_scaled=1_000)
 OWNERS = ("ada", "bob", "cleo", "ÿ", "漢", "😀")
-
-
-@pytest.fixture
-async def desk(deployment: Deployment) -> QueueDesk:
-    return await QueueDesk.on(deployment)
 
 
 async def make_board(desk: QueueDesk, board_id: str = "b") -> Board:
@@ -156,8 +150,8 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
         replace(both, post_id="both"),
         make_post(desk, kept, "ada", 2),
     )
-    await desk.store.write(lambda: reset_board(desk.store.dialect, board_id="e"))
-    await desk.store.write(lambda: delete_board(desk.store.dialect, board_id="d"))
+    await desk.deployment.reset("e")
+    await desk.deployment.delete("d")
     again = await make_board(desk, "d")
     [drained] = await desk.drain_queue()
     assert drained.statuses == {"applied": 1, "rejected": 4}
@@ -172,7 +166,7 @@ async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(
     board = await make_board(desk)
     await desk.enqueue(make_post(desk, board, "ada", 1))
     wanted = replace(board.spec, columns=(*board.spec.columns, counter("shots")))
-    wide = await desk.store.write(lambda: change_board(desk.store.dialect, board_id="b", wanted=wanted))
+    wide = await desk.deployment.change("b", wanted)
     await desk.enqueue(desk.deployment.post("ada", part(wide, {"xp": 1, "shots": 3})))
     await desk.drain_queue()
     assert await desk.deployment.stats(wide, "ada") == {"xp": 2, "last": 0, "shots": 3}
@@ -184,11 +178,7 @@ async def test_a_closed_period_rejects_only_its_own_board(desk: QueueDesk) -> No
     assert period is not None
     bounds = calendar_of("UTC").bounds_us(period)
     assert bounds is not None
-    wanted = [NewBoard("f:all", "shelf"), NewBoard("f:2023", "shelf")]
-    made = await desk.store.write(
-        lambda: make_boards(desk.deployment.dialect, family.id, wanted, now_us=1, boards_max=BOARDS_MAX)
-    )
-    year, everybody = sorted(made, key=lambda board: board.id)
+    year, everybody = await desk.deployment.make_boards("2023", "all")
     desk.clock.now_us = bounds[1] - 100
     said = [replace(make_family_post(desk.deployment, family, "ada", 5, everybody, year, post_id=name), post_id=name)
             for name in ("in time", "late")]  # fmt: skip

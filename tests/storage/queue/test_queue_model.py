@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from storage.boards.boards import reset_board
 from storage.errors import LeaseLostError
 from storage.queue.post_blocks import shard_of
 from storage.queue.workers import Share
@@ -119,8 +118,7 @@ class Queueing(RuleBasedStateMachine):
 
     @rule()
     def empty_the_board(self) -> None:
-        dialect, board_id = self.desk.deployment.dialect, self.board.id
-        self.board = self.session.run(self.desk.store.write(lambda: reset_board(dialect, board_id=board_id)))
+        self.board = self.session.run(self.desk.deployment.reset(self.board.id))
         self.rows.clear()
         self.seen.clear()
 

@@ -2,16 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from storage.queue.workers import Share, Sizing
-from tests.storage.deployment import Deployment
 from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk, Worker
-
-
-@pytest.fixture
-async def desk(deployment: Deployment) -> QueueDesk:
-    return await QueueDesk.on(deployment)
 
 
 async def resize(desk: QueueDesk, size: int) -> None:

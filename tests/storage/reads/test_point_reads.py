@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from querybuilder import Built, lit, select
-from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board, delete_board, reset_board
+from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
 from storage.reads.point_reads import EntryRead, PointReads
 from storage.store import Rows, Store
@@ -100,7 +100,7 @@ async def test_waiting_reads_are_bounded_and_cancelled_ones_harm_no_other(deploy
 
 async def test_a_deleted_board_fails_only_its_own_reads(deployment: Deployment) -> None:
     board, gone = await deployment.create("b", XP), await deployment.create("gone", XP)
-    await deployment.store.write(lambda: delete_board(deployment.dialect, board_id="gone"))
+    await deployment.delete("gone")
     reads = make_reads(deployment, deployment.store)
     asked = [reads.read_entry(each, "ada") for each in (gone, board, gone)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -111,9 +111,7 @@ async def test_a_deleted_board_fails_only_its_own_reads(deployment: Deployment) 
 
 async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deployment) -> None:
     narrow = await deployment.create("b", XP)
-    wide = await deployment.store.write(
-        lambda: change_board(deployment.dialect, board_id="b", wanted=deployment.laid_out(spec(XP, ranked("lap"))))
-    )
+    wide = await deployment.change("b", deployment.laid_out(spec(XP, ranked("lap"))))
     await deployment.apply(deployment.post("ada", part(wide, {"xp": 1, "lap": 2})))
     reads = make_reads(deployment, deployment.store)
     # `narrow` is the board before a column was added; `wide` is the board after that.
@@ -124,7 +122,7 @@ async def test_a_read_with_an_old_copy_of_a_board_fails_alone(deployment: Deploy
     assert isinstance(answer, EntryRead)
     assert answer.entry is not None
     assert deployment.merger(wide).decode_stats(answer.entry.cells) == [1, 2]
-    emptied = await deployment.store.write(lambda: reset_board(deployment.dialect, board_id="b"))
+    emptied = await deployment.reset()
     with pytest.raises(BoardChangedError):
         await reads.read_entry(wide, "ada")
     assert (await reads.read_entry(emptied, "ada")).entry is None
