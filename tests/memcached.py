@@ -8,7 +8,18 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote
 
+from storage.curves.memcached import MemcachedLimits
 from tests.servers import HOST, MemcachedServer
+
+MEMCACHED_LIMITS = MemcachedLimits(
+    memcached_servers=(),
+    memcached_timeout_s=1.0,  # a busy machine needs less; a server that hangs takes longer
+    memcached_failures_max=3,
+    memcached_pause_s=60,
+    memcached_batch_max=10,
+    memcached_value_bytes_max=100_000,
+    memcached_expiry_s=60,
+)
 
 
 class OpenMemcached(MemcachedServer):

@@ -13,6 +13,7 @@ LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
+    store, boards, observed = world.store, world.deployment.boards, world.observed
     fitting = Fitting(
         world.store,
         world.store,

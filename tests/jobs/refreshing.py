@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from jobs.curves.refresh import RefreshJob
 from storage.records import Board
@@ -36,3 +37,29 @@ async def work_off(world: World, job: RefreshJob) -> None:
     count = job.waiting
     async with run_workers(job):
         await world.wait_for_refreshes(count)
+
+
+async def start_boards(world: World, *names: str, **schedule: float) -> tuple[RefreshJob, list[Board]]:
+    """Create boards with one entry each, and a job that has found them. The keywords are limits of its schedule."""
+    boards = [await world.create(name) for name in names]
+    for board in boards:
+        await world.post(board, {"a": 1})
+    job = world.refresh_job(**schedule)
+    await job.find_due()
+    return job, boards
+
+
+class EndlessJob(Protocol):
+    """A job that runs until it is cancelled."""
+
+    async def run_forever(self) -> object: ...
+
+
+@asynccontextmanager
+async def run_jobs(*jobs: EndlessJob) -> AsyncIterator[None]:
+    """Run jobs, and cancel them at the end."""
+    tasks = [asyncio.ensure_future(job.run_forever()) for job in jobs]
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

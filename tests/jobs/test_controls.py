@@ -126,8 +126,7 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
         await asyncio.ensure_future(inner())
 
     world.start("fold", work)
-    await world.time.wait_for_sleeper(3)
-    world.time.advance(3)
+    await world.time.end_sleep(3)
     await world.time.wait_for_sleeper(60)
     assert world.observer.rounds == [("fold", 3)]
     world.controls.run("fold")
@@ -144,8 +143,7 @@ async def test_a_failure_is_reported_and_a_caller_that_is_no_job_just_sleeps(wor
     await world.time.wait_for_sleeper()
     assert world.observer.failures == ["audit"]
     other = asyncio.ensure_future(world.rest(7))
-    await world.time.wait_for_sleeper(7)
-    world.time.advance(7)
+    await world.time.end_sleep(7)
     await within(other)
     assert world.observer.rounds == []
     await world.runner.stop()

@@ -11,10 +11,9 @@ from jobs.ownership import REST_RATIO, HeldLease
 from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
-from storage.records import Board, PostStatus
-from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
+from storage.records import Board
+from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
 from tests.jobs.world import LEASE_S, LIMITS, MARGIN_S, REFRESH_S, World, within
-from tests.storage.deployment import part
 
 OVER_S = LEASE_S + MARGIN_S
 RENEWAL_S = LEASE_S * LIMITS.lease_renewal_ratio
@@ -133,8 +132,7 @@ async def test_the_lease_of_a_long_refresh_is_renewed(world: World) -> None:
         await within(world.store.entered.wait())
         first = await find_refresh_lease(world, board)
         for _ in range(10):
-            await world.time.wait_for_sleeper(RENEWAL_S)
-            world.advance(RENEWAL_S)
+            await world.end_sleep(RENEWAL_S)
         await world.time.wait_for_sleeper(RENEWAL_S)
         now = await find_refresh_lease(world, board)
         assert (now.version, now.expires_at_us) == (first.version, first.expires_at_us + round(10 * RENEWAL_S * 1e6))
@@ -153,8 +151,7 @@ async def test_a_renewal_that_finds_the_lease_lost_ends_the_refresh(world: World
         await within(world.store.entered.wait())
         world.deployment.clock.now_us += round(OVER_S * 1e6)
         await work_off(other, theirs)
-        await world.time.wait_for_sleeper(RENEWAL_S)
-        world.time.advance(RENEWAL_S)
+        await world.time.end_sleep(RENEWAL_S)
         await within(world.observed.fenced.get())  # the job gives up although its read has not ended
     world.store.release()
     assert count_curve_entries(other, board) == 1
@@ -179,8 +176,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
     task = asyncio.create_task(world.ownership().run_owned("pool", "r", work))
     for _ in range(3):
-        await world.time.wait_for_sleeper(RENEWAL_S)
-        world.advance(RENEWAL_S)
+        await world.end_sleep(RENEWAL_S)
     await world.time.wait_for_sleeper(RENEWAL_S)
     found = await world.store.read(lambda: world.leases.find_lease("pool", "r"))
     assert found is not None
@@ -270,20 +266,17 @@ async def test_one_of_several_processes_prunes_once_an_interval(world: World) ->
             sleep=each.time.elapse,
         )
 
-        async def prune(name: str = each.holder) -> int:
-            runs.append(name)
+        async def prune(pruning: PruneJob = job) -> int:
+            runs.append(pruning)
             return 0
 
         job.prune_post_ids = prune  # type: ignore[method-assign]
-        tasks.append(asyncio.create_task(job.run_forever()))
-    for turn in range(1, 4):
-        await world.time.wait_for_sleepers(interval_s, count=3)
-        world.advance(interval_s)
-        await world.time.wait_for_sleepers(interval_s, count=3)
-        assert len(runs) == turn
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    async with run_jobs(*jobs):
+        for turn in range(1, 4):
+            await world.time.wait_for_sleepers(interval_s, count=3)
+            world.advance(interval_s)
+            await world.time.wait_for_sleepers(interval_s, count=3)
+            assert len(runs) == turn
     assert 0 < REST_RATIO < 1
 
 

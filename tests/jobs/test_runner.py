@@ -47,8 +47,7 @@ async def test_a_job_that_ran_well_for_long_begins_with_short_pauses_again(time:
     runner = make_runner(time)
     runner.start("broken", broken)
     for _ in range(4):
-        await time.wait_for_sleeper(100)
-        time.advance(100)
+        await time.end_sleep(100)
         pause = await time.wait_for_sleeper()
         assert pause <= 1
         time.advance(pause)

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from config.settings import Settings
 from jobs.curves.fold import FoldJob
@@ -117,6 +117,12 @@ class ManualTime:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def end_sleep(self, seconds: float | None = None) -> float:
+        """Wait until a task sleeps (for exactly `seconds`, if given), and advance the clock by its sleep."""
+        duration_s = await self.wait_for_sleeper(seconds)
+        self.advance(duration_s)
+        return duration_s
+
     async def wait_for_sleepers(self, seconds: float, *, count: int) -> None:
         async with asyncio.timeout(WAIT_S):
             while sum(not woken.is_set() and duration == seconds for _, duration, woken in self._sleepers) < count:
@@ -206,6 +212,21 @@ class World:
         """Return another process on the same store. Its catalog and its curve book are empty."""
         return World(self.deployment, beside=self)
 
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks of a job, as its keyword arguments."""
+        return {"now_us": self.deployment.clock, "monotonic": self.time.monotonic, "sleep": self.time.elapse}
+
+    def served(self, board: Board, column_index: int = 0) -> ServedCurve:
+        """Return the curve that readers get. There must be one."""
+        served = self.book.find_served(board, column_index)
+        assert served is not None
+        return served
+
+    async def end_sleep(self, seconds: float) -> None:
+        """Wait until a task sleeps for exactly `seconds`, and advance every clock by them."""
+        await self.time.wait_for_sleeper(seconds)
+        self.advance(seconds)
+
     def advance(self, seconds: float) -> None:
         self.deployment.clock.now_us += round(seconds * 1e6)
         self.time.advance(seconds)
@@ -257,14 +278,9 @@ class World:
                 refresh_queue=self.desk,
                 leases=self.leases,
                 holder=self.holder,
-                limits=limits,
-                observer=self.observed,
-                folds=self.observed,
-                prunes=self.observed,
-                closings=self.observed,
-                now_us=self.deployment.clock,
-                monotonic=self.time.monotonic,
-                sleep=self.time.elapse,
+                limits=LIMITS,
+                **observers,
+                **self.clocks(),
                 rng=random.Random(3),
             )
         )

@@ -61,9 +61,22 @@ def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
         before = bracket
 
 
-@given(keys=BOARDS, knots_max=st.integers(2, 20))
-def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, keys: list[int], knots_max: int) -> None:
-    curve = sample(keys, knots_max)
+SHAPES = st.lists(st.tuples(st.integers(0, SHAPE_UNIT), st.integers(0, SHAPE_UNIT)), min_size=19, max_size=19)
+
+
+def add_shapes(curve: Curve, pairs: list[tuple[int, int]] | None) -> Curve:
+    """Make the lines of a curve cubics, if there are pairs of control values."""
+    if pairs is None:
+        return curve
+    gap_count = max(0, len(curve.knots) - 1)
+    return replace(curve, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
+
+
+@given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
+def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(
+    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
+) -> None:
+    curve = add_shapes(sample(keys, knots_max), pairs)
     for rank in range(1, len(keys) + 3):
         found = curve.key_at(rank)
         if not keys:
@@ -79,17 +92,11 @@ def test_a_rank_is_answered_by_the_worst_key_that_still_has_it(sample: Sample, k
         assert curve.locate(found.key + 1).rank > min(rank, len(keys)) or found.key == found.high
 
 
-SHAPES = st.lists(st.tuples(st.integers(0, SHAPE_UNIT), st.integers(0, SHAPE_UNIT)), min_size=19, max_size=19)
-
-
 @given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=st.none() | SHAPES)
 def test_a_known_error_narrows_the_bracket_around_the_true_rank(
     sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]] | None
 ) -> None:
-    plain = sample(keys, knots_max)
-    if pairs is not None:
-        gap_count = max(0, len(plain.knots) - 1)
-        plain = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
+    plain = add_shapes(sample(keys, knots_max), pairs)
     curve = measure_errors(plain, keys)
     before = Bracket(1, 1, 1, "knot")
     for key in list_probes(keys):
@@ -113,21 +120,6 @@ def test_the_value_of_a_rank_is_as_precise_as_the_rank() -> None:
     found = Curve(knots, total=1001, as_of_us=0, errors=[3]).key_at(501)
     assert found is not None
     assert (found.key, found.low, found.high) == (500, 497, 504)  # without `errors`, the bracket would be 1 to 1000
-
-
-@given(keys=BOARDS, knots_max=st.integers(2, 20), pairs=SHAPES)
-def test_a_cubic_finds_the_worst_key_of_a_rank_too(
-    sample: Sample, keys: list[int], knots_max: int, pairs: list[tuple[int, int]]
-) -> None:
-    plain = sample(keys, knots_max)
-    gap_count = max(0, len(plain.knots) - 1)
-    curve = replace(plain, shapes=[(min(pair), max(pair)) for pair in pairs[:gap_count]])
-    for rank in range(1, len(keys) + 1):
-        found = curve.key_at(rank)
-        assert found is not None
-        assert found.low <= keys[rank - 1] <= found.high
-        assert curve.locate(found.key).rank <= rank or found.key == found.low
-        assert curve.locate(found.key + 1).rank > rank or found.key == found.high
 
 
 def test_a_cubic_follows_its_control_values() -> None:
@@ -186,11 +178,6 @@ def test_one_entry_is_first_and_everything_worse_is_second() -> None:
     curve = Curve([Knot(10, 0, 1)], total=1, as_of_us=0)
     assert [curve.locate(key).rank for key in (9, 10, 11)] == [1, 1, 2]
     assert [curve.key_at(rank) for rank in (1, 2, 99)] == [KeyBracket(10, 10, 10)] * 3
-
-
-def test_entries_all_tied_share_the_first_rank() -> None:
-    curve = Curve([Knot(10, 0, 5)], total=5, as_of_us=0)
-    assert [curve.locate(key).rank for key in (9, 10, 11)] == [1, 1, 6]
 
 
 def test_ties_at_both_ends_count_in_full() -> None:

@@ -75,3 +75,18 @@ class MeddlingStore(PassingStore):
                 query = program.send(rows)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+
+
+class SlowReads(MeddlingStore):
+    """A store whose reads return their rows only after the test has released them."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.answered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        try:
+            return await super().read(program, heavy=heavy)
+        finally:
+            self.answered.set()
+            await self.go.wait()

@@ -112,10 +112,10 @@ class QueueDesk:
         """Run one round of a worker on the shards that the worker believes it holds."""
         return await worker.drainer.drain_round(worker.held)
 
-    async def drain_queue(self, name: str = "ada") -> list[DrainedRound]:
+    async def drain_queue(self, name: str = "ada", *, limits: DrainLimits = LIMITS) -> list[DrainedRound]:
         """End all other leases, and run rounds of one new worker until no post waits."""
         self.clock.now_us += 10 * LEASE_US
-        worker = self.worker(name)
+        worker = self.worker(name, limits=limits)
         await self.update_share(worker)
         rounds: list[DrainedRound] = []
         while (drained := await self.run_round(worker)) is not None:

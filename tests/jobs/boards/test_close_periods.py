@@ -7,6 +7,7 @@ from jobs.ownership import JOB_POOL
 from storage.boards.boards import REFRESH_POOL, refresh_resource
 from storage.records import Board, Season
 from tests.jobs.closing import make_close_job, run_step
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import ranked
 
@@ -48,8 +49,7 @@ async def test_a_closed_board_has_a_certified_curve_of_all_that_it_holds(world: 
     job = make_close_job(world)
     while await run_step(world, job):
         pass
-    served = world.book.find_served(board, 0)
-    assert served is not None
+    served = world.served(board)
     assert (served.fit.method, served.fit.total) == ("scan", 60)
     assert served.fit.certificate is not None
     other = world.beside()
@@ -87,8 +87,7 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
     await world.store.write(lambda: world.leases.release(refreshing))
     world.advance(LIMITS.close_interval_s)
     assert await run_step(world, job)
-    served = world.book.find_served(board, 0)
-    assert served is not None
+    served = world.served(board)
     assert served.fit.method == "scan"
 
 

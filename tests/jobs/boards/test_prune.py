@@ -1,16 +1,16 @@
 """Test pruning: a post id is kept as long as its post may be sent again, and short transactions delete older ones."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
-from jobs.boards.prune import RESOURCE, PruneJob
+from jobs.boards.prune import RESOURCE
 from jobs.ownership import JOB_POOL, HeldLease
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
 from storage.records import Board, PostStatus, TableSharing
 from storage.store import Program
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
@@ -40,11 +40,11 @@ async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: Wo
     board = await world.create("b")
     assert await apply_post(world, board, "old") is PostStatus.APPLIED
     world.deployment.clock.now_us += RETENTION_US
-    assert await make_prune_job(world).prune_post_ids() == 0
+    assert await world.prune_job().prune_post_ids() == 0
     assert await apply_post(world, board, "old") is PostStatus.DUPLICATE
     assert await apply_post(world, board, "new") is PostStatus.APPLIED
     world.deployment.clock.now_us += 1
-    assert await make_prune_job(world).prune_post_ids() == 1
+    assert await world.prune_job().prune_post_ids() == 1
     assert await apply_post(world, board, "old") is PostStatus.APPLIED
     assert await apply_post(world, board, "new") is PostStatus.DUPLICATE
 
@@ -55,11 +55,10 @@ async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_
         world.deployment.clock.now_us += 1
         await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
-    pruning = asyncio.create_task(make_prune_job(world).prune_post_ids())
+    pruning = asyncio.create_task(world.prune_job().prune_post_ids())
     for _ in range(2):
         # A pause is as long as the step before it. The clock stands still, so the step took 0 s.
-        await world.time.wait_for_sleeper(0)
-        world.time.advance(0)
+        await world.time.end_sleep(0)
     assert await pruning == 25
 
 
@@ -91,10 +90,9 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
     await world.deployment.apply(*posts)
     await world.deployment.apply_one(world.deployment.post("o", part(stays, {"xp0": 1})))
     await world.deployment.reset()
-    sweeping = asyncio.create_task(make_prune_job(world).sweep_tables())
+    sweeping = asyncio.create_task(world.prune_job().sweep_tables())
     for _ in range(3):
-        await world.time.wait_for_sleeper(0)
-        world.time.advance(0)
+        await world.time.end_sleep(0)
     assert await sweeping == 25
     assert len(await world.deployment.rows(board, [f"o{number}" for number in range(25)])) == 0
     assert len(await world.deployment.rows(stays, ["o"])) == 1
@@ -125,8 +123,7 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     assert await job.prune_changes() == 0
     world.deployment.clock.now_us += 1
     pruning = asyncio.create_task(job.prune_changes())
-    await world.time.wait_for_sleeper(0)
-    world.time.advance(0)
+    await world.time.end_sleep(0)
     assert await pruning == 4, "the last change always stays"
     running = asyncio.create_task(job.run_forever())
     await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
@@ -147,14 +144,12 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
         yield from change_log(world.store.dialect).find_horizon()
         return positions[12]
 
-    pruning = asyncio.create_task(make_prune_job(world, unread_from).prune_changes())
+    pruning = asyncio.create_task(world.prune_job(unread_from).prune_changes())
     for _ in range(2):
-        await world.time.wait_for_sleeper(0)
-        world.time.advance(0)
+        await world.time.end_sleep(0)
     assert await pruning == 12
-    pruning = asyncio.create_task(make_prune_job(world).prune_changes())
-    await world.time.wait_for_sleeper(0)
-    world.time.advance(0)
+    pruning = asyncio.create_task(world.prune_job().prune_changes())
+    await world.time.end_sleep(0)
     assert await pruning == 9
     assert [change.position for change in await read_log(world)] == positions[21:], "the rest is younger"
 

@@ -12,6 +12,7 @@ from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
 from storage.errors import NoCurveError, StoreBusyError
 from storage.records import Board
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World, within
 
 INTERVAL_S = 30.0
@@ -38,18 +39,13 @@ class Auditing:
     def __init__(self, world: World) -> None:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
-        self.auditor = Auditor(
-            world.store, world.deployment.boards, world.book, LIMITS, self.observed, monotonic=lambda: 0.0, rng=rng
-        )
-        self.job = AuditJob(
-            world.catalog,
-            world.book,
-            self.auditor,
-            world.ownership(),
-            audit_interval_s=INTERVAL_S,
-            sleep=world.time.elapse,
-            rng=rng,
-        )
+        self.auditor = self.make_auditor(LIMITS, rng)
+        parts = world.catalog, world.book, self.auditor, world.ownership()
+        self.job = AuditJob(*parts, audit_interval_s=INTERVAL_S, sleep=world.time.elapse, rng=rng)
+
+    def make_auditor(self, limits: AuditLimits, rng: random.Random) -> Auditor:
+        parts = self.world.store, self.world.deployment.boards, self.world.book, limits, self.observed
+        return Auditor(*parts, monotonic=lambda: 0.0, rng=rng)
 
     async def advance_interval(self) -> None:
         """Advance the clock to the job's next round."""
@@ -83,13 +79,11 @@ async def test_a_column_with_a_curve_is_found_and_audited_once_an_interval(world
     for number in range(5):
         await world.create(f"empty-{number}")
     await create_board_with_curve(world)
-    running = asyncio.create_task(auditing.job.run_forever())
-    for _ in range(2):
-        await auditing.advance_interval()
-        found = await within(auditing.observed.audits.get())
-        assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with run_jobs(auditing.job):
+        for _ in range(2):
+            await auditing.advance_interval()
+            found = await within(auditing.observed.audits.get())
+            assert (found.outcome, len(found.compared), found.broken) == ("compared", 10, [])
     assert auditing.observed.audits.empty()
 
 
@@ -99,14 +93,11 @@ async def test_one_of_two_processes_audits(world: World) -> None:
     await beside.catalog.find_board("b")
     await beside.book.poll()
     both = [Auditing(world), Auditing(beside)]
-    running = [asyncio.create_task(each.job.run_forever()) for each in both]
-    await world.time.wait_for_sleepers(INTERVAL_S, count=2)
-    world.advance(INTERVAL_S)
-    await world.time.wait_for_sleepers(INTERVAL_S, count=2)
+    async with run_jobs(*(each.job for each in both)):
+        await world.time.wait_for_sleepers(INTERVAL_S, count=2)
+        world.advance(INTERVAL_S)
+        await world.time.wait_for_sleepers(INTERVAL_S, count=2)
     assert sum(each.observed.audits.qsize() for each in both) == 1
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_the_audit_reports_wrong_brackets(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,11 +132,9 @@ async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_mo
 async def test_a_failing_store_is_reported_and_the_next_turn_comes(world: World) -> None:
     await create_board_with_curve(world)
     auditing = Auditing(world)
-    running = asyncio.create_task(auditing.job.run_forever())
-    world.store.failures.append(StoreBusyError("away"))
-    await auditing.advance_interval()
-    await within(auditing.observed.failures.get())
-    await auditing.advance_interval()
-    assert (await within(auditing.observed.audits.get())).outcome == "compared"
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with run_jobs(auditing.job):
+        world.store.failures.append(StoreBusyError("away"))
+        await auditing.advance_interval()
+        await within(auditing.observed.failures.get())
+        await auditing.advance_interval()
+        assert (await within(auditing.observed.audits.get())).outcome == "compared"

@@ -53,14 +53,6 @@ async def test_a_requested_scan_reports_its_progress(world: World) -> None:
     assert told[-1][1] == 0
 
 
-async def test_an_empty_column_is_scanned_too(world: World) -> None:
-    board = await world.create("b", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
-    job = world.refresh_job()
-    async with run_workers(job):
-        done = await within(world.desk.refresh_now(board, 0))
-    assert (done.curve.total, done.curve.certificate) == (0, 0.0)
-
-
 async def test_auto_scans_a_quiet_board_whose_sampled_curve_is_too_far_off(world: World) -> None:
     board = await world.create("b")
     await world.post(board, MANY)

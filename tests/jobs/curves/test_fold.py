@@ -18,6 +18,7 @@ from storage.records import Best, Board, Merge, Ties
 from storage.schema.tables import CHANGES_PRUNED, LIVE_MARK, SEQUENCES
 from storage.store import Program
 from tests.jobs.folding import assert_live, keys_of, open_folder, refresh
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World, within
 from tests.storage.deployment import part, ranked, spec
 
@@ -331,32 +332,26 @@ async def test_counts_stay_exact_while_several_writers_and_fits_overlap(world: W
 async def test_the_fold_tries_a_failed_store_again_and_counts_nothing_twice(world: World) -> None:
     board = await create_board_with_curve(world)
     job = world.fold_job()
-    running = asyncio.create_task(job.run_forever())
-    await within(world.observed.folds.get())
-    await change_entries(world, board, 1)
-    world.store.failures.append(StoreBusyError("away"))
-    for _ in range(2):
-        await world.time.wait_for_sleeper(0.5)
-        world.advance(0.5)
-    await within(world.observed.folds.get())
-    await assert_live(world, board)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    async with run_jobs(job):
+        await within(world.observed.folds.get())
+        await change_entries(world, board, 1)
+        world.store.failures.append(StoreBusyError("away"))
+        for _ in range(2):
+            await world.end_sleep(0.5)
+        await within(world.observed.folds.get())
+        await assert_live(world, board)
 
 
 async def test_one_process_folds_and_the_other_takes_over_when_it_stops(world: World) -> None:
     board = await create_board_with_curve(world)
-    first = asyncio.create_task(world.fold_job().run_forever())
-    await within(world.observed.folds.get())
-    other = world.beside()
-    await other.book.poll()
-    second = asyncio.create_task(other.fold_job().run_forever())
-    await change_entries(world, board, 1)
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
+    async with run_jobs(world.fold_job()):
+        await within(world.observed.folds.get())
+        other = world.beside()
+        await other.book.poll()
+        second = asyncio.create_task(other.fold_job().run_forever())
+        await change_entries(world, board, 1)
     while other.observed.folds.empty():
-        await world.time.wait_for_sleeper(0.5)
-        world.advance(0.5)
+        await world.end_sleep(0.5)
     await assert_live(other, board)
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)

@@ -3,8 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
+from jobs.curves.refresh_requests import RefreshQueue
+from jobs.errors import NoJobProcessError
 from storage.errors import StoreBusyError
-from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, work_off
+from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, start_boards, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
 
@@ -20,50 +24,28 @@ async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_in
 
 
 async def test_a_board_is_refreshed_again_only_after_its_rows_changed(world: World) -> None:
-    changed, idle = await world.create("changed"), await world.create("idle")
-    for board in (changed, idle):
-        await world.post(board, {"a": 5})
-    job = world.refresh_job()
-    await job.find_due()
+    job, boards = await start_boards(world, "changed", "idle")
     assert await count_due(world, job) == 2
     await work_off(world, job)
     assert await count_due(world, job) == 0
-    await world.post(changed, {"b": 5})
+    await world.post(boards[0], {"b": 5})
     assert await count_due(world, job) == 1
     await work_off(world, job)
-    assert (count_curve_entries(world, changed), count_curve_entries(world, idle)) == (2, 1)
+    assert [count_curve_entries(world, board) for board in boards] == [2, 1]
 
 
-async def test_a_change_after_the_snapshot_of_a_curve_makes_the_column_due_again(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 5})
-    job = world.refresh_job()
-    await job.find_due()
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_change_makes_its_column_due_only_if_it_is_not_in_the_curve(world: World, after: bool) -> None:
+    job, [board] = await start_boards(world, "b")
     assert await count_due(world, job) == 1
-    world.store.hold(after=True)
+    world.store.hold(after=after)
     async with run_workers(job):
         await within(world.store.entered.wait())
-        await world.post(board, {"b": 5})
+        await world.post(board, {"b": 5})  # before the snapshot of the curve or after it
         world.store.release()
         await world.wait_for_refreshes()
-    assert count_curve_entries(world, board) == 1
-    assert await count_due(world, job) == 1
-
-
-async def test_a_change_before_the_snapshot_is_in_the_curve_and_makes_nothing_due(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 5})
-    job = world.refresh_job()
-    await job.find_due()
-    assert await count_due(world, job) == 1
-    world.store.hold()
-    async with run_workers(job):
-        await within(world.store.entered.wait())
-        await world.post(board, {"b": 5})
-        world.store.release()
-        await world.wait_for_refreshes()
-    assert count_curve_entries(world, board) == 2
-    assert await count_due(world, job) == 0
+    assert count_curve_entries(world, board) == (1 if after else 2)
+    assert await count_due(world, job) == after
 
 
 async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -> None:
@@ -79,25 +61,17 @@ async def test_an_empty_board_gets_no_curve_until_it_has_entries(world: World) -
 
 
 async def test_a_board_that_lost_all_its_entries_is_refreshed_to_an_empty_curve(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, [board] = await start_boards(world, "b")
     await count_due(world, job)
     await work_off(world, job)
-    entries = world.deployment.entries(board)
-    await world.store.write(lambda: entries.erase_entry("a", now_us=world.deployment.clock()))
+    await world.deployment.erase(board, "a")
     assert await count_due(world, job) == 1
     await work_off(world, job)
     assert count_curve_entries(world, board) == 0
 
 
 async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -> None:
-    boards = [await world.create(f"b{number}") for number in range(40)]
-    for board in boards:
-        await world.post(board, {"a": 1})
-    job = world.refresh_job(refresh_jitter_ratio=0.5)
-    await job.find_due()
+    job, boards = await start_boards(world, *(f"b{number}" for number in range(40)), refresh_jitter_ratio=0.5)
     await count_due(world, job)
     await work_off(world, job)
     for board in boards:
@@ -108,19 +82,14 @@ async def test_jitter_shortens_the_interval_by_at_most_its_ratio(world: World) -
 
 
 async def test_boards_known_at_the_start_become_due_spread_over_their_interval(world: World) -> None:
-    for number in range(40):
-        await world.post(await world.create(f"b{number}"), {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, _ = await start_boards(world, *(f"b{number}" for number in range(40)))
     found = [await count_due(world, job, REFRESH_S / 4) for _ in range(4)]
     assert found[0] < found[1] < found[2] < found[3] == 40
 
 
 async def test_a_tick_looks_at_a_bounded_number_of_boards_and_the_next_continues(world: World) -> None:
-    for number in range(5):
-        await world.post(await world.create(f"b{number}"), {"a": 1})
-    job = world.refresh_job(refresh_tick_boards_max=2)
-    for _ in range(3):
+    job, _ = await start_boards(world, *(f"b{number}" for number in range(5)), refresh_tick_boards_max=2)
+    for _ in range(2):
         await job.find_due()
     assert [await count_due(world, job, seconds) for seconds in (REFRESH_S, 0, 0)] == [2, 4, 5]
 
@@ -136,25 +105,18 @@ async def test_a_shorter_interval_takes_effect_without_waiting_for_the_old_one(w
 
 
 async def test_changed_rules_for_the_curve_make_a_new_one_although_no_row_changed(world: World) -> None:
-    board = await world.create("b")
+    job, [board] = await start_boards(world, "b")
     await world.post(board, {f"o{number}": number for number in range(9)})
-    job = world.refresh_job()
-    await job.find_due()
     await count_due(world, job)
     await work_off(world, job)
     await world.change(board, samples=4)
     assert await count_due(world, job) == 1
     await work_off(world, job)
-    curve = world.book.find_curve(board, 0)
-    assert curve is not None
-    assert len(curve.knots) == 4
+    assert len(world.served(board).curve.knots) == 4
 
 
 async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, _ = await start_boards(world, "b")
     await count_due(world, job)
     await work_off(world, job)
     emptied = await world.deployment.reset()
@@ -168,27 +130,20 @@ async def test_an_emptied_board_begins_a_new_schedule(world: World) -> None:
 
 
 async def test_a_board_deleted_while_it_waits_is_no_failure_and_is_forgotten(world: World) -> None:
-    gone, kept = await world.create("gone"), await world.create("kept")
-    for board in (gone, kept):
-        await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, boards = await start_boards(world, "gone", "kept")
     assert await count_due(world, job) == 2
     await world.deployment.delete("gone")
     world.catalog.forget_board("gone")
     async with run_workers(job):
         await world.wait_for_refreshes()
         await within(world.finish_due_work(job))
-    assert (count_curve_entries(world, gone), count_curve_entries(world, kept)) == (None, 1)
+    assert [count_curve_entries(world, board) for board in boards] == [None, 1]
     assert world.observed.failures.empty()
     assert await count_due(world, job) == 0
 
 
 async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, [board] = await start_boards(world, "b")
     await count_due(world, job)
     world.store.failures.append(StoreBusyError())
     async with run_workers(job):
@@ -200,11 +155,7 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
 
 
 async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_twice(world: World) -> None:
-    boards = [await world.create(f"b{number}") for number in range(3)]
-    for board in boards:
-        await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, boards = await start_boards(world, "b0", "b1", "b2")
     assert await count_due(world, job) == 3
     world.store.hold()
     async with run_workers(job, workers=2):
@@ -221,10 +172,7 @@ async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_
 
 
 async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_again(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 1})
-    job = world.refresh_job()
-    await job.find_due()
+    job, [board] = await start_boards(world, "b")
     assert await count_due(world, job) == 1
     job.open()
     demanded = asyncio.create_task(world.desk.refresh_now(board, 0))

@@ -1,11 +1,10 @@
 """Test that a requested curve counts every write that was acknowledged before the request."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from jobs.curves.refresh_requests import RefreshQueue
 from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
 from jobs.wiring import Jobs
 from predictor import Curve
@@ -20,16 +19,18 @@ async def let_requests_arrive(world: World, count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def start_jobs(world: World) -> Jobs:
-    jobs = world.start()
+@pytest.fixture(autouse=True)
+async def jobs(world: World) -> AsyncIterator[Jobs]:
+    """Start the jobs of the world, and stop them at the end."""
+    started = world.start()
     await world.time.wait_for_sleeper()
-    return jobs
+    yield started
+    assert await started.stop() == []
 
 
 async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(world: World) -> None:
     board = await world.create("b", columns=2)
     await world.post(board, {"a": 5, "b": 7, "c": 5}, column="xp1")
-    jobs = await start_jobs(world)
     done = await within(world.desk.refresh_now(board, 1))
     assert [(-knot.key - 10**15, knot.ties) for knot in done.curve.knots] == [(7, 1), (5, 2)]
     assert world.book.find_curve(board, 1) is done.curve
@@ -38,13 +39,11 @@ async def test_a_request_is_answered_with_the_curve_that_serves_from_then_on(wor
     assert done.seconds >= 0
     again = await within(world.desk.refresh_now(board, 1))
     assert again.version > done.version
-    assert await jobs.stop() == []
 
 
 async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of_them(world: World) -> None:
     board = await world.create("b")
     await world.post(board, {"a": 1})
-    jobs = await start_jobs(world)
     world.store.hold()
     first = asyncio.create_task(world.desk.refresh_now(board, 0))
     await within(world.store.entered.wait())
@@ -56,12 +55,10 @@ async def test_requests_for_one_column_share_a_refresh_that_started_after_all_of
     assert [answer.curve.total for answer in answers[1:]] == [2] * 5
     assert len({answer.version for answer in answers[1:]}) == 1 < len({answer.version for answer in answers})
     assert world.store.heavy_reads == 2
-    assert await jobs.stop() == []
 
 
 async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(world: World) -> None:
     board = await world.create("b")
-    jobs = await start_jobs(world)
     world.store.hold()
     callers = [asyncio.create_task(world.desk.refresh_now(board, 0)) for _ in range(2)]
     await within(world.store.entered.wait())
@@ -70,12 +67,10 @@ async def test_a_caller_who_gives_up_does_not_take_the_other_callers_answer(worl
     world.store.release()
     assert (await within(callers[1])).curve.total == 0
     assert callers[0].cancelled()
-    assert await jobs.stop() == []
 
 
 async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> None:
     boards = [await world.create(f"b{number}") for number in range(5)]
-    jobs = await start_jobs(world)
     world.store.hold()
     taken = [asyncio.create_task(world.desk.refresh_now(boards[0], 0))]
     await within(world.store.entered.wait())
@@ -85,31 +80,10 @@ async def test_requests_beyond_the_bound_are_refused_at_once(world: World) -> No
         await world.desk.refresh_now(boards[4], 0)
     world.store.release()
     assert len(await within(asyncio.gather(*taken))) == 4
-    assert await jobs.stop() == []
 
 
-async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:
-    board = await world.create("b")
-    world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
-    jobs = await start_jobs(world)
-    world.store.hold()
-    with pytest.raises(TimeoutError):
-        await world.desk.refresh_now(board, 0)
-    world.store.release()
-    await world.wait_for_refreshes()
-    assert world.book.find_curve(board, 0) is not None
-    assert await jobs.stop() == []
-
-
-async def test_a_request_without_a_job_is_refused(world: World) -> None:
-    board = await world.create("b")
-    with pytest.raises(NoJobProcessError):
-        await world.desk.refresh_now(board, 0)
-
-
-async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) -> None:
+async def test_stopping_refuses_waiting_requests_and_later_ones(world: World, jobs: Jobs) -> None:
     boards = [await world.create("b0"), await world.create("b1")]
-    jobs = await start_jobs(world)
     world.store.hold()
     running = asyncio.create_task(world.desk.refresh_now(boards[0], 0))
     await within(world.store.entered.wait())
@@ -125,14 +99,12 @@ async def test_stopping_refuses_waiting_requests_and_later_ones(world: World) ->
 
 async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(world: World) -> None:
     board = await world.create("b")
-    jobs = await start_jobs(world)
     await within(world.observed.folds.get())  # the folding job also reads the store, so wait until it pauses
     world.store.failures.append(StoreBusyError("the disk is full"))
     with pytest.raises(StoreBusyError, match="the disk is full"):
         await within(world.desk.refresh_now(board, 0))
     assert world.observed.failures.qsize() == 1
     assert (await within(world.desk.refresh_now(board, 0))).curve.total == 0
-    assert await jobs.stop() == []
 
 
 @pytest.mark.parametrize("gone", [delete_board, reset_board])
@@ -140,18 +112,15 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
     world: World, gone: Callable[..., object]
 ) -> None:
     board = await world.create("b")
-    jobs = await start_jobs(world)
     await world.store.write(lambda: gone(world.store.dialect, board_id="b"))  # type: ignore[arg-type, return-value]
     with pytest.raises(UnknownBoardError):
         await within(world.desk.refresh_now(board, 0))
     assert world.observed.failures.empty()
     assert world.book.list_served() == []
-    assert await jobs.stop() == []
 
 
 async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: World) -> None:
     boards = [await world.create("other"), await world.create("b")]
-    jobs = await start_jobs(world)
     world.store.hold()
     asked = [asyncio.create_task(world.desk.refresh_now(board, 0)) for board in boards]
     await within(world.store.entered.wait())
@@ -163,4 +132,3 @@ async def test_a_request_after_a_reset_shares_no_refresh_from_before_it(world: W
         await within(asked[1])
     assert (await within(asked[2])).curve == Curve((), total=0, as_of_us=world.deployment.clock.now_us)
     await within(asked[0])
-    assert await jobs.stop() == []

@@ -21,6 +21,7 @@ from storage.curves.refresh_requests import (
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import RefreshMethod
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 
 LIMITS = JobSettings(refresh_wait_s_max=WAIT_S, curve_poll_s=0.05).model_copy(update={"refresh_demands_max": 3})
@@ -59,8 +60,7 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
     await world.post(board, {f"p{n}": n for n in range(30)})
     front_end = FrontEnd(world)
     asked = [asyncio.create_task(front_end.desk.refresh_now(board, 0)) for _ in range(2)]
-    async with start_job_process(world) as job:
-        running = asyncio.create_task(job.run_forever())
+    async with start_job_process(world) as job, run_jobs(job):
         first, second = await within(asyncio.gather(*asked))
         assert first.curve.total == second.curve.total == 30
         assert first.seconds >= 0
@@ -71,8 +71,6 @@ async def test_a_request_of_another_process_gets_a_curve_with_every_earlier_writ
         again = await within(front_end.desk.refresh_now(board, 0))
         assert again.curve.total == 31
         assert again.version > first.version
-        running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differently(world: World) -> None:
@@ -124,7 +122,8 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
             await within(asked)
 
 
-async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world: World) -> None:
+@pytest.mark.parametrize("wait_s", [0.3, 0.001], ids=["it looks once", "its wait ends before its first look"])
+async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world: World, wait_s: float) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.3}))
     with pytest.raises(NoJobProcessError, match=r"no job process took the refresh request in 0\.3 s"):

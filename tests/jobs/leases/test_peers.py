@@ -85,8 +85,7 @@ async def test_the_job_reads_on_after_a_full_page_and_pauses_at_the_end(peer: Pe
     assert [(await peer.taken.get()).events for _ in range(3)] == [2, 2, 1]
     assert await peer.read_known_keys() == set("abcde")
     peer.add_leases("f")
-    await peer.world.time.wait_for_sleeper(1)
-    peer.world.time.advance(1)
+    await peer.world.time.end_sleep(1)
     assert (await peer.taken.get()).events == 1
     assert peer.asked[:4] == [0, 2, 4, 5]
 
@@ -95,11 +94,9 @@ async def test_the_job_asks_an_absent_peer_again_and_misses_nothing(peer: Peer) 
     peer.away = True
     peer.add_leases("a")
     for _ in range(3):
-        await peer.world.time.wait_for_sleeper(1)
-        peer.world.time.advance(1)
+        await peer.world.time.end_sleep(1)
         await peer.failures.get()
     peer.away = False
-    await peer.world.time.wait_for_sleeper(1)
-    peer.world.time.advance(1)
+    await peer.world.time.end_sleep(1)
     await peer.taken.get()
     assert await peer.read_known_keys() == {"a"}

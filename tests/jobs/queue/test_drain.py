@@ -14,6 +14,7 @@ from storage.queue.ingest_queue import ShardBacklog
 from storage.queue.queue_application import DrainedRound
 from storage.queue.workers import Sizing
 from storage.records import Board, Merge
+from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import WAIT_S, ManualTime, World
 from tests.storage.deployment import counter, part, ranked
 from tests.storage.meddling import MeddlingStore
@@ -81,10 +82,8 @@ class Place:
 
     @asynccontextmanager
     async def run_worker(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.worker.run_forever())
-        yield
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with run_jobs(self.worker):
+            yield
 
     async def enqueue(self, *owners: str) -> None:
         """Queue one post for each owner. Each post adds one point."""

@@ -1,9 +1,7 @@
 """Test which changes of a board are allowed: the board's key, columns and epoch decide what stored cells mean."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
@@ -13,9 +11,7 @@ from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTabl
 from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
-from tests.storage.meddling import MeddlingStore
-
-T = TypeVar("T")
+from tests.storage.meddling import SlowReads
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
 
@@ -195,21 +191,6 @@ async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deploymen
     with pytest.raises(UnknownBoardError):
         await elsewhere.reread_board("b")
     assert elsewhere.find_known("b") is None
-
-
-class SlowReads(MeddlingStore):
-    """A store whose reads return their rows only after the test has released them."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.answered, self.go = asyncio.Event(), asyncio.Event()
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        try:
-            return await super().read(program, heavy=heavy)
-        finally:
-            self.answered.set()
-            await self.go.wait()
 
 
 @pytest.mark.parametrize("write", ["reset", "delete", "create"])

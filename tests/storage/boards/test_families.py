@@ -103,7 +103,7 @@ async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deploymen
 
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
-    family = await make_family(deployment)
+    await make_family(deployment)
     first = await deployment.make_boards(*NAMES)
     assert await deployment.make_boards(*NAMES) == first
     together = await asyncio.gather(*(deployment.make_boards("2019", "2020") for _ in range(4)))

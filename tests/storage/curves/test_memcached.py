@@ -7,6 +7,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,9 @@ from storage.curves.memcached import Memcached
 from tests.memcached import LyingServer, OpenMemcached
 
 WAIT_S = 60
-TIMEOUT_S = 1.0  # a busy machine needs less; a server that hangs takes longer
+TIMEOUT_S = MEMCACHED_LIMITS.memcached_timeout_s
 PATIENT_TIMEOUT_S = 2.0
-PAUSE_S = 60
+PAUSE_S = MEMCACHED_LIMITS.memcached_pause_s
 VALUE = bytes(range(256)) * 80
 
 Open = Callable[..., Memcached]

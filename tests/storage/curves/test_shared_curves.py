@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -19,14 +20,20 @@ from storage.curves.shared_curves import Envelopes, ReadOutcome, SharedCurves, W
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
 from storage.records import Board
 from storage.store import Program
-from tests.memcached import OpenMemcached
+from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
 
 T = TypeVar("T")
 
 SALT = "00112233445566778899aabbccddeeff"
-VALUE_BYTES_MAX = 2_000
+LIMITS = replace(
+    MEMCACHED_LIMITS,
+    memcached_timeout_s=0.3,
+    memcached_failures_max=2,
+    memcached_batch_max=2,
+    memcached_value_bytes_max=2_000,
+)
 
 
 def curve(total: int) -> Curve:

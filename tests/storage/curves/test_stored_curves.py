@@ -14,7 +14,7 @@ from storage.records import Board
 from storage.schema.tables import CURVES
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, ranked
-from tests.storage.meddling import MeddlingStore
+from tests.storage.meddling import MeddlingStore, SlowReads
 
 T = TypeVar("T")
 
@@ -132,21 +132,6 @@ async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> No
     again = await deployment.create("b", ranked("xp"))
     assert await CurveReader(deployment).book.poll() == 1
     assert reader.book.find_curve(again, 0) is None
-
-
-class SlowReads(MeddlingStore):
-    """A store whose reads return their rows only after the test has released them."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.answered, self.go = asyncio.Event(), asyncio.Event()
-
-    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        try:
-            return await super().read(program, heavy=heavy)
-        finally:
-            self.answered.set()
-            await self.go.wait()
 
 
 async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten(deployment: Deployment) -> None:

@@ -12,7 +12,7 @@ from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, p
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
-from storage.errors import LostRaceError, StorageError
+from storage.errors import LostRaceError
 from storage.posting.writer import Writers
 from storage.reads.point_reads import PointReads
 from storage.records import Board, BoardSpec, PostStatus
@@ -152,22 +152,6 @@ async def test_processes_that_create_a_schema_at_once_agree_on_one_salt(place: s
     assert len(set(salts)) == 1
     for store in stores:
         await store.close()
-
-
-async def test_a_lost_race_that_a_program_raises_reaches_its_caller(processes: Processes) -> None:
-    deployment = await processes.start_process()
-    runs: list[int] = []
-
-    def program() -> Program[None]:
-        runs.append(1)
-        yield select(count()).from_("boards").where(col("id").eq("b")).build(deployment.dialect)
-        raise LostRaceError
-
-    with pytest.raises(LostRaceError):
-        await deployment.store.write(program)
-    assert runs == [1]
-    with pytest.raises(StorageError):
-        await deployment.store.read(program)
 
 
 async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(processes: Processes) -> None:

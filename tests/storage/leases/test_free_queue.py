@@ -4,7 +4,7 @@ import pytest
 
 from storage.errors import NoResourceError, StoreBusyError
 from storage.leases.free_queue import KNOWN_US, LATELY_US, FreeQueues
-from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, Resource
+from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Resource
 from storage.leases.lease_transaction import Outcome
 from storage.leases.region_counts import Region
 from storage.store import Program
@@ -106,15 +106,6 @@ async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: 
     assert last(region, now_us + LATELY_US - 1) == {partition}
     assert last(region, now_us + LATELY_US) == {0, 1, 2}
     assert last((pool.key, "us"), now_us) == {0, 1, 2}
-
-
-async def test_a_resource_given_back_to_an_exhausted_partition_is_found(pools: Pools) -> None:
-    await create_one_queue(pools, "a")
-    await take_resource(pools, "x")
-    [refused] = await pools.run(LeaseRequest(CLIENT, "one", "y", "eu", None, LEASE_US))
-    assert isinstance(refused, NoResourceError)
-    await pools.run(Release(CLIENT, "one", "x"))
-    assert await take_resource(pools, "y") == ("a", 2)
 
 
 async def test_a_resource_that_another_process_took_is_not_given_again(pools: Pools) -> None:

@@ -21,26 +21,6 @@ from tests.storage.deployment import Deployment, Session
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
 
 
-async def test_a_key_gets_a_resource_and_keeps_it_until_its_lease_ends(pools: Pools) -> None:
-    await pools.add("a", "b")
-    first = await pools.ask("ada")
-    assert first == Grant(first.resource, "eu", "ada", 1, pools.clock() + LEASE_US, pools.clock(), acquired=True)
-    again = await pools.ask("ada")
-    assert again == first._replace(acquired=False)
-    other = await pools.ask("bob")
-    assert {first.resource, other.resource} == {"a", "b"}
-    assert (await pools.counts())["eu"] == RegionCounts(total=2, held=2, acquired=2)
-
-
-async def test_asking_again_extends_to_the_later_time_and_never_shortens(pools: Pools) -> None:
-    await pools.add("a")
-    until_us = (await pools.ask("ada")).expires_at_us
-    assert (await pools.ask("ada", until_us=until_us - 1)).expires_at_us == until_us
-    longer = await pools.ask("ada", until_us=until_us + 7)
-    assert (longer.expires_at_us, longer.version, longer.acquired) == (until_us + 7, 1, False)
-    assert await pools.summarize_events() == [("added", "a", None), ("acquired", "a", "ada"), ("extended", "a", "ada")]
-
-
 async def test_the_resource_free_for_longest_is_given_first(pools: Pools) -> None:
     await pools.create("one", partitions=1)
     for name in "cab":
@@ -101,29 +81,6 @@ async def test_requests_of_one_transaction_share_the_free_resources(pools: Pools
     assert sorted(type(one).__name__ for one in outcomes) == [
         "Grant", "Grant", "NoResourceError", "UnknownLeaseError", "UnknownPoolError",
     ]  # fmt: skip
-
-
-async def test_a_region_that_never_existed_is_unknown_and_an_emptied_one_is_exhausted(pools: Pools) -> None:
-    await pools.add("a", region="eu")
-    await pools.add("b", region="us")
-    await pools.remove("b")
-    outcomes = await pools.run(
-        *(LeaseRequest(CLIENT, "numbers", f"key {region}", region, None, LEASE_US) for region in ("eu", "mars", "us"))
-    )
-    assert [type(one) for one in outcomes] == [Grant, UnknownRegionError, NoResourceError]
-    assert {region: counts.refused for region, counts in (await pools.counts()).items()} == {"eu": 0, "us": 1}
-
-
-async def test_operators_remove_only_free_resources_and_versions_go_on_if_they_return(pools: Pools) -> None:
-    assert await pools.add("a", "b") == ["a", "b"]
-    assert await pools.add("b", "c", region="us") == ["c"]
-    first = await pools.ask("ada")
-    assert (await pools.remove("a", "b", "nothing")) == (1, 1, 1)
-    await pools.give_back("ada")
-    assert (await pools.remove("a", "b")) == (1, 0, 1)
-    assert await pools.counts() == {"eu": RegionCounts(acquired=1, freed=1), "us": RegionCounts(total=1)}
-    await pools.add(first.resource)
-    assert (await pools.ask("bob")).version > first.version
 
 
 async def test_a_dropped_pool_is_unknown_at_once_and_its_rows_are_deleted_in_steps(pools: Pools) -> None:

@@ -70,12 +70,6 @@ def test_a_worse_time_never_replaces_a_better_one() -> None:
     assert merger.decode_stats([merger.merge_changes(cells, [ColumnChange(0, 59, False)], 3)[0]]) == [59]
 
 
-def test_a_value_that_ends_as_it_began_is_no_change_and_keeps_its_time() -> None:
-    merger = merger_of(ranked("xp"), ties=Ties.EARLIEST)
-    cells = [merger.merge_changes(None, [ColumnChange(0, 5, False)], 1)[0]]
-    assert merger.merge_changes(cells, [ColumnChange(0, 3, False), ColumnChange(0, 5, True)], 2) == {}
-
-
 def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> None:
     merger = merger_of(ranked("xp", min_scaled=-10, max_scaled=10))
     cells = [merger.merge_changes(None, [ColumnChange(0, -10, False)], 1)[0]]

@@ -8,8 +8,7 @@ from querybuilder import lit, update
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.row_tables import layout_of
 from storage.errors import LostRaceError, PostRejectedError, UnknownBoardError, ValueOutOfRangeError
-from storage.log.cells import Padding
-from storage.records import INT64_MAX, Best, Board, Merge, PostStatus, Ties
+from storage.records import INT64_MAX, Best, Board, Merge, PostStatus
 from tests.storage.deployment import Deployment, Session, counter, label, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
@@ -31,39 +30,6 @@ async def test_a_post_is_applied_when_it_changes_something_and_unchanged_otherwi
     faster = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 59_000, "xp": 3})))
     assert (faster.status, faster.stats, faster.updated_at_us) == (PostStatus.APPLIED, [3, 59_000], deployment.clock())
     assert await deployment.stats(board, "ada") == {"xp": 3, "lap": 59_000}
-
-
-async def test_the_version_of_a_row_grows_even_when_the_clock_stands_still_or_goes_back(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    versions = []
-    for step_us in (0, 0, -1_000_000, 0, 5_000_000):
-        deployment.clock.now_us += step_us
-        outcome = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
-        [row] = (await deployment.rows(board, ["ada"])).values()
-        assert outcome.updated_at_us == row.updated_at_us
-        versions.append(row.updated_at_us)
-    assert versions == sorted(set(versions))
-    assert versions[-1] == deployment.clock()
-
-
-async def test_posts_of_one_group_to_one_owner_merge_in_their_order(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP, ranked("last", merge=Merge.LAST), label("clan"))
-    outcomes = await deployment.apply(
-        deployment.post("ada", part(board, {"xp": 1, "last": 1, "clan": "red"})),
-        deployment.post("bob", part(board, {"xp": 10})),
-        deployment.post("ada", part(board, {"xp": 2, "last": 7}, {"clan": ""})),
-        deployment.post("ada", part(board, {"last": 7})),
-        deployment.post("ada", part(board, {}, {"xp": 100})),
-    )
-    assert [outcome.stats for [outcome] in outcomes] == [
-        [1, 1, "red"],
-        [10, None, None],
-        [3, 7, ""],
-        [3, 7, ""],
-        [100, 7, ""],
-    ]
-    assert [outcome.status for [outcome] in outcomes] == ["applied", "applied", "applied", "unchanged", "applied"]
-    assert await deployment.stats(board, "ada") == {"xp": 100, "last": 7, "clan": ""}
 
 
 async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: Deployment) -> None:
@@ -136,21 +102,6 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     assert await deployment.totals(one) == before
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
     assert await deployment.stats(one, "new") is await deployment.stats(two, "new") is None
-
-
-async def test_the_time_of_a_value_is_that_of_the_post_that_last_changed_it(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("best", merge=Merge.MAX), ties=Ties.EARLIEST)
-    padding = Padding.for_column(board.spec, board.spec.columns[0])
-
-    async def reached(value: int, at_us: int | None) -> int:
-        await deployment.apply(deployment.post("ada", part(board, {"best": value}), at_us=at_us))
-        [row] = (await deployment.rows(board, ["ada"])).values()
-        return padding.reached_us(str(row.cells[0]))
-
-    assert await reached(5, None) == deployment.clock()
-    assert await reached(5, 10) == deployment.clock(), "an equal value never changes the time"
-    assert await reached(4, 10) == deployment.clock()
-    assert await reached(6, 10) == 10
 
 
 def test_values_and_names_come_back_as_they_went_in(session: Session) -> None:

@@ -17,6 +17,7 @@ from storage.errors import (
     ValueOutOfRangeError,
 )
 from storage.periods import calendar_of, parse_period
+from storage.queue.outcomes import RejectedPost, rejected_posts
 from storage.queue.queue_erasure import drop_queued
 from storage.records import Board, Merge, Post, PostStatus
 from storage.schema.ingest_tables import INGEST_SHARDS
@@ -285,8 +286,6 @@ async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk
 
 
 async def test_rejections_are_deleted_past_their_time_or_their_number(desk: QueueDesk) -> None:
-    from storage.queue.outcomes import RejectedPost, rejected_posts
-
     kept = rejected_posts(desk.store.dialect)
     for number in range(6):
         at_us, one = number, RejectedPost(1, f"hash {number}", PostRejectedError())
