@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from jobs.boards.archive import Archiver
 from jobs.boards.close_periods import RESOURCE, CloseJob

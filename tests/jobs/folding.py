@@ -62,10 +62,8 @@ async def assert_live(world: World, board: Board, column_index: int = 0) -> Live
     assert live.total == len(keys)
     edges = [knot.key for knot in live.fit.knots]
     for knot in live.knots:
-        assert (knot.better_count, knot.ties) == (
-            bisect_left(keys, knot.key),
-            bisect_right(keys, knot.key) - bisect_left(keys, knot.key),
-        )
+        better_count = bisect_left(keys, knot.key)
+        assert (knot.better_count, knot.ties) == (better_count, bisect_right(keys, knot.key) - better_count)
     for key in {*keys, *edges, *(key + 1 for key in keys)}:
         anchor, bracket = live.find_anchor_above(key), live.locate(key)
         assert anchor.counted == (0 if anchor.key is None else bisect_right(keys, anchor.key))

@@ -8,17 +8,13 @@ from dataclasses import dataclass, field
 class Observed:
     """The reports of the jobs of one process."""
 
-    scanned: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # for each report, the entries read and the entries left
+    scanned: list[tuple[int, int]] = field(default_factory=list)  # the entries read and left, for each report
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     failures: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     fenced: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
     log_ages: asyncio.Queue[float] = field(default_factory=asyncio.Queue)  # seconds
     pruned_elsewhere_times: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
-    folds: asyncio.Queue[int] = field(
-        default_factory=asyncio.Queue
-    )  # for each fold, the number of changes that it counted
+    folds: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # the changes that each fold counted
     void: int = 0  # number of curves that lost their live counts
     boards_closed: int = 0
     owners_archived: int = 0

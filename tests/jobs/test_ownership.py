@@ -82,15 +82,6 @@ async def test_a_starting_process_knows_which_boards_are_idle(world: World) -> N
     assert [count_curve_entries(world, board) for board in boards] == [1, 2]
 
 
-async def test_a_curve_that_another_process_refreshed_is_not_due_here(world: World) -> None:
-    [board], _, mine, theirs = await make_two_processes(world)
-    await count_due(world, mine)
-    await work_off(world, mine)
-    await world.post(board, {"b": 1})
-    assert await count_due(world, theirs, REFRESH_S / 2) == 0
-    assert await count_due(world, theirs, REFRESH_S / 2) == 1
-
-
 async def test_a_process_learns_of_boards_that_others_create_and_delete(world: World) -> None:
     other = world.beside()
     job = other.refresh_job()

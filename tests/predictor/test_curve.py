@@ -45,9 +45,7 @@ def list_probes(keys: list[int]) -> list[int]:
 
 
 @given(keys=BOARDS, knots_max=st.integers(2, 20))
-def test_the_true_rank_lies_in_every_bracket_and_the_ranks_never_fall(
-    sample: Sample, keys: list[int], knots_max: int
-) -> None:
+def test_every_bracket_has_the_true_rank_and_ranks_never_fall(sample: Sample, keys: list[int], knots_max: int) -> None:
     curve = sample(keys, knots_max)
     before = Bracket(1, 1, 1, "knot")
     for key in list_probes(keys):

@@ -95,25 +95,26 @@ def test_brackets_and_bounds_hold_whatever_entries_moved(seed: int, errors: bool
             before = bracket
 
 
-def draw_live_board(seed: int) -> tuple[LiveCurve, list[int]]:
-    """Draw a board that changed after its fit. Return its live curve, and its current keys in ascending order."""
+def draw_moved(seed: int, times: int) -> tuple[Curve, LiveCounts, list[int]]:
+    """Draw a board that changed after its fit. Return its fit, the counts of its moves, and its keys in order."""
     rng = Random(seed)
     entries, step = draw_board(rng)
     fit = fit_values(rng, entries)
     counts = LiveCounts(fit)
-    move_entries(rng, entries, step, counts, 30)
-    return LiveCurve(fit, counts, as_of=AsOf(0)), sorted(entries)
+    move_entries(rng, entries, step, counts, times)
+    return fit, counts, sorted(entries)
+
+
+def draw_live_board(seed: int) -> tuple[LiveCurve, list[int]]:
+    """Draw a board that changed after its fit. Return its live curve, and its current keys in ascending order."""
+    fit, counts, now = draw_moved(seed, 30)
+    return LiveCurve(fit, counts, as_of=AsOf(0)), now
 
 
 @given(seed=SEEDS)
 def test_live_counts_equal_a_recount(seed: int) -> None:
-    rng = Random(seed)
-    entries, step = draw_board(rng)
-    fit = fit_values(rng, entries)
-    counts = LiveCounts(fit)
-    move_entries(rng, entries, step, counts, 60)
+    fit, counts, now = draw_moved(seed, 60)
     live = LiveCurve(fit, LiveCounts.decode(counts.encode(), fit), as_of=AsOf(9))
-    now = sorted(entries)
     assert (live.total, live.as_of_us) == (len(now), 9)
     assert live.knots == [Knot(knot.key, bisect_left(now, knot.key), now.count(knot.key)) for knot in fit.knots]
     for key in (*now, *(knot.key for knot in fit.knots)):
@@ -166,11 +167,7 @@ def test_the_order_of_moves_does_not_matter(seed: int) -> None:
 
 @given(seed=SEEDS, flip=st.integers(0, 10**6))
 def test_damaged_counts_are_noticed(seed: int, flip: int) -> None:
-    rng = Random(seed)
-    entries, step = draw_board(rng)
-    fit = fit_values(rng, entries)
-    counts = LiveCounts(fit)
-    move_entries(rng, entries, step, counts, 20)
+    fit, counts, _ = draw_moved(seed, 20)
     stored = bytearray(counts.encode())
     stored[flip // 8 % len(stored)] ^= 1 << flip % 8
     with pytest.raises(CurveCorruptError):

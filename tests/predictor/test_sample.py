@@ -53,9 +53,7 @@ def test_a_wrong_total_neither_keeps_the_walk_from_ending_nor_gives_it_more_knot
     total=st.integers(0, 1_000),
     answers=st.lists(st.none() | st.builds(Landing, *[st.integers(-5, 40)] * 3), min_size=25, max_size=25),
 )
-def test_answers_that_make_no_sense_also_end_the_walk(
-    knots_max: int, total: int, answers: list[Landing | None]
-) -> None:
+def test_answers_without_sense_also_end_the_walk(knots_max: int, total: int, answers: list[Landing | None]) -> None:
     questions = walk(total, knots_max=knots_max)
     next(questions)
     knots: list[Knot] = []
@@ -158,7 +156,6 @@ def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) ->
 
 
 def _widest_bracket(knots: list[Knot]) -> float:
-    """Return the largest width of a bracket, divided by the rank at which the bracket starts."""
     return max(
         (after.better_count - before.better_count - before.ties) / (before.better_count + before.ties + 1)
         for before, after in pairwise(knots)

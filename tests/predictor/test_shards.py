@@ -23,9 +23,7 @@ def make_curve(keys: list[int], every: int) -> Curve:
 
 
 @given(shards=st.lists(KEYS, max_size=4), every=st.integers(1, 5), key=st.integers(-35, 35))
-def test_the_rank_over_shards_lies_within_the_sum_of_their_brackets(
-    shards: list[list[int]], every: int, key: int
-) -> None:
+def test_the_rank_over_shards_lies_in_the_sum_of_their_brackets(shards: list[list[int]], every: int, key: int) -> None:
     whole = sorted(key for shard in shards for key in shard)
     true_rank = 1 + bisect_left(whole, key)
     parts = [BoundedRank(*make_curve(shard, every).locate(key)[:3]) for shard in shards]

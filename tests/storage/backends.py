@@ -1,7 +1,4 @@
-"""List the backends that every test of the store runs on. A new backend is one more entry here.
-
-No test of the `Store` interface names a backend.
-"""
+"""List the backends that every test of the store runs on. A new backend is one more entry here."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

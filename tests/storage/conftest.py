@@ -1,7 +1,4 @@
-"""Fixtures that provide stores, so that every test of the `Store` interface runs on every backend.
-
-Each test has an empty folder or an empty schema of its own.
-"""
+"""Fixtures that provide stores, so that every test of the `Store` interface runs on every backend."""
 
 import asyncio
 import secrets

@@ -158,11 +158,8 @@ class Deployment:
 
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
-        return await self.store.write(
-            lambda: create_board(
-                self.dialect, board_id=board_id, spec=wanted, now_us=self.clock(), boards_max=BOARDS_MAX
-            )
-        )
+        asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
+        return await self.store.write(lambda: create_board(self.dialect, **asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
         """Change a board to this spec, or confirm that it has it."""
@@ -266,16 +263,9 @@ class Deployment:
         rng: random.Random | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> Writer:
-        return Writer(
-            store or self.store,
-            self.boards,
-            self.post_ids,
-            limits,
-            observer,
-            now_us=self.clock,
-            monotonic=monotonic or asyncio.get_running_loop().time,
-            rng=rng or random.Random(7),
-        )
+        parts = store or self.store, self.boards, self.post_ids, limits, observer
+        monotonic, rng = monotonic or asyncio.get_running_loop().time, rng or random.Random(7)
+        return Writer(*parts, now_us=self.clock, monotonic=monotonic, rng=rng)
 
 
 class Session:
@@ -319,3 +309,11 @@ class Silent:
     def queue_depth(self, posts: int) -> None: ...
     def writes_in_flight(self, groups: int, *, limit: int) -> None: ...
     def posts_refused(self, reason: str, posts: int) -> None: ...
+
+
+def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 25, steps: int = 30) -> None:
+    """Run a state machine. Its examples share the session."""
+    machine = type(f"{kind.__name__}Here", (kind,), {"session": session})
+    allowed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=allowed)
+    run_state_machine_as_test(machine, settings=chosen)

@@ -1,10 +1,8 @@
-"""A store's pools with a clock that a test moves.
-
-With these pools, a test sees only what callers see and what the tables hold.
-"""
+"""A store's pools with a clock that a test moves."""
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from storage.leases.claims import StoreClock
 from storage.leases.lease_clients import lease_clients
@@ -20,6 +18,7 @@ from storage.leases.lease_records import (
     Resource,
 )
 from storage.leases.lease_transaction import LeaseTransactions, Outcome
+from storage.leases.peers.exchange import LeaseExchange
 from storage.leases.pools import Removed, lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.store import Program
@@ -46,6 +45,11 @@ class Pools:
     def now_us(self) -> Program[int]:
         yield from ()
         return self.clock.now_us
+
+    def exchange(self, store_name: str, *, release_duplicates: bool = True) -> LeaseExchange:
+        """Return what takes in the lease journals of other stores."""
+        named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
+        return LeaseExchange(self.dialect, self.now_us, attempts_max=5, rng=self.rng, **named)
 
     async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
         spec = PoolSpec(partitions)

@@ -1,7 +1,4 @@
-"""Several processes on one PostgreSQL store, as deployments with connections of their own.
-
-They share nothing but the store.
-"""
+"""Several processes on one PostgreSQL store, as deployments with connections of their own."""
 
 from contextlib import AsyncExitStack
 from typing import Any

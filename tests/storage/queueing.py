@@ -1,7 +1,4 @@
-"""The ingest queue of one store, its callers and its workers, with a clock that only the test moves.
-
-Workers share only the store, as workers of several processes do.
-"""
+"""The ingest queue of one store, its callers and its workers, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -89,17 +86,8 @@ class QueueDesk:
     def worker(self, name: str, *, store: Store | None = None, limits: Settings = LIMITS) -> Worker:
         """Make another worker."""
         chance = random.Random(name)
-        drainer = Drainer(
-            store or self.store,
-            self.deployment.boards,
-            self.deployment.post_ids,
-            self.leases,
-            limits,
-            now_us=self.clock,
-            monotonic=lambda: self.clock() / 1e6,
-            sleep=no_sleep,
-            rng=chance,
-        )
+        parts = store or self.store, self.deployment.boards, self.deployment.post_ids, self.leases, limits
+        drainer = Drainer(*parts, now_us=self.clock, monotonic=lambda: self.clock() / 1e6, sleep=no_sleep, rng=chance)
         leases = ShardLeases(self.leases, self.semaphore, shards=SHARDS, holder=name, lease_us=LEASE_US, rng=chance)
         return Worker(drainer, leases)
 

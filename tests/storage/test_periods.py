@@ -94,12 +94,8 @@ def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
         ("America/Sao_Paulo", date(2018, 11, 4), "2018-11-04T03:00:00+00:00", 23),  # the day begins at 01:00
         # The hour from 23:00 comes twice.
         ("America/Sao_Paulo", date(2018, 2, 17), "2018-02-17T02:00:00+00:00", 25),
-        (
-            "America/St_Johns",
-            date(2010, 11, 6),
-            "2010-11-06T02:30:00+00:00",
-            24,
-        ),  # at 00:01, the clocks go back to 23:01
+        # At 00:01, the clocks go back to 23:01.
+        ("America/St_Johns", date(2010, 11, 6), "2010-11-06T02:30:00+00:00", 24),
         ("Pacific/Apia", date(2011, 12, 30), "2011-12-30T10:00:00+00:00", 0),  # the zone skipped this day
         ("Africa/Monrovia", date(1972, 1, 7), "1972-01-07T00:44:30+00:00", 24 - 44.5 / 60),
     ],

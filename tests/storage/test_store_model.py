@@ -68,9 +68,7 @@ class PartPlan:
     """A post's part for one board, drawn before it is known which boards exist."""
 
     handle: int
-    values: tuple[
-        tuple[int, int, bool], ...
-    ]  # for each column: its number, the posted value, and whether the value overwrites
+    values: tuple[tuple[int, int, bool], ...]  # a column's number, the posted value, and whether it overwrites
 
 
 @dataclass(frozen=True)
@@ -212,7 +210,6 @@ class BoardsMachine(RuleBasedStateMachine):
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 
     async def submit_all(self, requests: list[list[Post]]) -> list[list[list[PartOutcome]]]:
-        """Submit all requests at the same time through a new writer, and close it."""
         writer = self.session.deployment.writer(Observed())
         writer.start()
         answers = await asyncio.gather(*(writer.submit(posts) for posts in requests))
@@ -220,7 +217,6 @@ class BoardsMachine(RuleBasedStateMachine):
         return answers
 
     def expect(self, post: Post, outcomes: Sequence[PartOutcome]) -> None:
-        """Apply a post to the dicts, and compare the writer's outcomes with the expected ones."""
         now_us = self.session.deployment.clock()
         at_us = now_us if post.at_us is None else post.at_us
         live = {plain.board.key: plain for plain in self.plain.values()}
@@ -259,7 +255,6 @@ class BoardsMachine(RuleBasedStateMachine):
     def take(
         self, plain: PlainBoard, post: Post, one: BoardPost, row: list[Reached | None], outcome: PartOutcome
     ) -> None:
-        """Change the dicts as an applied post changes the store."""
         before = plain.rows.get(post.owner)
         changed = before != row
         assert outcome.status is (PostStatus.APPLIED if changed else PostStatus.UNCHANGED)

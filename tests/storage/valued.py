@@ -1,7 +1,4 @@
-"""Boards with values that a test chooses or draws, to test code that reads a whole column.
-
-The ranked column is not the first column. Some entries have no value in it.
-"""
+"""Boards with values that a test chooses or draws, to test code that reads a whole column."""
 
 from dataclasses import replace
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from jobs.boards.close_periods import RESOURCE
 from jobs.ownership import JOB_POOL
 from storage.boards.boards import REFRESH_POOL, refresh_resource
@@ -11,6 +13,7 @@ from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import ranked
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 S = 1_000_000
 
 

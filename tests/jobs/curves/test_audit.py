@@ -15,6 +15,7 @@ from storage.records import Board
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World, within
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 INTERVAL_S = 30.0
 LIMITS = JobSettings(audit_owners_max=20).model_copy(
     update={"audit_rows_max": 1_000, "audit_changes_max": 100, "audit_s_max": 10}
@@ -48,13 +49,11 @@ class Auditing:
         return Auditor(*parts, monotonic=lambda: 0.0, rng=rng)
 
     async def advance_interval(self) -> None:
-        """Advance the clock to the job's next round."""
         await self.world.time.wait_for_sleeper(INTERVAL_S)
         self.world.advance(INTERVAL_S)
 
 
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
-    """Store a curve, and make the world's curve book return it to readers."""
     totals = await world.deployment.totals(board)
     changes = totals[-2]
     version = await world.store.write(lambda: store_curve(world.deployment.dialect, board, 0, curve, changes=changes))

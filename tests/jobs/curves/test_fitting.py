@@ -11,6 +11,7 @@ from storage.records import Board, RefreshMethod
 from tests.jobs.refreshing import count_due, run_workers, work_off
 from tests.jobs.world import PREDICTOR, World, within
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 # A curve of 20 samples has large errors on these values.
 MANY = {f"p{number:04}": number * number for number in range(300)}
 

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from storage.records import Board, RefreshMethod
 from tests.jobs.folding import open_folder, refresh
 from tests.jobs.refreshing import count_due, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World
+
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 
 
 async def create_fitted_board(world: World, entries: int) -> Board:

@@ -11,6 +11,8 @@ from storage.errors import StoreBusyError
 from tests.jobs.refreshing import count_curve_entries, count_due, run_workers, start_boards, work_off
 from tests.jobs.world import PREDICTOR, REFRESH_S, World, within
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+
 
 async def test_every_ranked_column_of_a_changed_board_is_refreshed_within_its_interval(world: World) -> None:
     board = await world.create("b", columns=3)

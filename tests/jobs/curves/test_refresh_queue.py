@@ -12,6 +12,8 @@ from storage.boards.boards import delete_board, reset_board
 from storage.errors import StoreBusyError, UnknownBoardError
 from tests.jobs.world import World, within
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
+
 
 async def let_requests_arrive(world: World, count: int) -> None:
     """Let tasks that were just created put their requests into the queue."""
@@ -21,7 +23,6 @@ async def let_requests_arrive(world: World, count: int) -> None:
 
 @pytest.fixture(autouse=True)
 async def jobs(world: World) -> AsyncIterator[Jobs]:
-    """Start the jobs of the world, and stop them at the end."""
     started = world.start()
     await world.time.wait_for_sleeper()
     yield started

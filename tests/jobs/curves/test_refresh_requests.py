@@ -20,7 +20,7 @@ from storage.curves.refresh_requests import (
 )
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, UnknownBoardError
-from storage.records import RefreshMethod
+from storage.records import Board, RefreshMethod
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import PREDICTOR, WAIT_S, World, within
 
@@ -43,6 +43,13 @@ async def wait_for_requests(world: World, count: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while len(await list_requests(world)) < count:
             pass
+
+
+async def send_request(world: World, board: Board) -> asyncio.Task[Refreshed]:
+    """Request a refresh from another process. Return its task once the request is in the store."""
+    asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
+    await wait_for_requests(world, 1)
+    return asked
 
 
 @asynccontextmanager
@@ -77,13 +84,11 @@ async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differ
     board = await world.create("b")
     await world.post(board, {"a": 1})
     async with start_job_process(world, Catalog(world.store)) as job:  # this process has an empty copy of the catalog
-        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, board)
         await job.take_requests()
         assert (await within(asked)).curve.total == 1
         emptied = await world.deployment.reset()
-        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(emptied, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, emptied)
         await job.take_requests()
         assert (await within(asked)).curve.total == 0
 
@@ -91,8 +96,7 @@ async def test_the_job_reads_a_board_first_that_it_does_not_know_or_knows_differ
 async def test_a_board_that_is_emptied_meanwhile_is_unknown_to_the_caller(world: World) -> None:
     board = await world.create("b")
     async with start_job_process(world) as job:
-        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, board)
         await world.deployment.reset()
         await job.take_requests()
         with pytest.raises(UnknownBoardError):
@@ -103,8 +107,7 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
     unsupported = await world.create("scan", predictor=replace(PREDICTOR, method=RefreshMethod.SCAN))
     failing = await world.create("b")
     async with start_job_process(world) as job:
-        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(unsupported, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, unsupported)
         [demand] = await list_requests(world)
         refused = RefreshAnswer("unsupported", "no scan here")
         await world.store.write(lambda: take_refresh_request(world.store.dialect, demand))
@@ -112,8 +115,7 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
         with pytest.raises(MethodUnsupportedError, match="scan"):
             await within(asked)
         world.store.hold()
-        asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(failing, 0))
-        await wait_for_requests(world, 1)
+        asked = await send_request(world, failing)
         await job.take_requests()
         await within(world.store.entered.wait())
         world.store.failures.append(StoreBusyError("no disk"))
@@ -163,8 +165,7 @@ async def test_a_front_end_refuses_requests_beyond_its_bound(world: World) -> No
 
 async def test_a_job_process_that_stops_gives_back_its_unanswered_requests(world: World) -> None:
     board = await world.create("b")
-    asked = asyncio.create_task(FrontEnd(world).desk.refresh_now(board, 0))
-    await wait_for_requests(world, 1)
+    asked = await send_request(world, board)
     before = await list_requests(world)
     async with start_job_process(world) as job:
         world.store.hold()

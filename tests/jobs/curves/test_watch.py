@@ -1,11 +1,15 @@
 """Test that a process loads a curve of another process at its next poll, even if an earlier poll failed."""
 
+import pytest
+
 from jobs.curves.watch import WatchJob
 from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import World
+
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 
 
 async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_failed_one(world: World) -> None:

@@ -5,6 +5,7 @@ If a job skips a step, a resource is lost to all keys. If a job repeats a step, 
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -42,28 +43,11 @@ class Upkeep:
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
         self.moved = 0
-        self.liberate_job = LiberateJob(
-            world.store,
-            world.ownership(),
-            LIBERATE,
-            self._clock,
-            margin_us=MARGIN_US,
-            monotonic=world.time.monotonic,
-            sleep=sleep,
-            rng=random.Random(5),
-        )
-        self.balance_job = BalanceJob(
-            world.store,
-            world.ownership(),
-            BALANCE,
-            self._clock,
-            self,
-            margin_us=MARGIN_US,
-            expired_counted_max=1_000,
-            monotonic=world.time.monotonic,
-            sleep=sleep,
-            rng=random.Random(5),
-        )
+        parts = world.store, world.ownership()
+        common: dict[str, Any] = {"margin_us": MARGIN_US, "monotonic": world.time.monotonic, "sleep": sleep}
+        common["rng"] = random.Random(5)
+        self.liberate_job = LiberateJob(*parts, LIBERATE, self._clock, **common)
+        self.balance_job = BalanceJob(*parts, BALANCE, self._clock, self, expired_counted_max=1_000, **common)
 
     def resources_moved(self, resources: int) -> None:
         self.moved += resources

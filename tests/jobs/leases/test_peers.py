@@ -1,7 +1,6 @@
 """Test that an unreachable peer does no harm, except that this store does not learn the peer's new leases."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -11,7 +10,7 @@ from config.settings import LeaseSettings
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.peers.exchange import AppliedPage, LeaseExchange
+from storage.leases.peers.exchange import AppliedPage
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, Pools
 
@@ -28,17 +27,8 @@ class Peer:
         self.asked: list[int] = []
         self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
         self.failures: asyncio.Queue[None] = asyncio.Queue()
-        exchange = LeaseExchange(
-            world.deployment.dialect,
-            self.pools.now_us,
-            store_name="here",
-            release_duplicates=True,
-            attempts_max=3,
-            rng=random.Random(1),
-        )
-        self.job = ExchangeJob(
-            world.store, world.ownership(), LIMITS, exchange, self.read, self, sleep=world.time.elapse
-        )
+        exchange, sleep = self.pools.exchange("here"), world.time.elapse
+        self.job = ExchangeJob(world.store, world.ownership(), LIMITS, exchange, self.read, self, sleep=sleep)
 
     async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
         self.asked.append(after)

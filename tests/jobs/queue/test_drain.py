@@ -21,6 +21,7 @@ from tests.storage.meddling import MeddlingStore
 from tests.storage.queueing import LEASE_US, SHARDS, QueueDesk
 from tests.storage.queueing import LIMITS as DRAIN_LIMITS
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 LEASE_S = LEASE_US / 1e6
 LIMITS = Settings(ingest_lease_s=LEASE_S).model_copy(
     update={
@@ -68,17 +69,9 @@ class Place:
         self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
         self.wake = asyncio.Event()
         parts = desk.worker(name, store=self.store)
-        self.worker = DrainWorker(
-            self.store,
-            parts.drainer,
-            parts.leases,
-            limits,
-            self.observed,
-            wake=self.wake,
-            now_us=desk.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.time.elapse,
-        )
+        observed, time = self.observed, self.time
+        clocks: dict[str, Any] = {"now_us": desk.clock, "monotonic": time.monotonic, "sleep": time.elapse}
+        self.worker = DrainWorker(self.store, parts.drainer, parts.leases, limits, observed, wake=self.wake, **clocks)
 
     @asynccontextmanager
     async def run_worker(self) -> AsyncIterator[None]:

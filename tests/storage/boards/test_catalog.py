@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -134,11 +135,8 @@ async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deploymen
 
 async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -> None:
     async def create(board_id: str) -> Board:
-        return await deployment.store.write(
-            lambda: create_board(
-                deployment.dialect, board_id=board_id, spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=2
-            )
-        )
+        asked: dict[str, Any] = {"board_id": board_id, "spec": deployment.laid_out(spec(XP)), "now_us": 1}
+        return await deployment.store.write(lambda: create_board(deployment.dialect, **asked, boards_max=2))
 
     await create("a")
     b = await create("b")
@@ -154,12 +152,8 @@ async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: S
     deployment = await Deployment.on(store)
 
     async def create(board_id: str, table: TableSharing) -> Board:
-        wanted = replace(spec(XP), table=table)
-        return await store.write(
-            lambda: create_board(
-                store.dialect, board_id=board_id, spec=wanted, now_us=1, boards_max=9, own_tables_max=2
-            )
-        )
+        asked: dict[str, Any] = {"board_id": board_id, "spec": replace(spec(XP), table=table), "now_us": 1}
+        return await store.write(lambda: create_board(store.dialect, **asked, boards_max=9, own_tables_max=2))
 
     a = await create("a", TableSharing.OWN)
     await create("shared", TableSharing.SHARED)
@@ -195,9 +189,7 @@ async def test_the_catalog_reads_again_before_it_calls_a_board_unknown(deploymen
 
 @pytest.mark.parametrize("write", ["reset", "delete", "create"])
 @pytest.mark.parametrize("everything", [False, True])
-async def test_the_catalog_drops_a_read_that_a_write_overtook(
-    deployment: Deployment, write: str, everything: bool
-) -> None:
+async def test_catalogs_drop_a_read_that_a_write_overtook(deployment: Deployment, write: str, everything: bool) -> None:
     still = await deployment.create("still", XP)
     if write != "create":
         await deployment.create("b", XP)

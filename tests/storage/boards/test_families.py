@@ -1,7 +1,4 @@
-"""Test posts to a family: one transaction writes many boards and one post id, even while other transactions write.
-
-The tests compare what the boards hold with what the posts add up to.
-"""
+"""Test posts to a family: one transaction writes many boards and one post id, even while other transactions write."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +23,6 @@ from storage.errors import (
     UnknownFamilyError,
 )
 from storage.periods import PeriodKind
-from storage.posting.transaction import PostTransaction
 from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
 from storage.store import Store
@@ -39,7 +35,6 @@ NAMES = ("all", "all:org=1", "all:org=2", "2018", "2018:org=1", "2018:org=2")
 
 
 async def make_family(deployment: Deployment, family_id: str = "f", *, grace_seconds: int = 10**9) -> Family:
-    """Create a family whose boards have the deployment's table layout and, by default, accept very old posts."""
     board = deployment.laid_out(spec(XP, counter("shots")))
     wanted = FamilySpec(board, (PeriodKind.ALL, PeriodKind.YEAR), "UTC", ((), ("org",)), grace_seconds, ())
     return await deployment.put_family(wanted, family_id)
@@ -199,7 +194,7 @@ def test_boards_hold_what_accepted_posts_add_up_to(session: Session) -> None:
     def compare(groups: list[list[tuple[str, int, set[int], str | None]]]) -> None:
         deployment = session.deployment
         family = session.run(make_family(deployment, f"f{next(numbers)}"))
-        boards = session.run(deployment.make_boards(*NAMES))
+        boards = session.run(deployment.make_boards(*NAMES, family_id=family.id))
         plain: dict[tuple[int, str], int] = {}
         seen: dict[str, tuple[str, int]] = {}
         for group in groups:
@@ -235,29 +230,21 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(proc
     one, two = await processes.start_process(), await processes.start_process()
     family = await make_family(one)
 
-    async def post(process: Deployment, number: int) -> None:
-        boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
-        post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
-        await apply_with_retries(process.store, process, post)
+    async def post_all(process: Deployment) -> None:
+        writer = process.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        writer.start()
 
-    await asyncio.gather(*(post(process, number) for number in range(40) for process in (one, two)))
+        async def post(number: int) -> None:
+            boards = await process.make_boards("all", f"all:org={number % 3}", "2018")
+            post = make_family_post(process, family, f"o{number % 5}", 1, *boards, post_id=f"p{number}")
+            await writer.submit([post])
+
+        await asyncio.gather(*map(post, range(40)))
+        await writer.close()
+
+    await asyncio.gather(post_all(one), post_all(two))
     [everybody] = await one.make_boards("all")
     rows = await one.rows(everybody, [f"o{number}" for number in range(5)])
     merger = one.merger(everybody)
     assert sum(int(str(merger.decode_stats(row.cells)[0])) for row in rows.values()) == 40
     assert (await one.totals(everybody))[ALL_ENTRIES] == 5
-
-
-async def apply_with_retries(store: Store, process: Deployment, post: Post) -> None:
-    """Apply a post, and repeat this after each lost race, as the writer does."""
-    boards = [process.boards.open_board(each.board) for each in post.parts]
-    while True:
-        try:
-            await store.write(
-                lambda: PostTransaction(
-                    boards, process.post_ids, process.clock(), check_boards=True, logged=True
-                ).apply_posts([post])
-            )
-        except LostRaceError:
-            continue
-        return

@@ -1,7 +1,4 @@
-"""Test the ids of a family's boards: callers name a board by its id, and each board has exactly one id.
-
-Parsing an id returns the family, period and facets that it was written from. Writing these again returns the same id.
-"""
+"""Test the ids of a family's boards: callers name a board by its id, and each board has exactly one id."""
 
 from datetime import date
 

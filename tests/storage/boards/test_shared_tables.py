@@ -1,7 +1,4 @@
-"""Test that boards of one shared table do not affect each other, and that leftover rows are deleted in short steps.
-
-Every test has a second board in the same table, which must not change.
-"""
+"""Test that boards of one shared table do not affect each other, and that leftover rows are deleted in short steps."""
 
 import asyncio
 
@@ -55,9 +52,7 @@ async def test_boards_with_equal_columns_share_a_table_and_their_statements(depl
 
 
 @pytest.mark.parametrize("rows_max", [10, 25, 1_000])
-async def test_rows_of_an_emptied_or_deleted_board_are_swept_in_bounded_steps(
-    deployment: Deployment, rows_max: int
-) -> None:
+async def test_rows_of_an_emptied_or_deleted_board_are_swept_in_steps(deployment: Deployment, rows_max: int) -> None:
     stays, emptied, deleted = [await create_filled_board(deployment, name) for name in ("stays", "emptied", "deleted")]
     await deployment.reset("emptied")
     await deployment.delete("deleted")

@@ -43,9 +43,7 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     assert await list_due(deployment, ClosingStage.OPEN) == []
     family = await put_days_family(deployment, DAY_S)
     applied, late = PostStatus.APPLIED, PostStatus.REJECTED
-    assert await post(deployment, family, *boards) == [applied, late, applied, applied], (
-        "posted with the earlier copies"
-    )
+    assert await post(deployment, family, *boards) == [applied, late, applied, applied], "with their earlier copies"
     assert await list_due(deployment, ClosingStage.OPEN) == [past.id]
     closed = await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
     assert [board.id for board in closed] == [past.id]

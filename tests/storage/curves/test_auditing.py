@@ -52,7 +52,6 @@ class Audited:
             self.keys[owner] = self.padding.key_of_cell(str(entry.cells[INDEX]))
 
     async def fit(self) -> AuditedCurve:
-        """Fit a curve of few knots, and take a mark in the same snapshot."""
         deployment, entries = self.deployment, self.deployment.entries(self.board)
         dialect = deployment.dialect
 
@@ -173,9 +172,8 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
         assert (found.outcome, found.broken) == ("compared", [])
         for each in found.compared:
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
-        assert (
-            await made.audit(replace(live, mark=moment.mark))
-        ).broken  # with the mark of the fit, the audit compares the live curve with older ranks
+        # With the mark of the fit, the audit compares the live curve with older ranks.
+        assert (await made.audit(replace(live, mark=moment.mark))).broken
         await made.post(30)
 
 

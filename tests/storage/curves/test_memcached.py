@@ -1,7 +1,4 @@
-"""Test a memcached server that is down, slow or lying.
-
-Such a server may delay an answer of the service by the timeout. It must never prevent the answer.
-"""
+"""Test a memcached server that is down, slow or lying."""
 
 import asyncio
 import time
@@ -33,7 +30,6 @@ def server() -> Iterator[OpenMemcached]:
 
 @pytest.fixture
 async def cache_on() -> AsyncIterator[Open]:
-    """Return a function that makes a cache on servers. Close the caches at the end."""
     async with AsyncExitStack() as stack:
 
         def make(
@@ -70,9 +66,7 @@ async def test_every_process_reads_what_one_process_stored(server: OpenMemcached
     assert (answered.values, answered.errors) == ({"a": VALUE}, 0)
 
 
-async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
-    server: OpenMemcached, cache_on: Open
-) -> None:
+async def test_a_killed_server_is_an_error_and_serves_again_once_back(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address)
     assert (await cache.store_value("a", VALUE)).stored
     server.kill()
@@ -83,9 +77,7 @@ async def test_a_killed_server_is_an_error_and_serves_again_once_it_is_back(
     assert (await cache.get_many(["a"])).values == {"a": VALUE}
 
 
-async def test_a_stopped_server_costs_timeouts_only_until_the_breaker_opens(
-    server: OpenMemcached, cache_on: Open
-) -> None:
+async def test_a_stopped_server_costs_timeouts_until_the_breaker_opens(server: OpenMemcached, cache_on: Open) -> None:
     now_s = 0.0  # only the test moves this clock, so the pause does not end early on a slow machine
     cache = cache_on(server.address, failures_max=2, monotonic=lambda: now_s)
     await cache.store_value("a", VALUE)
@@ -173,9 +165,7 @@ async def test_refusing_a_value_does_not_open_a_servers_breaker(server: OpenMemc
     assert (await cache.store_value("a", VALUE)).stored
 
 
-async def test_one_server_that_hangs_does_not_take_the_keys_of_the_others(
-    server: OpenMemcached, cache_on: Open
-) -> None:
+async def test_one_server_that_hangs_does_not_take_keys_of_the_others(server: OpenMemcached, cache_on: Open) -> None:
     keys = [f"key-{number}" for number in range(10)]
     with OpenMemcached() as other:
         # With a long timeout, the other server answers soon enough even on a busy machine.

@@ -1,5 +1,7 @@
 """Test refresh requests in the store: a request that is lost, or answered by an older refresh, misleads operators."""
 
+import pytest
+
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     RefreshRequestState,
@@ -11,9 +13,10 @@ from storage.curves.refresh_requests import (
     store_refresh_request,
     take_refresh_request,
 )
-from storage.records import Board
+from storage.records import Board, TableSharing
 from tests.storage.deployment import Deployment, ranked
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 COLUMNS = ranked("xp0"), ranked("xp1")
 DONE = RefreshAnswer("refreshed", "", 7, 1_500)
 NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins

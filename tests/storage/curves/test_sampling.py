@@ -76,13 +76,6 @@ def test_every_knot_read_through_the_store_counts_what_brute_force_counts(sessio
     check_case()
 
 
-async def test_a_larger_board_is_sampled_within_its_knots_and_its_brackets_hold(deployment: Deployment) -> None:
-    values: Values = [((index * 7919) % 1_000 // (1 + index % 3), index % 5) for index in range(3_000)]
-    for number, (best, ties) in enumerate((best, ties) for best in Best for ties in Ties):
-        curve = await sample_board(deployment, number, values, best, ties, 50)
-        assert 40 <= len(curve.knots) <= 50
-
-
 async def test_steps_that_land_within_runs_of_ties_count_the_whole_runs(deployment: Deployment) -> None:
     runs = [1, 400, 1, 1, 900, 2, 700, 30, 1]
     values: Values = [(value, 0) for value, ties in enumerate(runs) for _ in range(ties)]

@@ -18,12 +18,13 @@ from predictor import Curve, Knot
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, ReadOutcome, SharedCurves, WriteOutcome
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
-from storage.records import Board
+from storage.records import Board, TableSharing
 from storage.store import Program
 from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 T = TypeVar("T")
 
 SALT = "00112233445566778899aabbccddeeff"
@@ -76,7 +77,6 @@ class Process:
         self.errors += servers
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
-        """Store and share a curve, as the refresh job does."""
         dialect = self.deployment.dialect
         version = await self.deployment.store.write(lambda: store_curve(dialect, board, column_index, fitted))
         served = ServedCurve(board.key, column_index, board.epoch, version, fitted)
@@ -96,7 +96,6 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[Start]:
-    """Return a function that starts processes which share one memcached and one table."""
     async with AsyncExitStack() as stack:
 
         def make(salt: str = SALT) -> Process:

@@ -16,6 +16,7 @@ from storage.store import Program, Store
 from tests.storage.deployment import Deployment, ranked
 from tests.storage.meddling import MeddlingStore, SlowReads
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 T = TypeVar("T")
 
 
@@ -70,13 +71,8 @@ async def test_a_poll_reads_all_curves_in_bounded_reads(deployment: Deployment) 
     for index in range(5):
         await store_new_curve(deployment, board, index, 10 + index)
     assert await reader.book.poll() == 5
-    assert [found.total for index in range(5) if (found := reader.book.find_curve(board, index))] == [
-        10,
-        11,
-        12,
-        13,
-        14,
-    ]
+    found = [reader.book.find_curve(board, index) for index in range(5)]
+    assert [each.total for each in found if each] == [10, 11, 12, 13, 14]
     await store_new_curve(deployment, board, 3, 20)
     assert await reader.book.poll() == 1
 

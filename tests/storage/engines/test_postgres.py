@@ -29,7 +29,6 @@ DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_data
 
 
 async def count_rows_in(deployment: Deployment, board: Board) -> int:
-    """Count the rows that a board's table really holds."""
     [[rows]] = await deployment.store.read_query(
         select(count()).from_(entries_table(board.key)).build(deployment.dialect)
     )
@@ -174,9 +173,7 @@ async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(p
         await store.write_query(query.bind(names=[("a",)], told="second", changes=1))
 
 
-async def test_a_blocked_connection_pool_holds_up_only_its_own_boards(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_a_blocked_connection_pool_delays_only_its_boards(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process(pools="arena=arena-*:2", reader_connections=1)
     store = deployment.store
     assert store.for_board("arena-1") is store.for_board("arena-2") is not store.for_board("b") is store

@@ -46,7 +46,6 @@ class Meeting:
         return [outcome for [outcome] in await self.submit(self.make_posts())]
 
     async def submit(self, posts: list[Post]) -> list[list[PartOutcome]]:
-        """Submit posts to the poster's writer. Return the outcomes."""
         writer = self.poster.writer(Observed())
         writer.start()
         try:
@@ -91,7 +90,6 @@ class Meeting:
 
 @pytest.fixture
 async def meeting(processes: Processes, raw: asyncpg.Connection, session_name: str) -> Meeting:
-    """Provide two processes, and a board that both know."""
     operator, poster = await processes.start_process(), await processes.start_process()
     board = await operator.create("b", XP)
     await poster.apply(poster.post("ada", part(board, {"xp": 5})))

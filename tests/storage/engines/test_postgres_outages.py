@@ -124,9 +124,7 @@ async def test_the_store_finds_a_crashed_server_again() -> None:
         await store.close()
 
 
-async def test_the_store_finds_the_host_that_takes_writes_also_after_a_promotion(
-    postgres_server: PostgresServer,
-) -> None:
+async def test_the_store_finds_the_host_that_takes_writes_after_a_promotion(postgres_server: PostgresServer) -> None:
     with postgres() as primary, contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
         standby = PostgresServer(standby_of=primary)
         try:

@@ -145,7 +145,6 @@ async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retrie
 
 @pytest.fixture
 async def standby(server: PostgresServer, opened: AsyncExitStack) -> Standby:
-    """Make commits wait for a standby that does not exist."""
     made = Standby(server, await asyncpg.connect(server.url()))
     opened.push_async_callback(made.connection.close)
     opened.callback(made.end_waiting)
@@ -179,7 +178,6 @@ class Standby:
         )
 
     def end_waiting(self) -> None:
-        """Let commits succeed without a standby."""
         self._server.run_sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 
@@ -214,9 +212,7 @@ async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_
         await cancelled
 
 
-async def test_callers_are_not_told_what_the_server_says_of_a_row(
-    server: PostgresServer, opened: AsyncExitStack
-) -> None:
+async def test_callers_are_not_told_what_a_server_says_of_a_row(server: PostgresServer, opened: AsyncExitStack) -> None:
     deployment = await deploy(opened, server.create_database("details"), POSTGRES_LIMITS)
     board = await deployment.create("b", XP)
     other = await asyncpg.connect(server.url("details"))

@@ -19,7 +19,7 @@ from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.log.change_log import change_log
 from storage.records import Best, Board, Entry, TableSharing, Ties
-from storage.store import Program, Rows, read_single
+from storage.store import Program, Rows, Store, read_single
 from tests.storage.backends import sqlite_place
 from tests.storage.deployment import NOW_US, Deployment, ranked
 from tests.storage.processes import Processes
@@ -34,19 +34,23 @@ GAP_ROWS_MAX = 400  # the most rows between two knots of a curve; these boards h
 RUN = PostgresConnection.run_query
 EXECUTE = sqlite._execute
 
+BoardKind = tuple[TableSharing, Best, Ties]
 every_board = pytest.mark.parametrize(
-    ("table", "best", "ties"),
+    "kind",
     [
         (TableSharing.OWN, Best.HIGH, Ties.SHARED),
         (TableSharing.OWN, Best.LOW, Ties.EARLIEST),
         (TableSharing.SHARED, Best.LOW, Ties.SHARED),
         (TableSharing.SHARED, Best.HIGH, Ties.EARLIEST),
     ],
+    ids="-".join,
 )
 
 
-async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
+async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
     """Create a board on which owners rank in the order of the numbers in their names."""
+    table, best, ties = kind
+    deployment = await Deployment.on(store, table)
     board = await deployment.create("b", ranked("xp", best=best), ties=ties)
     entries = deployment.entries(board)
     padding = entries.rankings[0].padding
@@ -63,7 +67,7 @@ async def fill_board(deployment: Deployment, best: Best, ties: Ties) -> Board:
 
     for start in range(0, ROWS, BATCH_ROWS):
         await deployment.store.write(partial(inserted, start))
-    return board
+    return deployment, board
 
 
 async def read_everywhere(deployment: Deployment, board: Board) -> int:
@@ -81,12 +85,10 @@ async def read_everywhere(deployment: Deployment, board: Board) -> int:
 
 def _read_around(ranking: Ranking, cell: str, owner: str) -> Program[set[str]]:
     near = yield from ranking.read_rows_around(cell, owner, better_rows=NEAR, worse_rows=NEAR + 1)
-    of_owner = (yield from ranking.neighbours.read_around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1))[
-        0
-    ].near
+    around = yield from ranking.neighbours.read_around_owners([owner], better_rows=NEAR, worse_rows=NEAR + 1)
     after = yield from ranking.read_rows_after(cell, owner, NEAR)
     before = yield from ranking.read_rows_before(cell, owner, NEAR)
-    assert (of_owner.before, of_owner.after) == (near.before, near.after) == (before, near.after)
+    assert (around[0].near.before, around[0].near.after) == (near.before, near.after) == (before, near.after)
     assert after == near.after[1:]
     yield from ranking.find_next_better(cell, owner)
     return {entry.owner for entry in near.before + near.after}
@@ -114,21 +116,13 @@ def _most_rows(node: dict[str, Any]) -> int:
 
 @every_board
 async def test_postgresql_reads_few_rows_around_a_place(
-    processes: Processes,
-    raw: asyncpg.Connection,
-    rows_read: list[tuple[int, str]],
-    table: TableSharing,
-    best: Best,
-    ties: Ties,
+    processes: Processes, raw: asyncpg.Connection, rows_read: list[tuple[int, str]], kind: BoardKind
 ) -> None:
-    deployment = await Deployment.on((await processes.start_process()).store, table)
-    board = await fill_board(deployment, best, ties)
+    deployment, board = await fill_board((await processes.start_process()).store, kind)
     for _ in ("without statistics", "with them"):
         rows_read.clear()
         reads = await read_everywhere(deployment, board)
-        around = [
-            each for each in rows_read if "OFFSET" not in each[1]
-        ]  # leave out the statements that only find a place
+        around = [each for each in rows_read if "OFFSET" not in each[1]]  # others only find a place
         assert len(around) >= 5 * reads
         assert not [each for each in around if each[0] > READ_ROWS_MAX]
         await raw.execute(f"ANALYZE {layout_of(board).table}")
@@ -136,15 +130,10 @@ async def test_postgresql_reads_few_rows_around_a_place(
 
 @every_board
 async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
-    processes: Processes,
-    raw: asyncpg.Connection,
-    rows_read: list[tuple[int, str]],
-    table: TableSharing,
-    best: Best,
-    ties: Ties,
+    processes: Processes, raw: asyncpg.Connection, rows_read: list[tuple[int, str]], kind: BoardKind
 ) -> None:
-    deployment = await Deployment.on((await processes.start_process()).store, table)
-    store, board = deployment.store, await fill_board(deployment, best, ties)
+    store = (await processes.start_process()).store
+    deployment, board = await fill_board(store, kind)
     await raw.execute(f"ANALYZE {layout_of(board).table}")
     entries = deployment.entries(board)
     start = await store.read(lambda: _fit(deployment, entries))
@@ -171,7 +160,7 @@ def _fit(deployment: Deployment, entries: Entries) -> Program[CountStart]:
 
 @every_board
 async def test_sqlite_merges_the_rows_around_a_place_from_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: TableSharing, best: Best, ties: Ties
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: BoardKind
 ) -> None:
     plans: list[list[str]] = []
 
@@ -182,8 +171,7 @@ async def test_sqlite_merges_the_rows_around_a_place_from_the_index(
         return EXECUTE(connection, query, ran)
 
     async with sqlite_place(tmp_path) as open_store:
-        deployment = await Deployment.on(await open_store(), table)
-        board = await fill_board(deployment, best, ties)
+        deployment, board = await fill_board(await open_store(), kind)
         monkeypatch.setattr(sqlite, "_execute", execute)
         reads = await read_everywhere(deployment, board)
     name = layout_of(board).table

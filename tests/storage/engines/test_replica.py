@@ -20,11 +20,11 @@ from tests.storage.raw_log import log_change
 from tests.storage.watcher import Watcher
 
 XP = ranked("xp")
+Pair = tuple[PostgresServer, PostgresServer]  # a primary and its standby
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[PostgresServer, PostgresServer]]:
-    """Start a primary and a standby that follows it."""
+def pair() -> Iterator[Pair]:
     with postgres() as primary:
         standby = PostgresServer(standby_of=primary)
         try:
@@ -41,7 +41,6 @@ class Sampled:
         self.deployment, self.store, self.heard = deployment, store, heard
 
     async def sample_total(self, board: Board) -> int:
-        """Sample a curve now. Return the number of entries that it counts."""
         entries = self.deployment.entries(board)
         curve = await self.store.for_board(board.id).read(
             lambda: sample_curve(self.deployment.dialect, entries, 0, gap_rows_max=10_000, now_us=NOW_US), heavy=True
@@ -84,9 +83,7 @@ async def post_entry(sampled: Sampled, board: Board, owner: str) -> None:
     await sampled.deployment.apply(sampled.deployment.post(owner, part(board, {"xp": len(owner)})))
 
 
-async def test_a_sample_on_the_replica_holds_a_write_acknowledged_just_before(
-    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
-) -> None:
+async def test_a_sample_on_a_replica_holds_a_write_acknowledged_just_before(pair: Pair, stack: AsyncExitStack) -> None:
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("now", XP)
@@ -100,9 +97,7 @@ async def test_a_sample_on_the_replica_holds_a_write_acknowledged_just_before(
     assert list(found) == ["o1"]
 
 
-async def test_a_replica_that_stopped_replaying_is_passed_over(
-    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
-) -> None:
+async def test_a_replica_that_stopped_replaying_is_passed_over(pair: Pair, stack: AsyncExitStack) -> None:
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url(), lag_s_max=0.1)
     board = await sampled.deployment.create("still", XP)
@@ -114,9 +109,7 @@ async def test_a_replica_that_stopped_replaying_is_passed_over(
         await asyncio.to_thread(standby.run_sql, "SELECT pg_wal_replay_resume()")
 
 
-async def test_an_unreachable_replica_is_passed_over(
-    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
-) -> None:
+async def test_an_unreachable_replica_is_passed_over(pair: Pair, stack: AsyncExitStack) -> None:
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("away", XP)
@@ -128,9 +121,7 @@ async def test_an_unreachable_replica_is_passed_over(
         await asyncio.to_thread(standby.start)
 
 
-async def test_a_server_that_is_no_replica_is_passed_over(
-    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
-) -> None:
+async def test_a_server_that_is_no_replica_is_passed_over(pair: Pair, stack: AsyncExitStack) -> None:
     primary, _ = pair
     sampled = await open_stores(stack, primary.url(), primary.url())
     board = await sampled.deployment.create("none", XP)
@@ -138,9 +129,7 @@ async def test_a_server_that_is_no_replica_is_passed_over(
     assert await sampled.samples_the_primary(board)
 
 
-async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(
-    pair: tuple[PostgresServer, PostgresServer], stack: AsyncExitStack
-) -> None:
+async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair, stack: AsyncExitStack) -> None:
     """On a standby the list of running transactions is always empty, so the mark must not rely on it."""
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())

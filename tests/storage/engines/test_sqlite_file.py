@@ -124,7 +124,6 @@ async def test_a_log_whose_database_file_was_lost_is_kept_and_named(path: Path, 
 
 
 async def create_filled_store(path: Path) -> None:
-    """Create a store with two boards of some pages each, and close it."""
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
     for name in ("a", "b"):
         board = await deployment.create(name, ranked("xp"))

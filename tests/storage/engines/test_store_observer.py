@@ -35,9 +35,7 @@ async def watched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             await store.close()
 
 
-async def test_statements_are_reported_by_kind_with_the_rows_returned_or_changed(
-    watched: tuple[Store, Watcher],
-) -> None:
+async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(watched: tuple[Store, Watcher]) -> None:
     store, watcher = watched
     deployment = await Deployment.on(store)
     board = await deployment.create("b", XP)

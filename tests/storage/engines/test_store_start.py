@@ -25,7 +25,6 @@ async def read_journal(store: Store) -> list[JournalRow]:
 
 
 async def store_mark(store: Store) -> None:
-    """Store a mark that says that all changes so far are counted."""
 
     def program() -> Program[None]:
         now = yield from change_log(store.dialect).take_mark()
@@ -53,9 +52,7 @@ async def move_store_here(raw: asyncpg.Connection) -> None:
         await raw.execute(f"UPDATE {table} SET {column} = {column} + {AHEAD}")
 
 
-async def test_a_store_restored_from_a_server_with_higher_numbers_continues_them(
-    place: str, raw: asyncpg.Connection
-) -> None:
+async def test_a_store_from_a_server_with_higher_numbers_continues_them(place: str, raw: asyncpg.Connection) -> None:
     store = await PostgresStore.open(place, POSTGRES_LIMITS)
     await prepare_store(store)
     before = await Deployment.on(store)

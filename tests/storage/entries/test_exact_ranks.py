@@ -8,15 +8,14 @@ import pytest
 
 from storage.boards.boards import check_copy, find_totals
 from storage.curves.sampling import sample_curve
-from storage.engines.postgres import PostgresStore
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BoardChangedError
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board, ColumnSpec, Post, Ties
-from storage.store import Program, Store
-from tests.storage.backends import POSTGRES_LIMITS
+from storage.store import Program
 from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from tests.storage.processes import Processes
 from tests.storage.raw_log import log_change
 
 CHANGES_MAX = 1_000
@@ -24,7 +23,6 @@ OWNERS = [f"o{number:03d}" for number in range(120)]
 
 
 async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
-    """Fit a curve, and return it with the mark of its snapshot."""
     entries = deployment.entries(board)
 
     def fitted() -> Program[CountStart]:
@@ -51,7 +49,6 @@ async def fill(deployment: Deployment, board: Board, rng: random.Random, posts: 
 
 
 def compare_counts(ranking: Ranking, fitted: CountStart, probe: str, owner: str) -> Program[None]:
-    """Compare the count from an anchor knot with the full count, in one snapshot."""
     found = yield from ranking.count_from_anchor(fitted, probe, owner=owner)
     assert found is not None
     better_count = yield from ranking.count_better(probe)
@@ -84,9 +81,7 @@ async def check_all(deployment: Deployment, board: Board, index: int, fitted: Co
 
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("best", Best)
-async def test_short_and_full_counts_agree_after_every_kind_of_change(
-    deployment: Deployment, best: Best, ties: Ties
-) -> None:
+async def test_short_and_full_counts_agree_after_every_change(deployment: Deployment, best: Best, ties: Ties) -> None:
     board = await deployment.create("b", *columns(best), ties=ties)
     rng = random.Random(5)
     await fill(deployment, board, rng)
@@ -166,16 +161,13 @@ async def test_short_and_full_counts_agree_in_every_snapshot_while_others_write(
     await compare_while_writing(deployment, [deployment], board, fitted)
 
 
-async def test_short_and_full_counts_agree_while_many_transactions_overlap(place: str) -> None:
+async def test_short_and_full_counts_agree_while_many_transactions_overlap(processes: Processes) -> None:
     """Marks are also taken while transactions run. The changes of those transactions must count exactly once."""
-    stores: list[Store] = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
-    reader, *writers = [await Deployment.on(store) for store in stores]
+    reader, *writers = [await processes.start_process() for _ in range(4)]
     board = await reader.create("b", *columns(Best.LOW), ties=Ties.EARLIEST)
     await fill(reader, board, random.Random(8))
     for _ in range(3):
         await compare_while_writing(reader, writers, board, None)
-    for store in stores:
-        await store.close()
 
 
 async def compare_while_writing(
@@ -209,14 +201,15 @@ async def compare_while_writing(
         await asyncio.gather(*writing)
 
 
-async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: str, raw: asyncpg.Connection) -> None:
+async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(
+    processes: Processes, raw: asyncpg.Connection
+) -> None:
     """The count from the change log adds the slow transaction, which the fit's snapshot did not see.
 
     The count does not add a transaction that began later and ended before the fit.
     """
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    deployment = await Deployment.on(store)
-    board = await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
+    deployment = await processes.start_process()
+    store, board = deployment.store, await deployment.create("b", ranked("xp", min_scaled=0, max_scaled=999))
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": int(owner[1:])})) for owner in OWNERS))
     slow = raw.transaction()
     await slow.start()
@@ -239,4 +232,3 @@ async def test_a_fit_that_raced_with_a_slow_transaction_counts_it_once(place: st
     [seen] = start.mark.seen
     elsewhere = start._replace(mark=LogMark(start.mark.position, (seen, seen + 1_000)))
     assert await better("110", elsewhere) is None, "a snapshot that lacks a transaction which the mark has seen"
-    await store.close()

@@ -26,25 +26,19 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
             await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
         await store.write(lambda: statements.end_change("ada", now_us=1, hide=hide))  # noqa: B023 - run at once
     await deployment.flip_hidden("ada", hide=True)
-    assert not await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True)), (
-        "a hidden owner stays hidden"
-    )
+    again = await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=True))
+    assert not again, "a hidden owner stays hidden"
     await deployment.apply(deployment.post("ada", part(other, {"xp": 1})))
     assert await deployment.stats(other, "ada") is None
     assert await deployment.stats(board, "ada") == {"xp": 7}, "the row was not moved yet"
 
 
 @pytest.mark.parametrize("hide", [True, False])
-async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_state(
-    deployment: Deployment, hide: bool
-) -> None:
+async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deployment: Deployment, hide: bool) -> None:
     """Without this, a process that dies during the change would leave the owner between both states for ever."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    store, statements, deadline_us = (
-        deployment.store,
-        hidden_statements(deployment.dialect),
-        deployment.clock.now_us + 1_000,
-    )
+    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    deadline_us = deployment.clock.now_us + 1_000
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     if not hide:
         await deployment.flip_hidden("ada", hide=True)
@@ -66,10 +60,7 @@ async def test_an_owner_left_between_hidden_and_shown_returns_to_the_earlier_sta
 
 
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
-    first, second = (
-        await processes.start_process(writer_connections=2),
-        await processes.start_process(writer_connections=2),
-    )
+    first, second = [await processes.start_process(writer_connections=2) for _ in range(2)]
     board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
     store, statements, entries = first.store, hidden_statements(first.dialect), first.entries(board)
     done = asyncio.Event()

@@ -22,7 +22,6 @@ async def read_together(
 
 
 async def read_alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:
-    """Return the same as `read_together`, but read each board separately."""
     found: list[tuple[list[object] | None, int]] = []
     for board in boards:
         entry = (await deployment.rows(board, [owner])).get(owner)

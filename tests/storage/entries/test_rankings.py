@@ -63,7 +63,6 @@ class Compared:
         self.order = rank_rows(board.spec, 1, case.rows)
 
     async def fill(self) -> None:
-        """Insert the case's rows."""
         rows = [
             Entry(owner, NOW_US, [None, None if row[1] is None else self.cell(*row[1])])  # type: ignore[arg-type]
             for owner, row in self.case.rows.items()
@@ -79,13 +78,11 @@ class Compared:
         return self.ranking.padding.pad(value, reached_us)
 
     def expected(self, at: Place) -> tuple[str, str]:
-        """Return the cell and owner that the store should return for a place in the plain order."""
         value, reached_us = self.case.rows[at.owner][1]  # type: ignore[misc]
         assert isinstance(value, int)
         return self.cell(value, reached_us), at.owner
 
     def returned(self, entries: Sequence[Entry]) -> list[tuple[object, str]]:
-        """Return the cells and owners that the store returned."""
         return [(entry.cells[1], entry.owner) for entry in entries]
 
     def check_ends(self) -> Program[None]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage.records import TableSharing
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 from tests.storage.leasing import Pools
@@ -13,3 +14,9 @@ async def pools(open_store: OpenStore) -> Pools:
     made = Pools(await Deployment.on(await open_store()))
     await made.create()
     return made
+
+
+@pytest.fixture
+def table() -> TableSharing:
+    """Give boards tables of their own: what is tested here is the same in shared tables."""
+    return TableSharing.OWN

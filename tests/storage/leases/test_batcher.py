@@ -128,7 +128,6 @@ class GatedBatcher:
 
 @pytest.fixture
 async def gated(open_store: OpenStore) -> AsyncIterator[GatedBatcher]:
-    """Provide a batcher and a pool of three resources. Close the batcher at the end."""
     pools = Pools(await Deployment.on(await open_store()))
     await pools.create()
     await pools.add("a", "b", "c")

@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError, UnknownPoolError, UnknownRegionError
 from storage.leases.claims import store_clock
@@ -16,8 +14,8 @@ from storage.leases.lease_resources import ResourceChange, lease_resources
 from storage.leases.lease_transaction import LeaseTransactions, Outcome
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
-from tests.storage.backends import Backend, OpenStore
-from tests.storage.deployment import Deployment, Session
+from tests.storage.backends import OpenStore
+from tests.storage.deployment import Deployment, Session, run_machine
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
 
 
@@ -260,18 +258,5 @@ class PoolModel(RuleBasedStateMachine):
             assert (counted.total, counted.held) == (len(here), sum(not row.is_free for row in here))
 
 
-def test_pools_do_what_their_definition_says(backend: Backend, tmp_path: Path) -> None:
-    session = Session(backend, tmp_path)
-    machine = type("PoolHere", (PoolModel,), {"session": session})
-    try:
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=25,
-                stateful_step_count=30,
-                deadline=None,
-                suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-            ),
-        )
-    finally:
-        session.close()
+def test_pools_do_what_their_definition_says(session: Session) -> None:
+    run_machine(PoolModel, session)

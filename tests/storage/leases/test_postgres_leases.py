@@ -82,17 +82,12 @@ class Holder:
             pass
 
 
-async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow_with_time(
-    processes: Processes,
-) -> None:
+async def test_holders_of_several_processes_never_hold_at_once_and_versions_grow(processes: Processes) -> None:
     deployments = [
         await processes.start_process(writer_connections=HOLDERS, reader_connections=HOLDERS) for _ in range(PROCESSES)
     ]
-    holders = [
-        Holder(deployment, f"{process}/{number}")
-        for process, deployment in enumerate(deployments)
-        for number in range(HOLDERS)
-    ]
+    numbered = itertools.product(enumerate(deployments), range(HOLDERS))
+    holders = [Holder(deployment, f"{process}/{number}") for (process, deployment), number in numbered]
     await asyncio.gather(*(holder.claim_repeatedly() for holder in holders))
     for resource in RESOURCES:
         found = [holding for holder in holders for name, holding in holder.holdings if name == resource]

@@ -4,16 +4,15 @@ import asyncio
 import time
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseLostError, LeaseTakenError, StoreBusyError
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import Program
 from tests.storage.backends import OpenStore
-from tests.storage.deployment import Clock, Deployment, Session
+from tests.storage.deployment import Clock, Deployment, Session, run_machine
 
 MARGIN_US = 100
 LEASE_US = 1_000
@@ -182,13 +181,4 @@ class Holdings(RuleBasedStateMachine):
 
 
 def test_there_are_never_two_live_holders_and_numbers_grow(session: Session) -> None:
-    machine = type("HoldingsHere", (Holdings,), {"session": session})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        ),
-    )
+    run_machine(Holdings, session)

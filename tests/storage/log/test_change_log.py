@@ -3,14 +3,13 @@
 import asyncpg
 
 from querybuilder import col, select
-from storage.engines.postgres import PostgresStore
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import LogMark, change_log
 from storage.records import Best, Board
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Store
-from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked
+from tests.storage.processes import Processes
 from tests.storage.raw_log import log_change
 
 XP = ranked("xp", min_scaled=0, max_scaled=999)
@@ -129,18 +128,12 @@ async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(dep
     assert [owner for owner, _, _ in await texts(store)] == ["last"]
 
 
-async def poster_on(place: str) -> tuple[Deployment, Board]:
-    store = await PostgresStore.open(place, POSTGRES_LIMITS)
-    deployment = await Deployment.on(store)
-    return deployment, await deployment.create("b", XP)
-
-
 async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
-    place: str, raw: asyncpg.Connection
+    processes: Processes, raw: asyncpg.Connection
 ) -> None:
     """A mark taken before the transaction ends does not include it, although it includes later transactions."""
-    deployment, board = await poster_on(place)
-    store = deployment.store
+    deployment = await processes.start_process()
+    store, board = deployment.store, await deployment.create("b", XP)
     slow = raw.transaction()
     await slow.start()
     await log_change(raw, board.key, "slow", "   ", "005")
@@ -155,12 +148,12 @@ async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every
     assert after.seen == ()
     assert [owner for owner, _, _ in await texts(store, between, after)] == ["slow", "next"]
     assert [owner for owner, _, _ in await texts(store, EARLIER, between)] == ["quick"]
-    await store.close()
 
 
-async def test_pruning_stops_at_a_transaction_that_still_runs(place: str, raw: asyncpg.Connection) -> None:
-    deployment, board = await poster_on(place)
+async def test_pruning_stops_at_a_transaction_that_still_runs(processes: Processes, raw: asyncpg.Connection) -> None:
+    deployment = await processes.start_process()
     store, log = deployment.store, change_log(deployment.dialect)
+    board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("before", part(board, {"xp": 5})))
     slow = raw.transaction()
     await slow.start()
@@ -173,4 +166,3 @@ async def test_pruning_stops_at_a_transaction_that_still_runs(place: str, raw: a
     assert [owner for owner, _, _ in await texts(store)] == ["slow", "quick", "later"]
     rows = await store.read_query(select(col("owners")).from_(CHANGE_LOG).build(store.dialect))
     assert len(rows) == 3
-    await store.close()

@@ -64,7 +64,6 @@ async def test_a_page_may_end_within_a_transaction_and_loses_nothing(deployment:
 
 
 async def make_blocks(deployment: Deployment) -> int:
-    """Make filter blocks of the journal until none is due, as the job does."""
     index, made = owner_blocks(deployment.dialect), 0
     while (block := await deployment.store.read(index.build_next_block)) is not None:
         await deployment.store.write(lambda: index.store_block(block))
@@ -190,9 +189,7 @@ async def test_no_row_appears_below_a_number_that_was_read(processes: Processes)
     assert len({number for number, _ in shown}) == len(shown)
 
 
-async def test_a_running_transaction_holds_back_the_changes_after_it(
-    processes: Processes, raw: asyncpg.Connection
-) -> None:
+async def test_a_running_transaction_holds_back_changes_after_it(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process()
     board = await deployment.create("b", XP)
     slow = raw.transaction()
@@ -239,9 +236,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
     assert rows[0].next == "001", "the cells stay until everybody has counted them"
 
 
-async def test_erasing_an_owner_renames_it_in_every_block(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
     journal_blocks.owner_blocks.cache_clear()
     board = await deployment.create("b", XP)

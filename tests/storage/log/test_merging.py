@@ -12,6 +12,7 @@ from tests.storage.deployment import counter, label, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row
 
 SMALL = st.integers(-12, 12)
+Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # columns, and the changes of each post
 
 
 def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
@@ -19,7 +20,7 @@ def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
 
 
 @st.composite
-def posts(draw: st.DrawFn) -> tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]:
+def posts(draw: st.DrawFn) -> Case:
     """Draw columns of every kind with narrow ranges, and posts to one owner. Some of the posts leave a range."""
     merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
     columns: list[ColumnSpec] = [
@@ -32,9 +33,7 @@ def posts(draw: st.DrawFn) -> tuple[tuple[ColumnSpec, ...], list[list[ColumnChan
 
 
 @given(posts(), st.sampled_from(Ties))
-def test_posts_merge_as_in_the_plain_model(
-    case: tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]], ties: Ties
-) -> None:
+def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
     columns, sequence = case
     merger = merger_of(*columns, ties=ties)
     cells: list[Cell] = [None] * len(columns)

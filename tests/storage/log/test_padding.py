@@ -11,6 +11,7 @@ INT64_MIN = -INT64_MAX - 1
 INT64 = st.integers(INT64_MIN, INT64_MAX)
 TIMES = st.integers(0, TIME_LIMIT_US)
 FULL = (INT64_MIN, INT64_MAX)
+Case = tuple[tuple[int, int], int, int]  # the range of a column, and two values in it
 
 
 def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SHARED) -> Padding:
@@ -19,7 +20,7 @@ def padding(low: int, high: int, *, best: Best = Best.HIGH, ties: Ties = Ties.SH
 
 
 @st.composite
-def ranges_and_values(draw: st.DrawFn) -> tuple[tuple[int, int], int, int]:
+def ranges_and_values(draw: st.DrawFn) -> Case:
     """Draw a column's range and two values in it, often near each other or near the ends."""
     low, high = sorted((draw(INT64), draw(INT64)))
     first = draw(st.integers(low, high))
@@ -33,7 +34,7 @@ def ranges_and_values(draw: st.DrawFn) -> tuple[tuple[int, int], int, int]:
 @example(((0, 0), 0, 0))
 @example(((INT64_MIN, INT64_MIN), INT64_MIN, INT64_MIN))
 @example(((-9, 9), -1, 1))
-def test_the_order_of_the_texts_is_the_order_of_the_values(case: tuple[tuple[int, int], int, int]) -> None:
+def test_the_order_of_the_texts_is_the_order_of_the_values(case: Case) -> None:
     (low, high), first, second = case
     padded = padding(low, high)
     assert (padded.pad(first) < padded.pad(second)) == (first < second)
@@ -44,9 +45,7 @@ def test_the_order_of_the_texts_is_the_order_of_the_values(case: tuple[tuple[int
 
 
 @given(ranges_and_values(), TIMES, TIMES, st.sampled_from(Best))
-def test_a_timed_cell_orders_by_value_then_the_earlier_is_better(
-    case: tuple[tuple[int, int], int, int], first_us: int, second_us: int, best: Best
-) -> None:
+def test_a_timed_cell_orders_by_value_then_by_time(case: Case, first_us: int, second_us: int, best: Best) -> None:
     (low, high), first, second = case
     padded = padding(low, high, best=best, ties=Ties.EARLIEST)
     sign = -1 if best is Best.HIGH else 1
@@ -57,9 +56,7 @@ def test_a_timed_cell_orders_by_value_then_the_earlier_is_better(
 
 
 @given(ranges_and_values(), TIMES, st.sampled_from(Best), st.sampled_from(Ties))
-def test_a_cell_decodes_to_its_value_its_time_and_its_key(
-    case: tuple[tuple[int, int], int, int], reached_us: int, best: Best, ties: Ties
-) -> None:
+def test_a_cell_decodes_to_its_value_its_time_and_its_key(case: Case, reached_us: int, best: Best, ties: Ties) -> None:
     (low, high), value, _ = case
     padded = padding(low, high, best=best, ties=ties)
     cell = padded.pad(value, reached_us)
@@ -71,7 +68,7 @@ def test_a_cell_decodes_to_its_value_its_time_and_its_key(
 
 @given(ranges_and_values(), TIMES, st.sampled_from(Best))
 def test_an_arrival_stands_behind_everyone_with_its_value_and_before_the_next_worse(
-    case: tuple[tuple[int, int], int, int], reached_us: int, best: Best
+    case: Case, reached_us: int, best: Best
 ) -> None:
     (low, high), value, other = case
     padded = padding(low, high, best=best, ties=Ties.EARLIEST)

@@ -1,8 +1,12 @@
 """Test which post ids are remembered, for whom and for how long, because a post id makes a retry safe."""
 
+import pytest
+
 from storage.errors import PostIdConflictError
+from storage.records import TableSharing
 from tests.storage.deployment import Deployment, label, part, ranked
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 XP = ranked("xp")
 
 

@@ -22,11 +22,8 @@ async def test_a_post_is_applied_when_it_changes_something_and_unchanged_otherwi
     assert (first.status, first.stats, first.updated_at_us) == (PostStatus.APPLIED, [None, 60_250], deployment.clock())
     deployment.clock.now_us += 10
     slower = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 61_000})))
-    assert (slower.status, slower.stats, slower.updated_at_us) == (
-        PostStatus.UNCHANGED,
-        [None, 60_250],
-        first.updated_at_us,
-    )
+    assert (slower.status, slower.stats) == (PostStatus.UNCHANGED, [None, 60_250])
+    assert slower.updated_at_us == first.updated_at_us
     faster = await deployment.apply_one(deployment.post("ada", part(board, {"lap": 59_000, "xp": 3})))
     assert (faster.status, faster.stats, faster.updated_at_us) == (PostStatus.APPLIED, [3, 59_000], deployment.clock())
     assert await deployment.stats(board, "ada") == {"xp": 3, "lap": 59_000}
@@ -43,12 +40,8 @@ async def test_a_post_to_several_boards_is_all_or_nothing_over_them(deployment: 
         deployment.post("bob", part(gone, {"xp": 1})),
         deployment.post("bob", part(one, {"xp": 1})),
     )
-    assert [[each.status for each in parts] for parts in outcomes] == [
-        ["applied", "applied"],
-        ["rejected", "rejected", "rejected"],
-        ["rejected"],
-        ["applied"],
-    ]
+    statuses = [[each.status for each in parts] for parts in outcomes]
+    assert statuses == [["applied"] * 2, ["rejected"] * 3, ["rejected"], ["applied"]]
     assert [type(each.error) for each in outcomes[1]] == [PostRejectedError, ValueOutOfRangeError, UnknownBoardError]
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
     assert await deployment.totals(one) == {ALL_ENTRIES: 2, CHANGES: 2, 0: 2}

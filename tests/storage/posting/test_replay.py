@@ -29,7 +29,6 @@ COLUMNS = (
 
 
 async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
-    """Return all rows of a board as stored, with the times that `earliest` boards keep."""
     board = await deployment.find(board.id)
     layout = layout_of(board)
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
@@ -41,21 +40,12 @@ async def read_journal(deployment: Deployment) -> list[JournalRow]:
 
 
 def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """Return a fingerprint as `Deployment.post` makes it."""
     return repr((owner, [(board.id, [(each.index, each.value, each.overwrite) for each in changes])], at_us))
 
 
 async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
-    return await deployment.store.write(
-        lambda: replay_board(
-            deployment.dialect,
-            deployment.post_ids,
-            fingerprint_of,
-            board_id=board_id,
-            since=since,
-            now_us=deployment.clock(),
-        )
-    )
+    parts, now_us = (deployment.dialect, deployment.post_ids, fingerprint_of), deployment.clock()
+    return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=since, now_us=now_us))
 
 
 async def drop(deployment: Deployment, board_id: str) -> None:

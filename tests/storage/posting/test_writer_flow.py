@@ -16,6 +16,7 @@ from storage.store import Program, Rows, Store
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.passing import PassingStore
 
+pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tables change nothing here
 T = TypeVar("T")
 
 
@@ -63,7 +64,6 @@ class Flow:
 async def open_flow(
     deployment: Deployment, *, limits: PostingSettings = LIMITS, writes_at_once: int = 1
 ) -> AsyncIterator[Flow]:
-    """Start a writer, and close it at the end."""
     flow = Flow(deployment, limits, writes_at_once)
     await flow.create_board()
     flow.writer.start()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage.records import TableSharing
 from tests.storage.deployment import Deployment
 from tests.storage.queueing import QueueDesk
 
@@ -9,3 +10,9 @@ from tests.storage.queueing import QueueDesk
 @pytest.fixture
 async def desk(deployment: Deployment) -> QueueDesk:
     return await QueueDesk.on(deployment)
+
+
+@pytest.fixture
+def table() -> TableSharing:
+    """Give boards tables of their own: what is tested here is the same in shared tables."""
+    return TableSharing.OWN

@@ -66,7 +66,6 @@ class Intake:
         self.desk.clock.now_us += round(seconds * 1e6)
 
     async def blocks(self) -> list[tuple[int, list[str]]]:
-        """Return the shard and the owners of each waiting block."""
         heads = await self.desk.store.read(lambda: self.desk.queue.heads(range(SHARDS), blocks_max=100))
         waiting = await self.desk.store.read(lambda: self.desk.queue.blocks(heads))
         return [(each.head.shard, [post.owner for post in decode_block(each.block).posts]) for each in waiting]

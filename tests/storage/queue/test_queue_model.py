@@ -8,17 +8,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import HealthCheck, settings
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseLostError
 from storage.queue.post_blocks import shard_of
 from storage.queue.workers import Share
-from storage.records import Board, Merge, Post
-from tests.storage.deployment import Session, counter, part, ranked
+from storage.records import Board, Merge, Post, TableSharing
+from tests.storage.deployment import Session, counter, part, ranked, run_machine
 from tests.storage.queueing import LEASE_US, LIMITS, SHARDS, QueueDesk, Worker
 
+pytestmark = pytest.mark.parametrize("table", list(TableSharing))
 OWNERS = ("ada", "bob", "cleo", "ÿ", "漢")
 POST_IDS = ("p", "q", "r", None, None, None)
 WORKERS = ("first", "second", "third")
@@ -94,9 +95,7 @@ class Queueing(RuleBasedStateMachine):
             worker.share = Share(worker.share.permit)
             return
         if drained is None:
-            assert not any(self.queued[shard] for shard in worker.share.shards), (
-                "a worker works on what waits in its shards"
-            )
+            assert not any(self.queued[shard] for shard in worker.share.shards), "a worker takes what waits there"
             return
         assert 1 <= sum(drained.posts.values()) <= ROUND_POSTS
         assert drained.posts.keys() <= worker.share.shards.keys()
@@ -156,13 +155,4 @@ class Queueing(RuleBasedStateMachine):
 
 
 def test_queued_posts_are_applied_once_and_in_order_whatever_happens(session: Session) -> None:
-    machine = type("QueueingHere", (Queueing,), {"session": session})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=8,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-        ),
-    )
+    run_machine(Queueing, session, examples=8, steps=25)

@@ -12,9 +12,8 @@ async def resize(desk: QueueDesk, size: int) -> None:
     found = await desk.store.read(desk.semaphore.sizing)
     sizing = Sizing(size, 2 * size, 3, desk.clock())
     assert await desk.store.write(lambda: desk.semaphore.resize(sizing, found=found))
-    assert not await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found)), (
-        "a sizing that was changed meanwhile is refused"
-    )
+    late = await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found))
+    assert not late, "a sizing that was changed meanwhile is refused"
     assert await desk.store.read(desk.semaphore.sizing) == sizing
 
 

@@ -12,7 +12,7 @@ import pytest
 from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts
 from storage.leases.lease_transaction import LeaseTransactions
-from storage.leases.peers.exchange import AppliedPage, LeaseExchange
+from storage.leases.peers.exchange import AppliedPage
 from tests.storage.backends import Backend
 from tests.storage.deployment import Clock, Deployment
 from tests.storage.leasing import LEASE_US, MARGIN_US, Pools
@@ -29,14 +29,7 @@ class Region:
         self.pools.groups = LeaseTransactions(
             deployment.dialect, self.pools.now_us, margin_us=MARGIN_US, attempts_max=5, rng=random.Random(1), peers=True
         )
-        self.exchange = LeaseExchange(
-            deployment.dialect,
-            self.pools.now_us,
-            store_name=name,
-            release_duplicates=release,
-            attempts_max=5,
-            rng=random.Random(1),
-        )
+        self.exchange = self.pools.exchange(name, release_duplicates=release)
 
     async def read(self, peer: Region) -> AppliedPage:
         """Read the next page of the peer's lease journal, and apply its events."""
@@ -48,7 +41,6 @@ class Region:
 
 @pytest.fixture
 async def regions(backend: Backend, tmp_path: Path) -> AsyncIterator[tuple[Region, Region]]:
-    """Provide two stores, `eu` and `us`, each with resources of its own."""
     async with AsyncExitStack() as stack:
         clock, made = Clock(), []
         for name in ("eu", "us"):
@@ -70,9 +62,7 @@ async def test_a_key_with_a_lease_elsewhere_gets_that_lease_and_nothing_here(reg
     assert await us.read(eu) == AppliedPage(0), "no event is read twice"
 
 
-async def test_a_request_for_more_time_reaches_the_store_of_the_lease_and_comes_back(
-    regions: tuple[Region, Region],
-) -> None:
+async def test_a_request_for_time_reaches_the_store_of_the_lease_and_comes_back(regions: tuple[Region, Region]) -> None:
     eu, us = regions
     first = await eu.pools.ask("ada")
     await us.read(eu)
