@@ -9,7 +9,7 @@ from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
 from jobs.ownership import REST_RATIO, HeldLease
 from storage.boards.boards import REFRESH_POOL, refresh_resource
-from storage.errors import LeaseLostError, LeaseTakenError, StoreAwayError
+from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
 from storage.records import Board
 from tests.jobs.refreshing import count_curve_entries, count_due, run_jobs, run_workers, work_off
@@ -37,6 +37,12 @@ async def make_two_processes_with_due_column(world: World) -> tuple[Board, World
     await count_due(world, mine)
     await theirs.find_due()
     return board, other, mine, theirs
+
+
+async def claim_refresh(world: World, board: Board, holder: str) -> None:
+    """Claim the lease on refreshing the board's first column, as another process would."""
+    resource, lease_us = refresh_resource(board.key, 0), round(LEASE_S * 1e6)
+    await world.store.write(lambda: world.leases.claim(REFRESH_POOL, resource, holder=holder, lease_us=lease_us))
 
 
 async def find_refresh_lease(world: World, board: Board) -> WorkLease:
@@ -179,11 +185,7 @@ async def test_a_renewal_that_the_store_refuses_is_tried_again(world: World) -> 
 
 async def test_the_column_of_a_dead_process_is_refreshed_once_its_lease_has_ended(world: World) -> None:
     board, other, _, theirs = await make_two_processes_with_due_column(world)
-    await world.store.write(
-        lambda: world.leases.claim(
-            REFRESH_POOL, refresh_resource(board.key, 0), holder="dead", lease_us=round(LEASE_S * 1e6)
-        )
-    )
+    await claim_refresh(world, board, "dead")
     async with run_workers(theirs):
         assert isinstance(await within(other.store.refused.get()), LeaseTakenError)
         await within(other.finish_due_work(theirs))
@@ -226,9 +228,7 @@ async def test_a_request_waits_for_a_refresh_that_starts_after_one_elsewhere_has
 
 async def test_a_request_that_waits_for_another_process_is_refused_when_this_one_stops(world: World) -> None:
     [board], other, _, theirs = await make_two_processes(world)
-    await world.store.write(
-        lambda: world.leases.claim(REFRESH_POOL, refresh_resource(board.key, 0), holder="x", lease_us=10**9)
-    )
+    await claim_refresh(world, board, "x")
     async with run_workers(theirs):
         demand = asyncio.create_task(other.desk.refresh_now(board, 0))
         await within(other.store.refused.get())
@@ -288,13 +288,3 @@ async def test_a_resting_lease_cannot_be_claimed_and_failed_work_gives_its_lease
         await ownership.run_owned("pool", "r", work)
     world.advance(1)
     assert await ownership.run_owned("pool", "r", work) == world.holder
-
-
-async def test_writes_of_work_that_lost_its_lease_are_rolled_back(world: World) -> None:
-    async def work(held: HeldLease) -> None:
-        world.advance(OVER_S)
-        await world.store.write(lambda: world.leases.claim("pool", "r", holder="x", lease_us=1))
-        await world.store.write(held.release)
-
-    with pytest.raises(LeaseLostError):
-        await world.ownership().run_owned("pool", "r", work)

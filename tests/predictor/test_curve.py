@@ -129,17 +129,10 @@ def test_a_cubic_follows_its_control_values() -> None:
     assert [late.locate(key).rank for key in (1, 101, 501, 1001)] == [2, 3, 127, 1001]
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"errors": [0]},
-        {"errors": [-1, 0]},
-        {"shapes": [(0, 1)]},
-        {"shapes": [(2, 1), (0, 0)]},
-        {"shapes": [(0, SHAPE_UNIT + 1), (0, 0)]},
-        {"shapes": [(-1, 0), (0, 0)]},
-    ],
-)
+@pytest.mark.parametrize("columns", [
+    {"errors": [0]}, {"errors": [-1, 0]}, {"shapes": [(0, 1)]}, {"shapes": [(2, 1), (0, 0)]},
+    {"shapes": [(0, SHAPE_UNIT + 1), (0, 0)]}, {"shapes": [(-1, 0), (0, 0)]},
+])  # fmt: skip
 def test_columns_whose_lengths_do_not_fit_the_gaps_make_no_curve(columns: dict[str, list[int]]) -> None:
     knots = [Knot(0, 0, 1), Knot(5, 2, 1), Knot(9, 3, 1)]
     with pytest.raises(KnotsInvalidError):
@@ -208,21 +201,12 @@ def test_ranks_below_one_have_no_key() -> None:
         Curve([Knot(1, 0, 1)], total=1, as_of_us=0).key_at(0)
 
 
-@pytest.mark.parametrize(
-    ("knots", "total", "step"),
-    [
-        ([], 1, 1),
-        ([Knot(1, 0, 1)], 2, 1),
-        ([Knot(1, 1, 1)], 2, 1),
-        ([Knot(1, 0, 0)], 0, 1),
-        ([Knot(1, 0, 1), Knot(1, 1, 1)], 2, 1),
-        ([Knot(2, 0, 1), Knot(1, 1, 1)], 2, 1),
-        ([Knot(1, 0, 2), Knot(5, 1, 1)], 2, 1),
-        ([Knot(1, 0, 1), Knot(2, 2, 1)], 3, 1),
-        ([Knot(1, 0, 1), Knot(4, 1, 1)], 2, 2),
-        ([Knot(1, 0, 1)], 1, 0),
-    ],
-)
+@pytest.mark.parametrize(("knots", "total", "step"), [
+    ([], 1, 1), ([Knot(1, 0, 1)], 2, 1), ([Knot(1, 1, 1)], 2, 1), ([Knot(1, 0, 0)], 0, 1), ([Knot(1, 0, 1)], 1, 0),
+    ([Knot(1, 0, 1), Knot(1, 1, 1)], 2, 1), ([Knot(2, 0, 1), Knot(1, 1, 1)], 2, 1),
+    ([Knot(1, 0, 2), Knot(5, 1, 1)], 2, 1), ([Knot(1, 0, 1), Knot(2, 2, 1)], 3, 1),
+    ([Knot(1, 0, 1), Knot(4, 1, 1)], 2, 2),
+])  # fmt: skip
 def test_knots_that_contradict_each_other_make_no_curve(knots: list[Knot], total: int, step: int) -> None:
     with pytest.raises(KnotsInvalidError):
         Curve(knots, total=total, as_of_us=0, step=step)

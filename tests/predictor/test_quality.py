@@ -4,11 +4,6 @@ from predictor import Curve, Knot
 from predictor.quality import count_by_key, measure_quality
 
 
-def test_equal_keys_are_counted_together() -> None:
-    assert list(count_by_key([1, 1, 3, 4, 4, 4])) == [(1, 2), (3, 1), (4, 3)]
-    assert list(count_by_key([])) == []
-
-
 def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:
     keys = [0, 1, 1, 1, 1, 9]
     quality = measure_quality(Curve([Knot(0, 0, 1), Knot(9, 5, 1)], total=6, as_of_us=0), count_by_key(keys))
@@ -22,13 +17,3 @@ def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:
 def test_entries_of_another_board_break_brackets() -> None:
     curve = Curve([Knot(0, 0, 1), Knot(9, 1, 1)], total=2, as_of_us=0)
     assert measure_quality(curve, count_by_key([0, 4, 5, 9])).broken_brackets > 0
-
-
-def test_a_curve_of_every_value_has_no_error() -> None:
-    curve = Curve([Knot(0, 0, 1), Knot(9, 1, 2)], total=3, as_of_us=0)
-    assert measure_quality(curve, count_by_key([0, 9, 9])).worst_error == 0.0
-    assert measure_quality(curve, count_by_key([0, 9, 9])).worst_key is None
-
-
-def test_an_empty_board_has_no_error() -> None:
-    assert measure_quality(Curve([], total=0, as_of_us=0), []).worst_error == 0.0

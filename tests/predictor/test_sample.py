@@ -69,13 +69,9 @@ def test_answers_without_sense_also_end_the_walk(knots_max: int, total: int, ans
     assert len(knots) <= knots_max
 
 
-def test_the_first_question_is_for_the_best_entry() -> None:
-    assert next(walk(10**9, knots_max=2)) == Skip(None, 0)
-
-
-def test_the_worst_entry_is_read_from_its_own_end() -> None:
+def test_the_first_question_is_for_the_best_entry_and_the_worst_is_read_from_its_own_end() -> None:
     questions = walk(10**9, knots_max=2)
-    next(questions)
+    assert next(questions) == Skip(None, 0)
     assert questions.send(Landing(5, 0, 1)) == WorstEntry()
     with pytest.raises(StopIteration) as done:
         questions.send(Landing(99, 0, 3))
@@ -137,15 +133,6 @@ def test_knots_that_ties_save_make_brackets_nearly_as_narrow_as_full_knowledge(
     assert len(curve.knots) == knots_max
     assert quality.broken_brackets == 0
     assert quality.worst_error <= quality.widest_bracket <= 1.25 * find_best_single_ratio(keys, knots_max)
-
-
-def test_a_thousand_samples_keep_343_000_lognormal_scores_within_nine_per_mille(sample: Sample) -> None:
-    rng = Random(11)
-    keys = sorted(-round(rng.lognormvariate(10, 1.5)) for _ in range(343_000))
-    quality = measure_quality(sample(keys, 1_000), count_by_key(keys))
-    assert quality.broken_brackets == 0
-    assert quality.worst_error <= 0.009
-    assert quality.widest_bracket <= 0.009
 
 
 def test_strides_leave_brackets_about_as_narrow_as_single_steps(drive: Drive) -> None:

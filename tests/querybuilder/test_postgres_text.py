@@ -214,12 +214,3 @@ def test_each_construct_renders_to_the_expected_text_for_postgresql(query: Any, 
     compiled = query.compile(POSTGRES)
     assert compiled.sql == sql
     assert not compiled.packed
-
-
-def test_a_list_stays_a_list_for_an_array() -> None:
-    assert select(col("a")).from_("t").where(col("a").in_(("x", "y"))).build(POSTGRES).arguments == (["x", "y"],)
-
-
-def test_an_empty_batch_becomes_an_empty_array_for_each_column() -> None:
-    query = insert("t").rows(param("rows"), a=TEXT, b=INTEGER)
-    assert query.build(POSTGRES, rows=[]).arguments == ("{}", "{}")

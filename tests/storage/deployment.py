@@ -15,6 +15,7 @@ from config.settings import PostingSettings
 from storage.boards.boards import STATE, create_board, find_totals
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
+from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
 from storage.log.merging import Merger
@@ -240,6 +241,12 @@ class Deployment:
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Return entries as stored, by owner."""
         return await self.store.read(lambda: self.entries(board).find_entries(owners))
+
+    async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
+        """Return all rows of a board as stored, by owner."""
+        layout = layout_of(board)
+        rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
+        return [tuple(row) for row in await self.store.read_query(rows.build(self.dialect, **scope_of(board)))]
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
         """Return an owner's values by column name, or None if the owner has no entry."""

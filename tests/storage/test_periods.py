@@ -1,7 +1,4 @@
-"""Compare periods with the local time of their zone: every time is in exactly one period of each kind.
-
-In some zones, midnight is missing or comes twice, or a whole day is skipped.
-"""
+"""Compare periods with the local time of their zone: every time is in exactly one period of each kind."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones

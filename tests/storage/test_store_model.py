@@ -1,7 +1,4 @@
-"""Compare posts, erasures, resets and new columns, in any order, with the same steps on dicts.
-
-After every step the test compares everything that can be read from the store, not only what the step changed.
-"""
+"""Compare posts, erasures, resets and new columns, in any order, with the same steps on dicts."""
 
 import asyncio
 from collections.abc import Sequence

@@ -89,10 +89,7 @@ async def make_season(
 
 
 async def read_rows(world: World, board: Board) -> list[Entry]:
-    layout = layout_of(board)
-    query = select(*layout.row_columns()).from_(layout.table).where(*layout.scope())
-    rows = await world.store.read_query(query.build(world.deployment.dialect, **scope_of(board)))
-    return sorted((Entry(row[0], row[1], list(row[2:])) for row in rows), key=lambda entry: entry.owner)
+    return [Entry(row[0], row[1], list(row[2:])) for row in await world.deployment.list_rows(board)]
 
 
 async def count_rows_left(world: World, board: Board) -> int:

@@ -49,19 +49,6 @@ async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: Wo
     assert await apply_post(world, board, "new") is PostStatus.DUPLICATE
 
 
-async def test_many_ids_are_deleted_in_bounded_steps_with_pauses_as_long_as_the_steps(world: World) -> None:
-    board = await world.create("b")
-    for number in range(25):
-        world.deployment.clock.now_us += 1
-        await apply_post(world, board, f"p{number}")
-    world.deployment.clock.now_us += 2 * RETENTION_US
-    pruning = asyncio.create_task(world.prune_job().prune_post_ids())
-    for _ in range(2):
-        # A pause is as long as the step before it. The clock stands still, so the step took 0 s.
-        await world.time.end_sleep(0)
-    assert await pruning == 25
-
-
 async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World) -> None:
     board = await world.create("b")
     for number in range(70):

@@ -1,7 +1,4 @@
-"""Test the jobs that maintain lease pools.
-
-If a job skips a step, a resource is lost to all keys. If a job repeats a step, two keys get the same resource.
-"""
+"""Test the jobs of lease pools: a skipped step loses a resource, and a repeated step gives it to two keys."""
 
 import random
 from collections.abc import Callable
@@ -90,25 +87,6 @@ async def test_ended_leases_are_liberated_in_bounded_steps_and_their_keys_find_t
     assert await upkeep.liberate_job.liberate_expired() == 0
 
 
-async def test_the_next_run_completes_a_step_that_was_cut_off(upkeep: Upkeep) -> None:
-    pools = upkeep.pools
-    asked = [LeaseRequest(CLIENT, "numbers", f"k{key}", "eu", None, LEASE_US) for key in range(12)]
-    await pools.run(*asked)
-    pools.clock.now_us += LEASE_US + MARGIN_US
-    pool = await pools.pool()
-    now_us = pools.clock.now_us
-
-    def step() -> Program[int]:
-        freed = lease_upkeep(pools.dialect).liberate_expired(
-            (pool.key, "eu"), before_us=now_us, now_us=now_us, rows_max=5, rng=random.Random(1)
-        )
-        return (yield from freed)
-
-    assert await pools.store.write(step) == 5
-    assert await upkeep.liberate_job.liberate_expired() == 7
-    assert (await pools.counts())["eu"].held == 0
-
-
 async def test_a_region_that_runs_out_gets_free_resources_of_other_regions(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     assert await upkeep.balance_job.balance_pools() == 0, "nothing was measured yet"
@@ -136,20 +114,6 @@ async def test_another_process_uses_what_a_process_measured(upkeep: Upkeep) -> N
     another = Upkeep(upkeep.world.beside())
     another.pools = pools
     assert await another.balance_job.balance_pools() > 10
-
-
-async def test_a_late_move_moves_the_resources_that_are_still_free(upkeep: Upkeep) -> None:
-    pools = upkeep.pools
-    pool = await pools.pool()
-    assert await upkeep.ask(38, region="eu", named="e") == 38
-    moved = await pools.store.write(
-        lambda: lease_upkeep(pools.dialect).move_resources(
-            pool, "eu", "us", 30, before_us=0, now_us=pools.clock.now_us, rng=random.Random(1)
-        )
-    )
-    assert moved == 2
-    counts = await pools.counts()
-    assert (counts["eu"].total, counts["eu"].held, counts["us"].total) == (38, 38, 12)
 
 
 async def test_ended_leases_move_without_being_liberated_first_and_running_ones_stay(upkeep: Upkeep) -> None:

@@ -33,8 +33,13 @@ class Meter:
         return (await self.desk.store.read(self.desk.semaphore.sizing)).size
 
 
-async def let_a_post_wait(desk: QueueDesk) -> None:
-    """Queue a post that no worker takes, so that it waits longer and longer."""
+async def open_busy_desk(world: World) -> QueueDesk:
+    """Make a queue with eight workers, of which none takes the post that waits."""
+    desk = await QueueDesk.on(world.deployment)
+    await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
+    for number in range(8):
+        holder = f"worker {number}"
+        await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]
     board = await desk.deployment.create("b", ranked("xp"))
     await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
     desk.clock.now_us += 10_000_000
@@ -48,11 +53,8 @@ async def hold_permits(desk: QueueDesk, count: int) -> None:
 
 
 async def test_a_store_of_2100_posts_a_second_gets_three_workers_of_700(world: World) -> None:
-    desk = await QueueDesk.on(world.deployment)
-    await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
+    desk = await open_busy_desk(world)
     meter = Meter(desk)
-    await hold_permits(desk, 8)
-    await let_a_post_wait(desk)
     await meter.job.measure()
     assert await meter.play_window(posts_per_s=300, busy_workers=300 / 700) == 8, "no worker slowed another one down"
     assert await meter.play_window(posts_per_s=2_100, busy_workers=8) == 8, "one window may be chance"
@@ -73,11 +75,8 @@ async def test_measuring_writes_nothing_if_nothing_was_applied(world: World) -> 
 
 
 async def test_two_processes_that_measure_change_the_number_once(world: World) -> None:
-    desk = await QueueDesk.on(world.deployment)
-    await desk.store.write(lambda: desk.semaphore.resize(_sized(8), found=_sized(0)))
+    desk = await open_busy_desk(world)
     first, second = Meter(desk), Meter(desk)
-    await hold_permits(desk, 8)
-    await let_a_post_wait(desk)
     await first.job.measure()
     await second.job.measure()
     sizes = [await first.play_window(posts_per_s=300, busy_workers=300 / 700)]

@@ -1,8 +1,4 @@
-"""Test that no post changes a board after its closing, even if the process that receives the post has a wrong clock.
-
-The content of a closed board is final. A board is closed once its grace is over by the deployment's clock, or once the
-store marks the board as closed.
-"""
+"""Test that no post changes a board after its closing, even if the process that receives the post has a wrong clock."""
 
 import asyncio
 from dataclasses import replace
@@ -11,14 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from storage.archive.board_closing import (
-    ClosingStage,
-    freeze_boards,
-    list_due_boards,
-    select_boards_to_archive,
-    set_due_time,
-    shut_boards,
-)
+from storage.archive.board_closing import ClosingStage, list_due_boards, select_boards_to_archive, shut_boards
 from storage.boards.row_tables import entries_table
 from storage.errors import NotOpenYetError, PeriodClosedError, SpecConflictError
 from storage.periods import PeriodKind, calendar_of
@@ -142,17 +131,6 @@ async def test_a_board_is_shut_once_and_then_listed_for_the_next_stage(deploymen
     assert await list_due(deployment, ClosingStage.FROZEN) == [], "the board keeps its rows"
 
 
-async def test_a_board_with_too_many_entries_to_count_waits_for_its_final_curve(deployment: Deployment) -> None:
-    board = await make_season(deployment)
-    await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
-    deployment.clock.now_us = NOW_US + 15 * S
-    await shut_due(deployment, board)
-    assert await list_due(deployment, ClosingStage.SHUT) == ["b"]
-    for _ in range(2):
-        await deployment.store.write(lambda: freeze_boards(deployment.dialect, [board]))
-        assert await list_due(deployment, ClosingStage.SHUT) == []
-
-
 async def test_rows_are_kept_for_as_many_periods_as_the_family_says(deployment: Deployment) -> None:
     family = await make_family(deployment, keep=2)
     [_, board] = await deployment.make_boards("all", DAY.id)
@@ -201,17 +179,6 @@ async def test_a_season_changes_its_times_only_if_no_past_decision_changes(deplo
         await deployment.reset()
     found = await deployment.find()
     assert (found.closed_us, found.archived_us) == (NOW_US + 25 * S, None)
-
-
-async def test_a_board_whose_closing_failed_is_listed_again_later(deployment: Deployment) -> None:
-    board = await make_season(deployment)
-    await deployment.apply(*[deployment.post(f"o{n}", part(board, {"xp": n})) for n in range(11)])
-    deployment.clock.now_us = NOW_US + 15 * S
-    [closed] = await shut_due(deployment, board)
-    await deployment.store.write(lambda: set_due_time(deployment.dialect, closed, at_us=NOW_US + 16 * S))
-    assert await list_due(deployment, ClosingStage.SHUT) == []
-    deployment.clock.now_us = NOW_US + 16 * S
-    assert await list_due(deployment, ClosingStage.SHUT) == ["b"]
 
 
 @pytest.mark.parametrize("of_family", [False, True])

@@ -7,7 +7,6 @@ import pytest
 
 from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, page_keys, revoke_key
 from storage.errors import OpsKeyNeededError, StoreBusyError, TooManyKeysError, UnknownKeyError
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment
 
 KEY = StoredKey(id="k1", name="importer", role="writer", hash="ab" * 32, created_at_us=5, revoked_at_us=None)
@@ -24,15 +23,6 @@ async def read_keys(deployment: Deployment) -> list[StoredKey]:
 
 async def revoke(deployment: Deployment, key_id: str, now_us: int) -> None:
     await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=now_us))
-
-
-async def test_keys_are_listed_as_stored_by_time_of_creation(open_store: OpenStore) -> None:
-    first = await Deployment.on(await open_store())
-    earlier = replace(KEY, id="k0", created_at_us=4)
-    await add(first, KEY)
-    await add(first, earlier)
-    await first.store.close()
-    assert await read_keys(await Deployment.on(await open_store())) == [earlier, KEY]
 
 
 async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: Deployment) -> None:

@@ -11,7 +11,7 @@ from storage.boards.catalog import Catalog
 from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
 from storage.records import Best, Board, BoardSpec, Merge, TableSharing, Ties
 from storage.store import Program, Store
-from tests.storage.deployment import Deployment, counter, label, part, ranked, spec
+from tests.storage.deployment import Deployment, part, ranked, spec
 from tests.storage.meddling import SlowReads
 
 XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0)
@@ -22,13 +22,6 @@ async def listed(deployment: Deployment, prefix: str = "", after: str = "", limi
         lambda: list_boards(deployment.dialect, prefix=prefix, after=after, limit=limit)
     )
     return [board.id for board in boards]
-
-
-async def test_a_created_board_reads_back_as_it_was_described(deployment: Deployment) -> None:
-    made = await deployment.create("season-1", XP, LAP, counter("shots"), label("clan"), ties=Ties.EARLIEST)
-    assert made.epoch == 1
-    assert made.created_at_us == deployment.clock()
-    assert await deployment.catalog.reread_board("season-1") == made
 
 
 async def test_confirming_a_board_with_its_own_spec_changes_nothing(deployment: Deployment) -> None:

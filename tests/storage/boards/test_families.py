@@ -14,7 +14,6 @@ from storage.boards.families import NewBoard, delete_family, make_boards, put_fa
 from storage.boards.shared_tables import sweep_rows
 from storage.entries.hidden_owners import hidden_statements
 from storage.errors import (
-    LostRaceError,
     PostIdConflictError,
     TooManyBoardsError,
     TooManyFamiliesError,
@@ -81,20 +80,6 @@ async def test_a_post_that_one_board_refuses_changes_no_board_and_is_not_remembe
     assert await deployment.rows(two, ["ada"]) == {}
     [fits] = await deployment.apply(make_family_post(deployment, family, "ada", 1, one, two, post_id="p"))
     assert statuses_of(fits) == [PostStatus.APPLIED] * 2
-
-
-async def test_a_race_lost_on_one_board_undoes_all_of_them(deployment: Deployment) -> None:
-    family = await make_family(deployment)
-    one, two = await deployment.make_boards("all", "2018")
-    await deployment.apply(make_family_post(deployment, family, "ada", 5, one, two))
-    # The queries before the writes read which boards exist, which are closed, and the rows of each table.
-    writes_begin = 4 if one.table_key is None else 3
-    store, meddle = deployment.store, version_moved(deployment.store, two, "ada")
-    deployment.store = MeddlingStore(store, [meddle], before_statement=writes_begin)
-    with pytest.raises(LostRaceError):
-        await deployment.apply(make_family_post(deployment, family, "ada", 1, one, two))
-    deployment.store = store
-    assert (await deployment.stats(one, "ada") or {})["xp"] == 5
 
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:

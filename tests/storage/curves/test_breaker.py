@@ -1,7 +1,4 @@
-"""Test the breaker of memcached.
-
-A breaker that never closes again makes the cache useless. A breaker that never opens costs a timeout for each call.
-"""
+"""Test that the breaker of memcached opens after enough failures, and closes again after a trial that succeeds."""
 
 from storage.curves.memcached import Breaker
 

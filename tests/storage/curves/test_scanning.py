@@ -1,6 +1,5 @@
 """Test that a scan reads all values in one snapshot, because a certificate covers all of them."""
 
-import asyncio
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +14,7 @@ from predictor.fit import fit_curve
 from storage.curves.scanning import TallyBuilder, scan_column
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
-from storage.store import Program
-from tests.storage.deployment import NOW_US, Deployment, Session, part
+from tests.storage.deployment import NOW_US, Deployment, Session
 from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 
 

@@ -1,8 +1,4 @@
-"""Test curves in memcached.
-
-Memcached may be down, or its entries may be missing, outdated or forged. Every process must still serve the curve of
-the database table.
-"""
+"""Test that every process serves the curves of the database table, whatever memcached does or holds."""
 
 import time
 from collections import Counter
@@ -28,13 +24,8 @@ pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tabl
 T = TypeVar("T")
 
 SALT = "00112233445566778899aabbccddeeff"
-LIMITS = replace(
-    MEMCACHED_LIMITS,
-    memcached_timeout_s=0.3,
-    memcached_failures_max=2,
-    memcached_batch_max=2,
-    memcached_value_bytes_max=2_000,
-)
+LIMITS = replace(MEMCACHED_LIMITS, memcached_timeout_s=0.3, memcached_failures_max=2, memcached_batch_max=2)
+VALUE_BYTES_MAX = 2_000
 
 
 def curve(total: int) -> Curve:

@@ -39,19 +39,6 @@ async def store_new_curve(deployment: Deployment, board: Board, column_index: in
     return await deployment.store.write(lambda: store_curve(deployment.dialect, board, column_index, curve(total)))
 
 
-async def test_every_process_that_polls_serves_a_stored_curve(deployment: Deployment) -> None:
-    board = await deployment.create("b", ranked("xp"), ranked("kills"))
-    reader = CurveReader(deployment)
-    assert await reader.book.poll() == 0
-    assert reader.book.find_curve(board, 0) is None
-    await store_new_curve(deployment, board, 0, 10)
-    assert reader.book.find_curve(board, 0) is None, "no curve serves before the next poll"
-    assert await reader.book.poll() == 1
-    assert reader.book.find_curve(board, 0) == curve(10)
-    assert reader.book.find_curve(board, 1) is None
-    assert await reader.book.poll() == 0
-
-
 async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
     board = await deployment.create("b", ranked("xp"))
     reader = CurveReader(deployment)

@@ -70,26 +70,24 @@ async def test_the_lock_holds_under_another_name_of_the_file(opened: SqliteStore
         await SqliteStore.open(tmp_path / "alias.db", SQLITE_LIMITS)
 
 
-def _no_database(path: Path) -> None:
-    path.write_text("this is text, and long enough to have been a header of a database file")
-
-
-def _a_folder(path: Path) -> None:
-    path.mkdir()
-
-
-def _a_lock_that_is_a_folder(path: Path) -> None:
-    path.with_name(path.name + ".lock").mkdir()
-
-
 def _below_a_file(path: Path) -> None:
     path.parent.rmdir()
     path.parent.write_text("no folder")
 
 
-@pytest.mark.parametrize("obstruct", [_no_database, _a_folder, _a_lock_that_is_a_folder, _below_a_file])
+OBSTACLES: dict[str, Callable[[Path], object]] = {
+    "no database": lambda path: path.write_text(
+        "this is text, and long enough to have been a header of a database file"
+    ),
+    "a folder": lambda path: path.mkdir(),
+    "a lock that is a folder": lambda path: path.with_name(path.name + ".lock").mkdir(),
+    "below a file": _below_a_file,
+}
+
+
+@pytest.mark.parametrize("obstruct", OBSTACLES.values(), ids=list(OBSTACLES))
 async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays_open(
-    path: Path, obstruct: Callable[[Path], None]
+    path: Path, obstruct: Callable[[Path], object]
 ) -> None:
     path.parent.mkdir(parents=True)
     obstruct(path)
@@ -100,7 +98,7 @@ async def test_a_path_that_cannot_be_opened_is_refused_by_name_and_nothing_stays
 
 async def test_a_failed_connection_leaves_no_thread_that_would_call_a_closed_loop(path: Path) -> None:
     path.parent.mkdir(parents=True)
-    _a_folder(path)
+    OBSTACLES["a folder"](path)
     before = threading.enumerate()
     with pytest.raises(StoreUnsupportedError):
         await SqliteStore.open(path, SQLITE_LIMITS)
@@ -117,26 +115,6 @@ async def test_every_connection_has_the_pragmas_that_make_commits_durable(opened
         assert await reader.run(lambda raw: raw.execute("PRAGMA wal_autocheckpoint").fetchone()) == (0,)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             await reader.run(lambda raw: raw.execute("PRAGMA user_version=5"))
-
-
-async def test_a_snapshot_stays_as_it_was_while_a_write_commits(opened: SqliteStore) -> None:
-    deployment = await Deployment.on(opened)
-    board = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    loop = asyncio.get_running_loop()
-
-    def program() -> Program[list[object]]:
-        seen: list[object] = []
-        for _ in range(2):
-            found = yield from deployment.entries(board).find_entries(["ada"])
-            seen.append(deployment.merger(board).decode_stats(found["ada"].cells))
-            # Programs run on the thread of their connection, so the event loop can start a write meanwhile.
-            post = deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-            asyncio.run_coroutine_threadsafe(post, loop).result(10)
-        return seen
-
-    assert await opened.read(program) == [[1], [1]]
-    assert await deployment.stats(board, "ada") == {"xp": 3}
 
 
 async def test_heavy_reads_do_not_delay_point_reads_and_their_queue_is_bounded(path: Path) -> None:

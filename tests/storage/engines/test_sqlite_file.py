@@ -77,15 +77,7 @@ async def test_creating_a_store_is_logged_with_its_full_path(
     assert told == [{"event": "store_created", "log_level": "warning", "path": str(path)}]
 
 
-def _nothing(path: Path) -> None:
-    path.parent.rmdir()
-
-
-def _an_empty_file(path: Path) -> None:
-    path.touch()
-
-
-@pytest.mark.parametrize("prepare", [_nothing, _an_empty_file])
+@pytest.mark.parametrize("prepare", [lambda path: path.parent.rmdir(), Path.touch], ids=["nothing", "an empty file"])
 async def test_a_missing_store_is_not_created_if_settings_forbid_it(
     path: Path, prepare: Callable[[Path], None]
 ) -> None:
@@ -100,15 +92,7 @@ async def test_a_missing_store_is_not_created_if_settings_forbid_it(
     await (await SqliteStore.open(path, limits)).close()
 
 
-def _emptied(path: Path) -> None:
-    os.truncate(path, 0)
-
-
-def _removed(path: Path) -> None:
-    path.unlink()
-
-
-@pytest.mark.parametrize("lose", [_emptied, _removed])
+@pytest.mark.parametrize("lose", [lambda path: os.truncate(path, 0), Path.unlink], ids=["emptied", "removed"])
 async def test_a_log_whose_database_file_was_lost_is_kept_and_named(path: Path, lose: Callable[[Path], None]) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     await Deployment.on(store)

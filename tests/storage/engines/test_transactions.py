@@ -11,7 +11,6 @@ from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
 from storage.schema.tables import BOARDS, META
 from storage.store import Program, read_single, write_single
-from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked, spec
 
 XP = ranked("xp")
@@ -108,18 +107,6 @@ async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_write
     assert await deployment.stats(board, "ada") == {"xp": 1}
     again = await deployment.create("c", XP)
     assert await deployment.rows(again, ["ada"]) == {}
-
-
-async def test_a_single_statement_survives_reopening_the_store(open_store: OpenStore) -> None:
-    store = (await Deployment.on(await open_store())).store
-    note = insert(META).values(name="x", content=param("content")).compile(store.dialect)
-    assert await store.write_query(note.bind(content="1")) == [(1,)]
-    with pytest.raises(StorageError):
-        await store.write_query(note.bind(content="2"))
-    await store.close()
-    again = await open_store()
-    noted = select(col("content")).from_(META).where(col("name").eq("x"))
-    assert [tuple(row) for row in await again.read_query(noted.build(again.dialect))] == [("1",)]
 
 
 async def test_a_failing_statement_undoes_its_transaction_and_the_next_one_runs(deployment: Deployment) -> None:

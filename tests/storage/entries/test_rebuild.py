@@ -40,17 +40,12 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
     """Return all rows of a board as stored, its hidden rows, and its totals without the number of changes."""
     # Read the board again, because a rebuild may have moved its rows to another table.
     board = await deployment.find(board.id)
-    layout = layout_of(board)
-    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
     hidden_names = ("owner", "updated_at", "cells")
     unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
-    found = [
-        await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board))),
-        await deployment.store.read_query(unseen.build(deployment.dialect)),
-    ]
+    hidden = await deployment.store.read_query(unseen.build(deployment.dialect))
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)
-    return [tuple(row) for row in found[0]], sorted(map(_trimmed, found[1])), totals
+    return await deployment.list_rows(board), sorted(map(_trimmed, hidden)), totals
 
 
 def _trimmed(row: Any) -> Any:
@@ -168,14 +163,19 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
     assert (await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))).status is PostStatus.APPLIED
 
 
-async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployment: Deployment) -> None:
-    board = await deployment.create("b", *COLUMNS)
-    store, log = deployment.store, change_log(deployment.dialect)
+async def lose_posts(deployment: Deployment, board: Board) -> None:
+    """Post twice, and prune all but the last post from the journal."""
+    log = change_log(deployment.dialect)
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
         deployment.clock.now_us += 10
     later_us = deployment.clock.now_us
-    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+
+
+async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await lose_posts(deployment, board)
     before = await read_everything(deployment, board)
     with pytest.raises(JournalIncompleteError, match="begins after"):
         await rebuild(deployment, board)
@@ -184,12 +184,7 @@ async def test_a_rebuild_from_a_journal_that_starts_too_late_is_refused(deployme
 
 async def test_a_board_created_after_what_the_journal_lost_is_rebuilt(deployment: Deployment) -> None:
     old = await deployment.create("old", *COLUMNS)
-    store, log = deployment.store, change_log(deployment.dialect)
-    for owner in ("ada", "bob"):
-        await deployment.apply(deployment.post(owner, part(old, {"xp": 5})))
-        deployment.clock.now_us += 10
-    later_us = deployment.clock.now_us
-    await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
+    await lose_posts(deployment, old)
     deployment.clock.now_us += 10**10
     young = await deployment.create("young", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(young, {"xp": 5})))

@@ -80,7 +80,6 @@ async def test_one_look_also_sees_the_resources_for_the_next_requests(pools: Poo
 
 
 async def test_a_partition_that_was_exhausted_a_moment_ago_is_tried_last(pools: Pools) -> None:
-    """Each attempt to take a resource from an exhausted partition costs one or three round trips."""
     pool = await pools.create()
     await pools.add(*"abcdef")
     region = (pool.key, "eu")

@@ -19,17 +19,6 @@ from tests.storage.deployment import Deployment, Session, run_machine
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, PARTITIONS, Pools, unwrap_grant
 
 
-async def test_the_resource_free_for_longest_is_given_first(pools: Pools) -> None:
-    await pools.create("one", partitions=1)
-    for name in "cab":
-        await pools.add(name, pool_id="one")
-        pools.clock.now_us += 1
-    for key, resource in zip("xyz", "cab", strict=True):
-        [got] = await pools.run(LeaseRequest(CLIENT, "one", key, "eu", None, LEASE_US))
-        assert isinstance(got, Grant)
-        assert got.resource == resource
-
-
 async def test_every_partition_is_tried_before_a_region_counts_as_exhausted(pools: Pools) -> None:
     names = [f"r{number}" for number in range(2 * PARTITIONS)]
     await pools.add(*names)

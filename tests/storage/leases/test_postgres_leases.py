@@ -1,8 +1,4 @@
-"""Test that no two holders in several processes ever have a lease on one resource at the same time.
-
-The test compares the times of all leases, by the clock of the PostgreSQL server. Each process has its own connections,
-and nothing is mocked.
-"""
+"""Test that no two holders in several processes ever have a lease on one resource at the same time."""
 
 import asyncio
 import itertools

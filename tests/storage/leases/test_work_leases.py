@@ -61,16 +61,6 @@ async def test_one_holder_takes_a_lease_and_others_are_refused_until_it_ends(hol
     assert (await holders.claim("bob", "other")).version == 1
 
 
-async def test_nobody_can_claim_a_resting_resource_before_its_time(holders: Holders) -> None:
-    lease = await holders.claim("ada")
-    await holders.release(lease, rests_until_us=holders.clock.now_us + 5 * LEASE_US)
-    holders.clock.now_us += 5 * LEASE_US - 1
-    with pytest.raises(LeaseTakenError):
-        await holders.claim("ada")
-    holders.clock.now_us += 1
-    assert (await holders.claim("bob")).version == lease.version + 1
-
-
 async def test_a_transaction_that_finds_its_lease_lost_is_rolled_back(holders: Holders) -> None:
     lease = await holders.claim("ada")
     holders.clock.now_us += LEASE_US + MARGIN_US

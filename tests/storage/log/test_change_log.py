@@ -131,7 +131,6 @@ async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(dep
 async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every_mark(
     processes: Processes, raw: asyncpg.Connection
 ) -> None:
-    """A mark taken before the transaction ends does not include it, although it includes later transactions."""
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", XP)
     slow = raw.transaction()

@@ -50,19 +50,6 @@ async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
     assert posted[2].changes == [ColumnChange(1, 1, True)]
 
 
-async def test_a_page_may_end_within_a_transaction_and_loses_nothing(deployment: Deployment) -> None:
-    board = await deployment.create("b", XP)
-    owners = [f"o{number}" for number in range(7)]
-    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[:5]))
-    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners[5:]))
-    after, seen = 0, []
-    while rows := await read_page(deployment.store, after, limit=2):
-        seen += [row.owner for row in rows]
-        assert rows[-1].number > after
-        after = rows[-1].number
-    assert seen == owners
-
-
 async def make_blocks(deployment: Deployment) -> int:
     index, made = owner_blocks(deployment.dialect), 0
     while (block := await deployment.store.read(index.build_next_block)) is not None:
@@ -151,7 +138,6 @@ async def test_a_page_from_the_last_published_number_holds_only_later_changes(de
 
 
 async def test_no_row_appears_below_a_number_that_was_read(processes: Processes) -> None:
-    """Writers of several processes commit in any order, while a reader reads everything that is published."""
     first = await processes.start_process(writer_connections=2)
     board = await first.create("b", XP, counter("shots"))
     others = [await processes.start_process(writer_connections=2) for _ in range(WRITERS - 1)]

@@ -3,7 +3,7 @@
 import sqlite3
 
 from querybuilder import SQLITE, lit, select
-from storage.log.cells import Padding, RankedCells
+from storage.log.cells import RankedCells
 from storage.records import Best, Board, ColumnSpec, Ties
 from tests.storage.deployment import counter, ranked, spec
 
@@ -33,14 +33,6 @@ def test_a_column_that_was_added_later_is_absent_in_earlier_texts() -> None:
     narrow, wide = RankedCells(board_of(XP)), RankedCells(board_of(XP, BEST_LAP))
     old = narrow.join_cells(["500"])
     assert (wide.extract_cell(old, 0), wide.extract_cell(old, 1)) == ("500", None)
-
-
-def test_a_timed_cell_keeps_its_time() -> None:
-    board = board_of(XP, BEST_LAP, ties=Ties.EARLIEST)
-    cells = RankedCells(board)
-    lap = Padding.for_column(board.spec, BEST_LAP).pad(123, 1_700_000_000_000_000)
-    text = cells.join_cells([None, lap])
-    assert (cells.extract_cell(text, 0), cells.extract_cell(text, 1)) == (None, lap)
 
 
 def test_the_sql_terms_cut_out_the_same_characters() -> None:

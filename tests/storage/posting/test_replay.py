@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from querybuilder import asc, col, select
 from storage.boards.boards import ALL_ENTRIES, delete_board, reset_board
-from storage.boards.row_tables import layout_of, scope_of
 from storage.entries.rebuild import RebuildCounts, rebuild_board
 from storage.errors import JournalIncompleteError, NothingReplayedError, SpecConflictError
 from storage.log.change_log import change_log
@@ -29,10 +27,7 @@ COLUMNS = (
 
 
 async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
-    board = await deployment.find(board.id)
-    layout = layout_of(board)
-    rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
-    return [tuple(row) for row in await deployment.store.read_query(rows.build(deployment.dialect, **scope_of(board)))]
+    return await deployment.list_rows(await deployment.find(board.id))
 
 
 async def read_journal(deployment: Deployment) -> list[JournalRow]:

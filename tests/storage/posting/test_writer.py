@@ -211,14 +211,6 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
         assert await deployment.totals(held.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
 
 
-async def test_a_failing_store_is_reported_and_later_posts_are_applied(deployment: Deployment) -> None:
-    async with open_held_writer(deployment, meddle=[StoreBusyError("disk full")]) as held:
-        with pytest.raises(StoreBusyError, match="disk full"):
-            await held.submit("ada")
-        await held.submit("ada")
-        assert await held.xp("ada") == [1]
-
-
 async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
     async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"group_posts_max": 1})) as held:
         tasks = await held.submit_behind_write(["ada"], ["bob"])

@@ -1,7 +1,4 @@
-"""Compare the queue with plain lists: queued and direct posts, dying or sleeping workers, emptied boards, in any order.
-
-The model applies a post at the same step as the queue, so board and model agree after every step.
-"""
+"""Compare the queue with plain lists: queued and direct posts, dying workers, emptied boards, in any order."""
 
 import itertools
 from collections import defaultdict

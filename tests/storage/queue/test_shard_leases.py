@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from storage.queue.workers import Share, Sizing
-from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk, Worker
+from tests.storage.queueing import LEASE_US, SHARDS, WORKERS_MAX, QueueDesk
 
 
 async def resize(desk: QueueDesk, size: int) -> None:
@@ -15,23 +15,6 @@ async def resize(desk: QueueDesk, size: int) -> None:
     late = await desk.store.write(lambda: desk.semaphore.resize(replace(sizing, size=9), found=found))
     assert not late, "a sizing that was changed meanwhile is refused"
     assert await desk.store.read(desk.semaphore.sizing) == sizing
-
-
-def shards_of(*workers: Worker) -> list[list[int]]:
-    return [sorted(worker.share.shards) for worker in workers]
-
-
-async def test_one_worker_has_every_shard_and_two_share_them(desk: QueueDesk) -> None:
-    ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.update_share(ada)
-    assert shards_of(ada) == [list(range(SHARDS))]
-    await desk.update_share(bob)
-    assert shards_of(bob) == [[]], "none is free yet"
-    await desk.update_share(ada)
-    await desk.update_share(bob)
-    assert sorted(map(len, (ada.share.shards, bob.share.shards))) == [1, 2]
-    assert sorted(ada.share.shards.keys() | bob.share.shards.keys()) == list(range(SHARDS))
-    assert (ada.share.workers, bob.share.workers) == (2, 2)
 
 
 async def test_a_worker_without_a_permit_gets_no_shard(desk: QueueDesk) -> None:
@@ -59,17 +42,6 @@ async def test_the_shards_of_a_worker_that_died_are_taken_over_when_its_lease_en
     await desk.update_share(bob)
     await desk.update_share(cleo)
     assert sorted(bob.share.shards.keys() | cleo.share.shards.keys()) == list(range(SHARDS))
-
-
-async def test_a_worker_that_slept_loses_its_shards_and_claims_again(desk: QueueDesk) -> None:
-    ada, bob = desk.worker("ada"), desk.worker("bob")
-    await desk.update_share(ada)
-    desk.clock.now_us += LEASE_US
-    await desk.update_share(bob)
-    assert shards_of(bob) == [list(range(SHARDS))]
-    await desk.update_share(ada)
-    assert shards_of(ada) == [[]]
-    assert ada.share.permit is not None, "there is a second permit"
 
 
 async def test_the_number_of_working_workers_follows_the_size_down_and_up(desk: QueueDesk) -> None:
