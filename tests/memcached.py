@@ -1,4 +1,9 @@
-"""A memcached whose contents a test reads and replaces, and a server that sends the same bytes to every caller."""
+"""A memcached whose contents a test reads and replaces, and a server that sends the same bytes to every caller.
+
+Each server that a test starts ends when its `with` block ends.
+"""
+
+from __future__ import annotations
 
 import signal
 import socket
@@ -8,21 +13,19 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote
 
-from storage.curves.memcached import MemcachedLimits
+from config.settings import MemcachedSettings
 from tests.servers import HOST, MemcachedServer
 
-MEMCACHED_LIMITS = MemcachedLimits(
-    memcached_servers=(),
-    memcached_timeout_s=1.0,  # a busy machine needs less; a server that hangs takes longer
-    memcached_failures_max=3,
-    memcached_pause_s=60,
-    memcached_batch_max=10,
-    memcached_value_bytes_max=100_000,
-    memcached_expiry_s=60,
+MEMCACHED_LIMITS = MemcachedSettings.model_construct(
+    memcached_servers=(), memcached_timeout_s=1.0, memcached_value_bytes_max=100_000
+).model_copy(
+    update={"memcached_failures_max": 3, "memcached_pause_s": 60, "memcached_batch_max": 10, "memcached_expiry_s": 60}
 )
 
 
 class OpenMemcached(MemcachedServer):
+    """A memcached whose contents a test reads and replaces."""
+
     def ask(self, command: bytes, end: bytes = b"\r\n") -> bytes:
         """Return the answer to one command, sent on a connection of its own."""
         with socket.create_connection((HOST, self.port), timeout=5) as connection:
@@ -36,20 +39,24 @@ class OpenMemcached(MemcachedServer):
         return answer
 
     def held(self) -> list[str]:
+        """Return all keys that the server holds."""
         dumped = self.ask(b"lru_crawler metadump all\r\n", b"END\r\n").decode()
         lines = [line for line in dumped.splitlines() if line.startswith("key=")]
         return [unquote(line.split(" ")[0].removeprefix("key=")) for line in lines]
 
     def value(self, key: str) -> bytes:
+        """Return the value of a key."""
         answer = self.ask(f"get {key}\r\n".encode(), b"END\r\n")
         head, _, rest = answer.partition(b"\r\n")
         assert head.startswith(b"VALUE"), answer[:100]
         return rest[: int(head.rsplit(b" ", 1)[1])]
 
     def put(self, key: str, value: bytes) -> None:
+        """Replace the value of a key."""
         assert self.ask(f"set {key} 0 0 {len(value)}\r\n".encode() + value + b"\r\n") == b"STORED\r\n"
 
     def flush(self) -> None:
+        """Delete all keys."""
         assert self.ask(b"flush_all\r\n") == b"OK\r\n"
 
     def pause(self) -> None:
@@ -57,6 +64,7 @@ class OpenMemcached(MemcachedServer):
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
+        """Let the server run again."""
         self.signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

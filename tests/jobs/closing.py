@@ -15,28 +15,11 @@ LEASE_US = 1_000_000_000
 
 def make_close_job(world: World) -> CloseJob:
     store, boards, observed = world.store, world.deployment.boards, world.observed
-    fitting = Fitting(
-        world.store,
-        world.store,
-        world.deployment.boards,
-        LIMITS,
-        world.observed,
-        now_us=world.deployment.clock,
-        monotonic=world.time.monotonic,
-    )
-    return CloseJob(
-        world.store,
-        world.book,
-        fitting,
-        Archiver(world.store, world.catalog, world.deployment.boards, LIMITS, world.observed),
-        world.ownership(),
-        LIMITS,
-        LIMITS,
-        world.observed,
-        clock=world.store_clock,
-        monotonic=world.time.monotonic,
-        sleep=world.time.elapse,
-    )
+    clocks: dict[str, Any] = {"now_us": world.deployment.clock, "monotonic": world.time.monotonic}
+    fitting = Fitting(store, store, boards, LIMITS, observed, **clocks)
+    archiver = Archiver(store, world.catalog, boards, LIMITS, observed)
+    parts = store, world.book, fitting, archiver, world.ownership(), LIMITS, LIMITS, observed
+    return CloseJob(*parts, clock=world.store_clock, monotonic=world.time.monotonic, sleep=world.time.elapse)
 
 
 @asynccontextmanager

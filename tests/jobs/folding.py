@@ -1,4 +1,4 @@
-"""Helpers for tests of folding: fold once with the lease, and compare a whole live curve with a recount."""
+"""Helpers for tests of folding: fold once with the lease, and compare the curve that readers get with a recount."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
@@ -23,6 +23,7 @@ class Folder:
         self.counting: Counting = job.counting()
 
     async def fold(self) -> int:
+        """Fold once. Return the number of folded changes."""
         return await self._job.fold_changes(self._held, self.counting)
 
 
@@ -46,6 +47,7 @@ async def refresh(world: World, board: Board, column_index: int = 0) -> None:
 
 
 async def keys_of(world: World, board: Board, column_index: int = 0) -> list[int]:
+    """Return the keys of all entries, best first."""
     entries = world.deployment.entries(board)
     rows = await world.store.read(lambda: entries.rankings[column_index].read_first_rows(ROWS_MAX))
     return [entries.rankings[column_index].padding.key_of_cell(str(row.cells[column_index])) for row in rows]

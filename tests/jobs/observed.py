@@ -1,4 +1,4 @@
-"""An observer that records what jobs report. Reports that tests wait for are in queues."""
+"""An observer that records what jobs report."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Observed:
-    """The reports of the jobs of one process."""
+    """What the jobs of one process reported."""
 
     scanned: list[tuple[int, int]] = field(default_factory=list)  # the entries read and left, for each report
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)

@@ -1,4 +1,4 @@
-"""Helpers for tests of refreshing with a job that is not started. Time passes only if a test advances the clock."""
+"""Helpers for tests of refreshing: find due columns, refresh them, and read the curves that readers get."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.jobs.world import REFRESH_S, World
 
 
 def count_curve_entries(world: World, board: Board, column_index: int = 0) -> int | None:
-    """Return the number of entries in the curve that readers get, or None."""
+    """Return the number of entries in the curve that readers get, or None if there is no curve."""
     curve = world.book.find_curve(board, column_index)
     return None if curve is None else curve.total
 
@@ -34,6 +34,7 @@ async def run_workers(job: RefreshJob, workers: int = 1) -> AsyncIterator[None]:
 
 
 async def work_off(world: World, job: RefreshJob) -> None:
+    """Refresh all columns that wait in the job's queue."""
     count = job.waiting
     async with run_workers(job):
         await world.wait_for_refreshes(count)

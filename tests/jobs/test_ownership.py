@@ -238,24 +238,10 @@ async def test_a_request_that_waits_for_another_process_is_refused_when_this_one
 
 
 async def test_one_of_several_processes_prunes_once_an_interval(world: World) -> None:
-    board = await world.create("b")
-    deployment = world.deployment
-    post = deployment.post("a", part(board, {"xp0": 1}), post_id="old")
-    assert (await deployment.apply_one(post)).status is PostStatus.APPLIED
+    jobs = [process.prune_job() for process in (world, world.beside(), world.beside())]
     interval_s = LIMITS.prune_interval_s
-    runs: list[str] = []
-    tasks = []
-    for each in (world, world.beside(), world.beside()):
-        job = PruneJob(
-            each.store,
-            deployment.post_ids,
-            each.ownership(),
-            LIMITS,
-            each.observed,
-            now_us=deployment.clock,
-            monotonic=each.time.monotonic,
-            sleep=each.time.elapse,
-        )
+    runs: list[PruneJob] = []
+    for job in jobs:
 
         async def prune(pruning: PruneJob = job) -> int:
             runs.append(pruning)

@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from config.settings import Settings
+from jobs.boards.prune import PruneJob
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.ownership import Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
-from storage.boards.boards import change_board, create_board
 from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
+from storage.curves.stored_curves import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
 from storage.store import Program, Store
@@ -130,6 +130,7 @@ class ManualTime:
                 await self._changed.wait()
 
     def advance(self, seconds: float) -> None:
+        """Advance the clock, and wake the sleepers whose time has come."""
         self.now_s += seconds
         for wakes_at, _, woken in self._sleepers:
             if wakes_at <= self.now_s:
@@ -161,6 +162,7 @@ class HeldStore(PassingStore):
             await self._read.wait_for(lambda: self.heavy_reads >= count)
 
     def release(self) -> None:
+        """Let the waiting heavy reads continue."""
         self._free.set()
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -232,42 +234,26 @@ class World:
         self.time.advance(seconds)
 
     def ownership(self) -> Ownership:
-        """Return an `Ownership` that claims leases for this process."""
         return Ownership(self.store, self.leases, LIMITS, holder=self.holder, sleep=self.time.elapse)
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
-        return RefreshJob(
-            self.store,
-            self.catalog,
-            self.deployment.boards,
-            self.book,
-            self.desk,
-            self.ownership(),
-            limits,
-            self.observed,
-            now_us=self.deployment.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.time.elapse,
-            rng=random.Random(3),
-        )
+        parts = self.store, self.catalog, self.deployment.boards, self.book, self.desk, self.ownership()
+        return RefreshJob(*parts, limits, self.observed, **self.clocks(), rng=random.Random(3))
 
     def fold_job(self, **limits: int) -> FoldJob:
-        """Make a folding job that is not started."""
-        return FoldJob(
-            self.store,
-            self.book,
-            self.ownership(),
-            LIMITS.model_copy(update=limits),
-            self.observed,
-            now_us=self.deployment.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.time.elapse,
-        )
+        """Make a folding job that is not started. The keywords are its limits."""
+        bounds = LIMITS.model_copy(update=limits)
+        return FoldJob(self.store, self.book, self.ownership(), bounds, self.observed, **self.clocks())
 
-    def start(self, limits: Settings = LIMITS) -> Jobs:
-        """Start every job."""
+    def prune_job(self, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
+        """Make a pruning job that is not started."""
+        parts = self.store, self.deployment.post_ids, self.ownership(), LIMITS, self.observed
+        return PruneJob(*parts, **self.clocks(), unread_from=unread_from)
+
+    def start(self) -> Jobs:
+        observers: dict[str, Any] = dict.fromkeys(("observer", "folds", "prunes", "closings"), self.observed)
         return start_jobs(
             JobParts(
                 store=self.store,

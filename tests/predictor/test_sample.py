@@ -1,4 +1,4 @@
-"""Test that a walk asks no more questions than its bound allows, and finds both ends or all values of a small board."""
+"""Test that a walk asks no more questions than its bound allows, whatever answers it gets."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable

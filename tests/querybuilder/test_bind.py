@@ -1,4 +1,4 @@
-"""Test that the database reads exactly the bound values, or that the package raises an error that says why not."""
+"""Test the binding of values. Every request binds its values, and each value is checked."""
 
 import re
 import sqlite3
@@ -88,7 +88,7 @@ CELL = r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)'
 
 
 def parse_array(text: str) -> list[str | None]:
-    """Return the elements of a PostgreSQL array, parsed by the rules of PostgreSQL's manual."""
+    """Parse the text of a PostgreSQL array by the rules of PostgreSQL's manual. Return its elements."""
     assert re.fullmatch(rf"\{{((?:{CELL})(,(?:{CELL}))*)?\}}", text, re.DOTALL)
     cells = re.findall(CELL, text, re.DOTALL)
     return [None if bare == "null" else bare or re.sub(r"\\(.)", r"\1", quoted, flags=re.S) for quoted, bare in cells]

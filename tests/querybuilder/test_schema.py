@@ -1,4 +1,4 @@
-"""Test tables, columns and indexes on a real SQLite: what the database does with a definition, not its text."""
+"""Test tables, columns and indexes on a real SQLite."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Test queries that read, on a real SQLite: the rows that come back, not the SQL text."""
+"""Test queries that read by the rows that come back from a real SQLite."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Test inserts, conditional upserts, updates and deletes on a real SQLite, and that they change no other rows."""
+"""Test inserts, conditional upserts, updates and deletes on a real SQLite."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""A store with its tables and the objects that a process builds on it, so that tests need not build them.
-
-It uses only public names of storage.
-"""
+"""A migrated store with the objects that a process builds on it, so that tests need not build them."""
 
 import asyncio
 import random
@@ -11,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
 from config.settings import PostingSettings
-from storage.boards.boards import STATE, create_board, find_totals
+from querybuilder import asc, col, select
+from storage.boards.boards import STATE, change_board, create_board, delete_board, find_board, find_totals, reset_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import NewBoard, make_boards, put_family
 from storage.boards.row_tables import layout_of, scope_of
@@ -150,7 +151,7 @@ class Deployment:
 
     @classmethod
     async def on(cls, store: Store, table: TableSharing = TableSharing.OWN) -> Self:
-        """Create the store's tables and return a deployment whose boards keep their rows in tables of that kind."""
+        """Migrate the store and return a deployment. Its boards keep their rows in tables of the kind `table`."""
         return cls(store, await store.write(lambda: create_schema(store.dialect)), table)
 
     def laid_out(self, wanted: BoardSpec) -> BoardSpec:

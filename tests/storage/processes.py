@@ -15,7 +15,6 @@ class Processes:
         self._stack, self._place = stack, place
 
     async def start_process(self, url: str | None = None, **limits: Any) -> Deployment:
-        """Open one more process."""
         store = await PostgresStore.open(url or self._place, POSTGRES_LIMITS.model_copy(update=limits))
         self._stack.push_async_callback(store.close)
         return await Deployment.on(store)

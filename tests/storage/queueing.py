@@ -84,7 +84,6 @@ class QueueDesk:
         await self.store.write(lambda: self.queue.append_blocks([block]))
 
     def worker(self, name: str, *, store: Store | None = None, limits: Settings = LIMITS) -> Worker:
-        """Make another worker."""
         chance = random.Random(name)
         parts = store or self.store, self.deployment.boards, self.deployment.post_ids, self.leases, limits
         drainer = Drainer(*parts, now_us=self.clock, monotonic=lambda: self.clock() / 1e6, sleep=no_sleep, rng=chance)
@@ -100,7 +99,7 @@ class QueueDesk:
         """Run one round of a worker on the shards that the worker believes it holds."""
         return await worker.drainer.drain_round(worker.held)
 
-    async def drain_queue(self, name: str = "ada", *, limits: DrainLimits = LIMITS) -> list[DrainedRound]:
+    async def drain_queue(self, name: str = "ada", *, limits: Settings = LIMITS) -> list[DrainedRound]:
         """End all other leases, and run rounds of one new worker until no post waits."""
         self.clock.now_us += 10 * LEASE_US
         worker = self.worker(name, limits=limits)

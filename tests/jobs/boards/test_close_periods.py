@@ -85,11 +85,9 @@ async def test_closing_a_board_waits_for_a_refresh_of_its_column_elsewhere(world
 async def test_the_job_claims_again_when_the_lease_of_a_dead_process_ends(world: World) -> None:
     await world.store.write(lambda: world.leases.claim(JOB_POOL, RESOURCE, holder="dead", lease_us=S // 2))
     world.advance(MARGIN_S)
-    running = asyncio.create_task(make_close_job(world).run_forever())
-    await world.time.wait_for_sleeper(0.5)
-    told = [world.observed.lag_s]
-    world.advance(0.5)
-    await world.time.wait_for_sleeper(LIMITS.close_interval_s)
-    assert [*told, world.observed.lag_s] == [None, 0]
-    running.cancel()
-    await asyncio.wait([running])
+    async with run_jobs(make_close_job(world)):
+        await world.time.wait_for_sleeper(0.5)
+        told = [world.observed.lag_s]
+        world.advance(0.5)
+        await world.time.wait_for_sleeper(LIMITS.close_interval_s)
+        assert [*told, world.observed.lag_s] == [None, 0]

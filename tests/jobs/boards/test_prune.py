@@ -1,4 +1,4 @@
-"""Test pruning: a post id is kept as long as its post may be sent again, and short transactions delete older ones."""
+"""Test pruning. A post id must be kept as long as its post may be sent again."""
 
 import asyncio
 
@@ -17,21 +17,8 @@ from tests.storage.deployment import part
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
 
 
-def make_prune_job(world: World, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
-    return PruneJob(
-        world.store,
-        world.deployment.post_ids,
-        world.ownership(),
-        LIMITS,
-        world.observed,
-        now_us=world.deployment.clock,
-        monotonic=world.time.monotonic,
-        sleep=world.time.elapse,
-        unread_from=unread_from,
-    )
-
-
 async def apply_post(world: World, board: Board, post_id: str) -> PostStatus:
+    """Apply a post with this id. Return its status."""
     post = world.deployment.post("a", part(board, {"xp0": 1}), post_id=post_id)
     return (await world.deployment.apply_one(post)).status
 
@@ -55,18 +42,13 @@ async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World
         world.deployment.clock.now_us += 1
         await apply_post(world, board, f"p{number}")
     world.deployment.clock.now_us += 2 * RETENTION_US
-    job = asyncio.create_task(make_prune_job(world).run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    world.time.advance(LIMITS.prune_interval_s)
-    for _ in range(2 * LIMITS.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
-        await world.time.wait_for_sleeper(0)
-        world.time.advance(0)
-    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    job.cancel()
-    await asyncio.gather(job, return_exceptions=True)
-    rest = asyncio.create_task(make_prune_job(world).prune_post_ids())
-    await world.time.wait_for_sleeper(0)
-    world.time.advance(0)
+    async with run_jobs(world.prune_job()):
+        await world.time.end_sleep(LIMITS.prune_interval_s)
+        for _ in range(2 * LIMITS.prune_steps_max):  # steps that prune post ids, then steps that prune the change log
+            await world.time.end_sleep(0)
+        await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
+    rest = asyncio.create_task(world.prune_job().prune_post_ids())
+    await world.time.end_sleep(0)
     assert await rest == 70 - 11 * LIMITS.prune_steps_max
 
 
@@ -105,18 +87,16 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
         return changes[0].position
 
     kept_s = LIMITS.change_log_retention_s
-    job = make_prune_job(world, unread_from)
+    job = world.prune_job(unread_from)
     world.deployment.clock.now_us += round(2 * kept_s * 1e6)
     assert await job.prune_changes() == 0
     world.deployment.clock.now_us += 1
     pruning = asyncio.create_task(job.prune_changes())
     await world.time.end_sleep(0)
     assert await pruning == 4, "the last change always stays"
-    running = asyncio.create_task(job.run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    world.time.advance(LIMITS.prune_interval_s)
-    assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
-    running.cancel()
+    async with run_jobs(job):
+        await world.time.end_sleep(LIMITS.prune_interval_s)
+        assert await world.observed.log_ages.get() == pytest.approx(2 * kept_s, abs=1)
 
 
 async def test_changes_are_deleted_after_their_retention_unless_they_are_uncounted(world: World) -> None:
@@ -150,11 +130,9 @@ async def test_a_process_that_does_not_prune_reports_no_age_of_the_log(world: Wo
 
     other = asyncio.create_task(world.beside().ownership().run_owned(JOB_POOL, RESOURCE, prune_for_long))
     await claimed.wait()
-    running = asyncio.create_task(make_prune_job(world).run_forever())
-    await world.time.wait_for_sleeper(LIMITS.prune_interval_s)
-    world.time.advance(LIMITS.prune_interval_s)
-    await world.observed.pruned_elsewhere_times.get()
-    assert world.observed.log_ages.empty()
-    over.set()
-    await other
-    running.cancel()
+    async with run_jobs(world.prune_job()):
+        await world.time.end_sleep(LIMITS.prune_interval_s)
+        await world.observed.pruned_elsewhere_times.get()
+        assert world.observed.log_ages.empty()
+        over.set()
+        await other

@@ -23,7 +23,7 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 
 
 class Observed:
-    """The reports of audits."""
+    """What audits reported."""
 
     def __init__(self) -> None:
         self.audits: asyncio.Queue[Audit] = asyncio.Queue()
@@ -37,6 +37,8 @@ class Observed:
 
 
 class Auditing:
+    """The audit job of one process."""
+
     def __init__(self, world: World) -> None:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
@@ -44,7 +46,7 @@ class Auditing:
         parts = world.catalog, world.book, self.auditor, world.ownership()
         self.job = AuditJob(*parts, audit_interval_s=INTERVAL_S, sleep=world.time.elapse, rng=rng)
 
-    def make_auditor(self, limits: AuditLimits, rng: random.Random) -> Auditor:
+    def make_auditor(self, limits: JobSettings, rng: random.Random) -> Auditor:
         parts = self.world.store, self.world.deployment.boards, self.world.book, limits, self.observed
         return Auditor(*parts, monotonic=lambda: 0.0, rng=rng)
 
@@ -70,6 +72,7 @@ async def create_board_with_curve(world: World, *, wrong: int = 0) -> Board:
 
 
 def key_of_value(board: Board, value: int) -> int:
+    """Return the key with which a curve of the first column represents a value."""
     return -(value - board.spec.columns[0].min_scaled)
 
 
@@ -114,16 +117,8 @@ async def test_a_caller_may_ask_for_fewer_owners_than_the_limit_and_never_for_mo
     board = await create_board_with_curve(world)
     auditing = Auditing(world)
     assert len((await auditing.auditor.audit_column(board, 0, owners=3)).compared) == 3
-    auditing.auditor = Auditor(
-        world.store,
-        world.deployment.boards,
-        world.book,
-        LIMITS.model_copy(update={"audit_owners_max": 4}),
-        auditing.observed,
-        monotonic=lambda: 0.0,
-        rng=random.Random(1),
-    )
-    assert len((await auditing.auditor.audit_column(board, 0, owners=9)).compared) == 4
+    bounded = auditing.make_auditor(LIMITS.model_copy(update={"audit_owners_max": 4}), random.Random(1))
+    assert len((await bounded.audit_column(board, 0, owners=9)).compared) == 4
     with pytest.raises(NoCurveError):
         await auditing.auditor.audit_column(board, 1)
 

@@ -185,24 +185,19 @@ async def test_a_column_that_a_caller_had_refreshed_meanwhile_is_not_refreshed_a
     assert world.book.find_curve(board, 0) is refreshed.curve
 
 
-async def test_started_jobs_refresh_by_themselves(world: World) -> None:
+async def test_a_request_without_a_job_is_refused(world: World) -> None:
     board = await world.create("b")
-    await world.post(board, {"a": 5, "b": 7})
-    jobs = world.start()
-    await world.time.wait_for_sleeper(LIMITS.refresh_tick_s)
-    world.time.advance(REFRESH_S)
-    await world.wait_for_refreshes()
-    assert count_curve_entries(world, board) == 2
-    assert await jobs.stop() == []
+    with pytest.raises(NoJobProcessError):
+        await world.desk.refresh_now(board, 0)
 
 
-async def test_a_curve_survives_in_the_store_for_the_next_process(world: World) -> None:
-    board = await world.create("b")
-    await world.post(board, {"a": 5})
-    job = world.refresh_job()
+async def test_a_request_times_out_and_its_refresh_goes_on(world: World) -> None:
+    world.desk = RefreshQueue(requests_max=3, wait_s_max=0.01)
+    job, [board] = await start_boards(world, "b")
+    world.store.hold()
     async with run_workers(job):
-        done = await within(world.desk.refresh_now(board, 0))
-    book = CurveBook(world.store, None, poll_rows_max=10, on_corrupt=lambda: None)
-    assert await book.poll() == 1
-    curve: RankCurve | None = book.find_curve(board, 0)
-    assert curve == done.curve
+        with pytest.raises(TimeoutError):
+            await world.desk.refresh_now(board, 0)
+        world.store.release()
+        await world.wait_for_refreshes()
+    assert count_curve_entries(world, board) == 1

@@ -13,6 +13,7 @@ from tests.storage.deployment import PREDICTOR, ranked, spec
 
 
 async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
+    """Create a board for each name in `rows`, with the given number of rows and a curve."""
     boards = {name: await world.create(name) for name in rows}
     for name, count in rows.items():
         await world.post(boards[name], {f"owner {number}": number for number in range(count)})
@@ -122,8 +123,7 @@ async def test_a_tick_finds_what_the_store_refused_to_the_tick_before(world: Wor
     world.advance(REFRESH_S)
     await within(failing.wait())
     world.store.read = read  # type: ignore[method-assign]
-    await world.time.wait_for_sleeper(LIMITS.refresh_tick_s)
-    world.advance(LIMITS.refresh_tick_s)
+    await world.end_sleep(LIMITS.refresh_tick_s)
     await world.wait_for_refreshes()
     assert await jobs.stop() == []
 

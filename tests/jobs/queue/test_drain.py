@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no lon
 
 @dataclass
 class Observed:
-    """The reports of a worker."""
+    """What a worker reported."""
 
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Test that the number of workers follows the measurements, on every store, whichever process measures."""
 
-from __future__ import annotations
+import pytest
 
 from config.settings import QueueSettings
 from jobs.queue.size_workers import SizeWorkersJob
@@ -9,6 +9,7 @@ from tests.jobs.world import ManualTime, World
 from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
+pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
 LIMITS = QueueSettings(ingest_workers_max=8).model_copy(update={"ingest_sizing_s": 5})
 
 
@@ -43,13 +44,7 @@ async def open_busy_desk(world: World) -> QueueDesk:
     board = await desk.deployment.create("b", ranked("xp"))
     await desk.enqueue(desk.deployment.post("ada", part(board, {"xp": 1})))
     desk.clock.now_us += 10_000_000
-
-
-async def hold_permits(desk: QueueDesk, count: int) -> None:
-    """Take this many permits of the semaphore, as that many workers would."""
-    for number in range(count):
-        holder = f"worker {number}"
-        await desk.store.write(lambda holder=holder: desk.semaphore.keep_permit(None, holder=holder, lease_us=10**12))  # type: ignore[misc]
+    return desk
 
 
 async def test_a_store_of_2100_posts_a_second_gets_three_workers_of_700(world: World) -> None:

@@ -24,9 +24,7 @@ from storage.errors import (
 from storage.periods import PeriodKind
 from storage.records import Board, BoardPost, Family, FamilySpec, PartOutcome, Post, PostStatus
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS
-from storage.store import Store
-from tests.storage.deployment import Deployment, Session, counter, part, ranked, spec
-from tests.storage.meddling import MeddlingStore, version_moved
+from tests.storage.deployment import LIMITS, Deployment, Session, Silent, counter, part, ranked, spec
 from tests.storage.processes import Processes
 
 XP = ranked("xp", max_scaled=1_000)
@@ -216,7 +214,7 @@ async def test_processes_that_post_to_the_same_owners_count_every_post_once(proc
     family = await make_family(one)
 
     async def post_all(process: Deployment) -> None:
-        writer = process.writer(Silent(), limits=replace(LIMITS, write_attempts_max=1_000))
+        writer = process.writer(Silent(), limits=LIMITS.model_copy(update={"write_attempts_max": 1_000}))
         writer.start()
 
         async def post(number: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from config.settings import JobSettings
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
-from storage.boards.boards import CHANGES, delete_board, find_totals, reset_board
+from storage.boards.boards import CHANGES, find_totals
 from storage.curves.auditing import Audit, AuditedCurve, audit_curve
 from storage.curves.sampling import sample_curve
 from storage.curves.stored_curves import store_curve

@@ -4,14 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from config.settings import MemcachedSettings
 from storage.curves.memcached import Memcached
-from tests.memcached import LyingServer, OpenMemcached
+from tests.memcached import MEMCACHED_LIMITS, LyingServer, OpenMemcached
 
 WAIT_S = 60
 TIMEOUT_S = MEMCACHED_LIMITS.memcached_timeout_s
@@ -32,27 +30,10 @@ def server() -> Iterator[OpenMemcached]:
 async def cache_on() -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
-        def make(
-            *addresses: str,
-            failures_max: int = 3,
-            timeout_s: float = TIMEOUT_S,
-            value_bytes_max: int = 100_000,
-            monotonic: Callable[[], float] = time.monotonic,
-        ) -> Memcached:
+        def make(*addresses: str, monotonic: Callable[[], float] = time.monotonic, **limits: Any) -> Memcached:
+            named = {f"memcached_{name}": value for name, value in limits.items()}
             cache = Memcached(
-                MemcachedSettings.model_construct(
-                    memcached_servers=addresses,
-                    memcached_timeout_s=timeout_s,
-                    memcached_value_bytes_max=value_bytes_max,
-                ).model_copy(
-                    update={
-                        "memcached_failures_max": failures_max,
-                        "memcached_pause_s": PAUSE_S,
-                        "memcached_batch_max": 10,
-                        "memcached_expiry_s": 60,
-                    }
-                ),
-                monotonic=monotonic,
+                MEMCACHED_LIMITS.model_copy(update={"memcached_servers": addresses, **named}), monotonic=monotonic
             )
             stack.push_async_callback(cache.close)
             return cache

@@ -36,7 +36,7 @@ def read_tally(tally: Tally) -> dict[int, int]:
 
 async def scanned(deployment: Deployment, board: Board, *, page: int = 3, memory: int = 4) -> Tally:
     entries = deployment.entries(board)
-    limits = JobSettings.model_construct(scan_memory_values_max=memory).model_copy(update={"scan_page_values": page})
+    limits = JobSettings().model_copy(update={"scan_memory_values_max": memory, "scan_page_values": page})
     return await deployment.store.read(lambda: scan_column(entries, 1, limits), heavy=True)
 
 
@@ -72,50 +72,6 @@ def test_a_scan_reads_every_value_with_its_ties(session: Session) -> None:
     check_case()
 
 
-async def test_a_scan_reads_all_its_pages_as_of_one_moment_while_others_write(deployment: Deployment) -> None:
-    before = range(20)
-    values: Values = [(value, 0) for value in before]
-    board = await create_filled_board(deployment, "b", values, Best.HIGH, Ties.SHARED)
-    began, wrote = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def note_progress(_entries: int) -> None:
-        if not began.is_set():
-            loop.call_soon_threadsafe(began.set)
-
-    def slow() -> Program[Tally]:
-        scan = scan_column(
-            deployment.entries(board),
-            1,
-            JobSettings.model_construct(scan_memory_values_max=100).model_copy(update={"scan_page_values": 3}),
-            progress=note_progress,
-        )
-        answer = None
-        pages = 0
-        try:
-            query = next(scan)
-            while True:
-                answer = yield query
-                pages += 1
-                if pages > 1 and not wrote.is_set():
-                    pages = 1  # read the same page again until `write` has finished
-                    continue
-                query = scan.send(answer)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-
-    async def write() -> None:
-        await began.wait()
-        for index in range(20):
-            await deployment.apply(deployment.post(f"o{index:05}", part(board, {"xp": 1000 + index})))
-        wrote.set()
-
-    async with asyncio.timeout(60):
-        tally, _ = await asyncio.gather(deployment.store.read(slow, heavy=True), write())
-    assert read_tally(tally) == expected(board, values)
-    assert read_tally(await scanned(deployment, board)) == expected(board, [(1000 + 2 * value, 0) for value in before])
-
-
 @pytest.mark.parametrize("memory", [0, 7, 1_000])
 def test_a_tally_is_the_same_from_memory_and_from_files(memory: int) -> None:
     keys = [*range(-50, 50), 2**62 - 51, 2**62 - 50, 2**70, 2**123]
@@ -134,14 +90,7 @@ async def test_progress_adds_up_to_the_entries(deployment: Deployment) -> None:
     values: Values = [(value // 3, 0) for value in range(40)]
     board = await create_filled_board(deployment, "b", values, Best.LOW, Ties.SHARED)
     entries, told = deployment.entries(board), list[int]()
-    await deployment.store.read(
-        lambda: scan_column(
-            entries,
-            1,
-            JobSettings.model_construct(scan_memory_values_max=100).model_copy(update={"scan_page_values": 4}),
-            progress=told.append,
-        ),
-        heavy=True,
-    )
+    limits = JobSettings().model_copy(update={"scan_memory_values_max": 100, "scan_page_values": 4})
+    await deployment.store.read(lambda: scan_column(entries, 1, limits, progress=told.append), heavy=True)
     assert sum(told) == 40
     assert max(told) <= 12

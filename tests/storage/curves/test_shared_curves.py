@@ -4,12 +4,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
-from config.settings import MemcachedSettings
 from predictor import Curve, Knot
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, ReadOutcome, SharedCurves, WriteOutcome
@@ -24,7 +22,9 @@ pytestmark = pytest.mark.parametrize("table", [TableSharing.OWN])  # shared tabl
 T = TypeVar("T")
 
 SALT = "00112233445566778899aabbccddeeff"
-LIMITS = replace(MEMCACHED_LIMITS, memcached_timeout_s=0.3, memcached_failures_max=2, memcached_batch_max=2)
+LIMITS = MEMCACHED_LIMITS.model_copy(
+    update={"memcached_timeout_s": 0.3, "memcached_failures_max": 2, "memcached_batch_max": 2}
+)
 VALUE_BYTES_MAX = 2_000
 
 
@@ -90,21 +90,10 @@ async def start(deployment: Deployment, server: OpenMemcached) -> AsyncIterator[
     async with AsyncExitStack() as stack:
 
         def make(salt: str = SALT) -> Process:
-            cache = Memcached(
-                MemcachedSettings.model_construct(
-                    memcached_servers=(server.address,),
-                    memcached_timeout_s=0.3,
-                    memcached_value_bytes_max=VALUE_BYTES_MAX,
-                ).model_copy(
-                    update={
-                        "memcached_failures_max": 2,
-                        "memcached_pause_s": 60,
-                        "memcached_batch_max": 2,
-                        "memcached_expiry_s": 60,
-                    }
-                ),
-                monotonic=time.monotonic,
+            limits = LIMITS.model_copy(
+                update={"memcached_servers": (server.address,), "memcached_value_bytes_max": VALUE_BYTES_MAX}
             )
+            cache = Memcached(limits, monotonic=time.monotonic)
             stack.push_async_callback(cache.close)
             return Process(deployment, cache, salt)
 

@@ -83,29 +83,6 @@ async def test_processes_that_change_the_same_owners_of_several_boards_lose_noth
     assert await raw.fetchval(DEADLOCKS) == deadlocks_before
 
 
-async def test_a_board_emptied_while_another_process_posts_keeps_true_totals(processes: Processes) -> None:
-    poster, operator = await processes.start_process(), await processes.start_process()
-    board = await poster.create("b", XP)
-    writer = poster.writer(Observed(), limits=LIMITS.model_copy(update={"write_attempts_max": 50}))
-    writer.start()
-    ended = asyncio.Event()
-
-    async def post() -> None:
-        rng = random.Random(1)
-        while not ended.is_set():
-            owners = rng.sample(range(200), 20)
-            await writer.submit([poster.post(f"o{owner}", part(board, {"xp": 1})) for owner in owners])
-
-    posting = asyncio.create_task(post())
-    for _ in range(10):
-        await operator.reset()
-        await asyncio.sleep(0)
-    ended.set()
-    await posting
-    await writer.close()
-    assert (await operator.totals(board)).get(ALL_ENTRIES, 0) == await count_rows_in(operator, board)
-
-
 async def test_a_post_id_that_two_processes_post_at_once_counts_once(processes: Processes) -> None:
     both = [await processes.start_process(), await processes.start_process()]
     board = await both[0].create("b", XP)
@@ -145,7 +122,7 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     await deployments[3].apply(deployments[3].post("ada", part(board, {board.spec.columns[1].name: 3})))
 
 
-async def test_processes_that_create_a_schema_at_once_agree_on_one_salt(place: str) -> None:
+async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> None:
     stores = [await PostgresStore.open(place, POSTGRES_LIMITS) for _ in range(4)]
     salts = await asyncio.gather(*(store.write(lambda: create_schema(stores[0].dialect)) for store in stores))
     assert len(set(salts)) == 1

@@ -18,22 +18,20 @@ from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, counter, part
 
 
-async def open_new_store(path: Path) -> Deployment:
-    """Open a store with its schema at a path; the caller closes it."""
+async def open_migrated(path: Path) -> Deployment:
+    """Open a migrated store at a path; the caller closes it."""
     return await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
 
 
 async def create_with_number(path: Path, value: int = 1) -> None:
-    """Create a store with one board, and post `value` for ada."""
-    deployment = await open_new_store(path)
+    deployment = await open_migrated(path)
     board = await deployment.create("b", counter("n"))
     await deployment.apply_one(deployment.post("ada", part(board, {"n": value})))
     await deployment.store.close()
 
 
 async def read_number(path: Path) -> object:
-    """Return ada's value, or None if ada has no entry."""
-    deployment = await open_new_store(path)
+    deployment = await open_migrated(path)
     board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
     stats = await deployment.stats(board, "ada")
     await deployment.store.close()
@@ -46,7 +44,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) -> None:
-    deployment = await open_new_store(tmp_path / "a.db")
+    deployment = await open_migrated(tmp_path / "a.db")
     board = await deployment.create("b", counter("n"))
     both = [deployment.post(owner, part(board, {"n": 1})) for owner in ("ada", "bob")]
     await deployment.apply(*both)
@@ -61,7 +59,7 @@ async def test_a_backup_beside_a_busy_writer_holds_one_moment(tmp_path: Path) ->
         for number in range(5):
             before = await deployment.stats(board, "ada")
             await asyncio.to_thread(back_up_store, tmp_path / "a.db", tmp_path / f"{number}.db")
-            copy = await open_new_store(tmp_path / f"{number}.db")
+            copy = await open_migrated(tmp_path / f"{number}.db")
             ada, bob = await copy.stats(board, "ada"), await copy.stats(board, "bob")
             await copy.store.close()
             assert ada == bob
@@ -102,7 +100,7 @@ async def test_a_restore_puts_the_backup_in_place_and_keeps_what_was_there(tmp_p
 
 async def test_a_restore_does_not_replace_a_store_that_a_service_owns(tmp_path: Path) -> None:
     await create_with_number(tmp_path / "b.db")
-    deployment = await open_new_store(tmp_path / "a.db")
+    deployment = await open_migrated(tmp_path / "a.db")
     with pytest.raises(StoreLockedError):
         restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
     await deployment.store.close()
@@ -118,7 +116,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
     def newer() -> Program[None]:
         yield update(META).set(content="999").where(col("name").eq("schema_version")).build(SQLITE)
 
-    later = await open_new_store(tmp_path / "newer.db")
+    later = await open_migrated(tmp_path / "newer.db")
     await later.store.write(newer)
     await later.store.close()
     for name in ("torn.db", "text.db", "other.db", "newer.db", "missing.db"):

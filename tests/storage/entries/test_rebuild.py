@@ -20,7 +20,7 @@ from storage.log.change_log import change_log
 from storage.log.journal import journal
 from storage.log.log_record import ChangeKind
 from storage.periods import PeriodKind
-from storage.records import INT64_MAX, Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
+from storage.records import Best, Board, FamilySpec, Merge, PostStatus, TableSharing, Ties
 from storage.schema.tables import CHANGE_LOG, HIDDEN_ENTRIES
 from storage.store import Program
 from tests.storage.deployment import LIMITS, Deployment, Silent, counter, label, part, ranked, spec

@@ -201,9 +201,7 @@ async def test_a_finding_that_is_too_old_is_read_again(gated: GatedBatcher, monk
     assert [sql for sql in gated.store.written if "lease_pools" in sql]
 
 
-async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_forgot(
-    gated: GatedBatcher,
-) -> None:
+async def test_the_batcher_remembers_few_transactions_and_reads_again_what_it_forgot(gated: GatedBatcher) -> None:
     small = GatedBatcher(gated.pools, LIMITS.model_copy(update={"lease_requests_waiting_max": 1}))
     small.store.answers.clear()
     waiting = small.ask("k")

@@ -5,7 +5,7 @@ import asyncpg
 from querybuilder import col, select
 from storage.log.bundles import Bundle, LoggedChange
 from storage.log.change_log import LogMark, change_log
-from storage.records import Best, Board
+from storage.records import Best
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Store
 from tests.storage.deployment import Deployment, counter, part, ranked

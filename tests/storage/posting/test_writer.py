@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -89,9 +88,7 @@ async def test_posts_that_wait_during_a_commit_go_into_the_next_transaction(depl
         assert await held.xp("first", "ada", "bob", "cyd") == [1, 2, 1, 1]
 
 
-async def test_a_transaction_takes_whole_requests_up_to_its_bound_and_a_larger_one_alone(
-    deployment: Deployment,
-) -> None:
+async def test_a_transaction_takes_whole_requests_up_to_a_bound_and_a_larger_one_alone(deployment: Deployment) -> None:
     async with open_held_writer(deployment, limits=LIMITS.model_copy(update={"group_posts_max": 3})) as held:
         tasks = await held.submit_behind_write(["a", "b"], ["c", "d"], ["e"], ["f"] * 5, ["g"])
         held.store.release()

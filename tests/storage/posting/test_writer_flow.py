@@ -11,7 +11,7 @@ from config.settings import PostingSettings
 from storage.errors import OverloadedError, StoreBusyError
 from storage.posting import writer
 from storage.posting.writer import Writer
-from storage.records import PartOutcome
+from storage.records import PartOutcome, TableSharing
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import LIMITS, Deployment, Observed, part, ranked
 from tests.storage.passing import PassingStore

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from config.settings import QueueSettings, Settings
-from storage.boards.boards import delete_board, reset_board
 from storage.boards.families import delete_family
 from storage.errors import (
     BoardChangedError,
@@ -73,7 +72,6 @@ class Intake:
 
 @asynccontextmanager
 async def open_intake(desk: QueueDesk, limits: Settings = LIMITS) -> AsyncIterator[Intake]:
-    """Start an enqueuer with a board, and close it at the end."""
     intake = Intake(desk, await desk.deployment.create("b", ranked("xp")), desk.store, limits)
     intake.enqueuer.start()
     yield intake

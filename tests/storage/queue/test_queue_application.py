@@ -67,14 +67,8 @@ async def test_a_round_takes_whole_blocks_up_to_its_bound_and_at_least_one(desk:
     board = await make_board(desk)
     for number in range(5):
         await desk.enqueue_block([make_post(desk, board, "ada", 1, last=number)] * 40)
-    limits = LIMITS.model_copy(update={"ingest_round_posts_max": 100})
-    worker = desk.worker("ada", limits=limits)
-    desk.clock.now_us += 1
-    await desk.update_share(worker)
-    sizes = []
-    while (drained := await desk.run_round(worker)) is not None:
-        sizes.append(sum(drained.posts.values()))
-    assert sizes == [80, 80, 40]
+    rounds = await desk.drain_queue(limits=LIMITS.model_copy(update={"ingest_round_posts_max": 100}))
+    assert [sum(each.posts.values()) for each in rounds] == [80, 80, 40]
     assert await desk.deployment.stats(board, "ada") == {"xp": 200, "last": 4}
 
 
@@ -83,12 +77,7 @@ async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: Qu
     for number in range(1, 31):
         everywhere = [part(board, {"xp": 1, "last": number}) for board in boards]
         await desk.enqueue_block([desk.deployment.post("ada", *everywhere)] * 3)
-    worker = desk.worker("ada", limits=LIMITS.model_copy(update={"ingest_round_parts_max": 64}))
-    desk.clock.now_us += 1
-    await desk.update_share(worker)
-    rounds = []
-    while (drained := await desk.run_round(worker)) is not None:
-        rounds.append(drained)
+    rounds = await desk.drain_queue(limits=LIMITS.model_copy(update={"ingest_round_parts_max": 64}))
     assert [sum(each.posts.values()) for each in rounds] == [16, 16, 16, 16, 16, 10]
     assert [each.more for each in rounds] == [True] * 5 + [False]
     for board in boards:
@@ -98,13 +87,8 @@ async def test_a_round_takes_fewer_posts_where_each_goes_to_many_boards(desk: Qu
 async def test_one_post_to_more_boards_than_a_round_counts_is_applied_alone(desk: QueueDesk) -> None:
     boards = [await make_board(desk, name) for name in ("b", "c", "d")]
     await desk.enqueue(*[desk.deployment.post("ada", *(part(board, {"xp": 1}) for board in boards))] * 2)
-    worker = desk.worker("ada", limits=LIMITS.model_copy(update={"ingest_round_parts_max": 2}))
-    desk.clock.now_us += 1
-    await desk.update_share(worker)
-    sizes = []
-    while (drained := await desk.run_round(worker)) is not None:
-        sizes.append(sum(drained.posts.values()))
-    assert sizes == [1, 1]
+    rounds = await desk.drain_queue(limits=LIMITS.model_copy(update={"ingest_round_parts_max": 2}))
+    assert [sum(each.posts.values()) for each in rounds] == [1, 1]
 
 
 async def test_the_first_of_two_posts_with_one_id_counts_wherever_they_wait(desk: QueueDesk) -> None:
