@@ -71,7 +71,7 @@ async def _time_positions(service: Service, owners: list[str], rng: random.Rando
 async def _bytes_an_owner(service: Service, rows: int) -> tuple[float, float]:
     """Return two numbers of bytes per owner: in the archive's blocks of rows, and in all its other blocks."""
     store = service.context.store
-    found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).build(store.dialect))
+    found = await store.read_query(select(col("section"), col("document")).from_(ARCHIVE_BLOCKS).bind())
     owners = sum(len(document) for section, document in found if section == OWNERS)
     return owners / rows, sum(len(document) for _, document in found) / rows - owners / rows
 

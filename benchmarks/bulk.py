@@ -67,11 +67,11 @@ def prepare_bulk_store(options: Options, folder: Path, *, rows: int) -> Path:
 async def _load(store_url: str, rows: int) -> None:
     store = await open_store(load({"store": store_url, "statement_timeout_s": 3_600}, {}))
     try:
-        board = await store.read(lambda: find_board(store.dialect, BOARD))
+        board = await store.read(lambda: find_board(BOARD))
         index = board.column_index[COLUMN]
         layout = layout_of(board)
         await run_statement(store, drop_index(index_name(layout, layout.columns[index])))
-        entries, padding = Entries(store.dialect, board), Padding.for_column(board.spec, board.spec.columns[index])
+        entries, padding = Entries(board), Padding.for_column(board.spec, board.spec.columns[index])
         scores = draw_scores(rows)
         for start in range(0, rows, _BATCH_ROWS):
             chunk = scores[start : start + _BATCH_ROWS].tolist()
@@ -80,7 +80,7 @@ async def _load(store_url: str, rows: int) -> None:
                 for at, score in enumerate(chunk)
             ]
             await store.write(partial(add_entries, store, entries, new))
-        await store.write(partial(create_ranking_index, store.dialect, layout, layout.columns[index]))
+        await store.write(partial(create_ranking_index, layout, layout.columns[index]))
     finally:
         await store.close()
 
@@ -90,13 +90,13 @@ def add_entries(store: Store, entries: Entries, new: list[Entry]) -> Program[Non
     board: Board = entries.board
     yield from entries.writes.insert_rows((board.rows_key, entry) for entry in new)
     counted = {ALL_ENTRIES: len(new), CHANGES: len(new), **dict.fromkeys(board.sorted_indexes, len(new))}
-    yield from add_totals(store.dialect, {board.key: counted})
+    yield from add_totals({board.key: counted})
 
 
 async def run_statement(store: Store, query: Query) -> None:
     """Run one statement as a transaction."""
 
     def program() -> Program[None]:
-        yield query.build(store.dialect)
+        yield query.bind()
 
     await store.write(program)

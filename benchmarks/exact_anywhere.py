@@ -109,8 +109,8 @@ async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]
     """Return the median ms of three counts: short (in the middle), short (near the top) and full (in the middle)."""
     store = await open_store(load({"store": store_url, "heavy_statement_timeout_s": 600}, {}))
     try:
-        board = await store.read(lambda: find_board(store.dialect, BOARD))
-        entries = Entries(store.dialect, board)
+        board = await store.read(lambda: find_board(BOARD))
+        entries = Entries(board)
         index = board.column_index[COLUMN]
         ranking = entries.rankings[index]
         start = await store.read(lambda: _fit(store, entries, index), heavy=True)
@@ -127,7 +127,7 @@ async def time_in_store(store_url: str, rows: int) -> tuple[float, float, float]
 
 
 def _fit(store: Store, entries: Entries, index: int) -> Program[CountStart]:
-    mark = yield from change_log(store.dialect).take_mark()
+    mark = yield from change_log.take_mark()
     curve = yield from sample_curve(store.dialect, entries, index, gap_rows_max=10_000, now_us=1)
     return CountStart(curve, mark, _CHANGES_MAX)
 

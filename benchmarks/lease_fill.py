@@ -57,10 +57,10 @@ async def _fill(store_url: str, run_sql: Callable[[str], object], sizes: dict[st
         for pool_id, size in sizes.items():
             spec = PoolSpec(PARTITIONS)
             pool, _ = await store.write(
-                partial(lease_pools(dialect).save_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
+                partial(lease_pools.save_pool, CLIENT, pool_id, spec, now_us=_FREE_SINCE_US, pools_max=100)
             )
             counts = {(pool.key, REGION): RegionCounts(total=size, held=size // 2, acquired=size // 2)}
-            await store.write(partial(lease_counts(dialect).add_counts, counts, random.Random(1)))
+            await store.write(partial(lease_counts.add_counts, counts, random.Random(1)))
             await asyncio.to_thread(run_sql, _rows(pool.key, size))
         for index in indexes:
             await run_statement(store, index)

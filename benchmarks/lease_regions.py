@@ -74,9 +74,7 @@ class World:
 
             rng = random.Random(index)
             groups = LeaseTransactions(store.dialect, clock, margin_us=500_000, attempts_max=8, rng=rng, peers=True)
-            exchange = LeaseExchange(
-                store.dialect, clock, store_name=name, release_duplicates=True, attempts_max=8, rng=rng
-            )
+            exchange = LeaseExchange(clock, store_name=name, release_duplicates=True, attempts_max=8, rng=rng)
             await store.write(lambda store=store, name=name: _fill_pool(store, name, keys))  # type: ignore[misc]
             self.regions.append(Region(name, store, groups, exchange))
 
@@ -100,7 +98,7 @@ class World:
     async def _read_journal(self, reader: Region, peer: Region) -> None:
         while True:
             after = await reader.store.read(lambda: reader.exchange.read_cursor(peer.name))
-            page = await peer.store.read(partial(lease_journal(peer.store.dialect).read_page, after, limit=_PAGE))
+            page = await peer.store.read(partial(lease_journal.read_page, after, limit=_PAGE))
             off_us = self.regions.index(peer) * _CLOCKS_OFF_US
             old = [event for event in page if event.at_us <= self.now_us + off_us - DELAY_S * 1e6]
             if not old:
@@ -117,7 +115,7 @@ class World:
         """Return the number of keys that currently have more than one resource."""
         holders: Counter[str] = Counter()
         for region in self.regions:
-            pools = lease_pools(region.store.dialect)
+            pools = lease_pools
             pool = await region.store.read(lambda pools=pools: pools.read_pool(_CLIENT, _POOL))  # type: ignore[misc]
             after = ""
             while True:
@@ -132,7 +130,7 @@ class World:
 
 
 def _fill_pool(store: Store, region: str, keys: int) -> Program[None]:
-    pools = lease_pools(store.dialect)
+    pools = lease_pools
     pool, _ = yield from pools.save_pool(_CLIENT, _POOL, PoolSpec(10), now_us=_START_US, pools_max=10)
     names = [f"{region}-{number}" for number in range(keys)]
     yield from pools.add_resources(pool, region, names, now_us=_START_US, rng=random.Random(1))

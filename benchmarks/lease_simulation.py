@@ -79,7 +79,7 @@ class World:
         self._store, self._balanced = store, balanced
         self._now_us, self._rng = _START_US, random.Random(1)
         self._groups = LeaseTransactions(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
-        leases = WorkLeases(store.dialect, self._clock, margin_us=500_000)
+        leases = WorkLeases(self._clock, margin_us=500_000)
         ownership = Ownership(store, leases, settings, holder="simulation", sleep=self._no_pause)
         self._balancer = BalanceJob(
             store,
@@ -134,14 +134,12 @@ class World:
                 await self._balancer.balance_pools()
             await self._ask_for_leases(coming)
             await self._record_counts(pool)
-        rows = await self._store.read(
-            lambda: lease_pools(self._store.dialect).list_resources(pool, after="", limit=10 * RESOURCES)
-        )
+        rows = await self._store.read(lambda: lease_pools.list_resources(pool, after="", limit=10 * RESOURCES))
         self.totals.lost = RESOURCES - len({row.resource for row in rows})
         return self.totals
 
     async def _create(self) -> Pool:
-        pools = lease_pools(self._store.dialect)
+        pools = lease_pools
         pool, _ = await self._store.write(
             lambda: pools.save_pool(_CLIENT, _POOL, PoolSpec(_PARTITIONS), now_us=self._now_us, pools_max=10)
         )
@@ -152,7 +150,7 @@ class World:
         return pool
 
     async def _add_resources(self, pool: Pool, region: str, names: list[str]) -> None:
-        pools = lease_pools(self._store.dialect)
+        pools = lease_pools
         await self._store.write(lambda: pools.add_resources(pool, region, names, now_us=self._now_us, rng=self._rng))
 
     async def _end_leases(self) -> None:
@@ -167,7 +165,7 @@ class World:
 
     async def _drain_region(self, pool: Pool, minute: int) -> None:
         """Remove resources from a region during the drain, as operators do, and add them again after the drain."""
-        pools = lease_pools(self._store.dialect)
+        pools = lease_pools
         first = REGIONS.index(DRAINED_REGION) * RESOURCES // len(REGIONS)
         drained = [f"r{number}" for number in range(first, first + DRAINED)]
         if DRAIN[0] <= minute < DRAIN[1]:
@@ -194,7 +192,7 @@ class World:
             )
 
     async def _record_counts(self, pool: Pool) -> None:
-        counts = await self._store.read(lambda: lease_counts(self._store.dialect).read_counts([pool.key]))
+        counts = await self._store.read(lambda: lease_counts.read_counts([pool.key]))
         self.totals.refused_by_minute.append(self.totals.refused)
         for region in REGIONS:
             self.totals.shares[region].append(counts[pool.key, region].total)

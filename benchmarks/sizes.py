@@ -84,7 +84,7 @@ async def _measure_store(service: Service, rows: int, columns: int) -> list[floa
         entries.append(next(size for name, size in found.items() if name.startswith("entries_")) / rows)
     await service.refresh(BOARD, *column_names(columns))
     store = service.context.store
-    curves = await store.read_query(select(col("document")).from_(CURVES).build(store.dialect))
+    curves = await store.read_query(select(col("document")).from_(CURVES).bind())
     curve = sum(len(row[0]) for row in curves) / len(curves)
     return [*entries, found["changes"] / (2 * rows), found["post_ids"] / rows, curve]
 

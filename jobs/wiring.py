@@ -127,7 +127,7 @@ def start_jobs(parts: JobParts) -> Jobs:
         now_us=parts.now_us,
         monotonic=parts.monotonic,
         sleep=parts.sleep,
-        unread_from=lambda: find_fold_position(parts.store.dialect),
+        unread_from=lambda: find_fold_position(),
     )
     runner = start_watch(parts)
     refresh.open()

@@ -2,11 +2,12 @@
 
     after = seek(("c1", DESC, param("value")), ("owner", ASC, param("owner")))
     best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
-    page = best_first.limit(param("rows")).packed().compile(SQLITE)
-    built = page.bind(value="0000000600", owner="42", rows=100)  # Built(sql, arguments, packed)
+    page = best_first.limit(param("rows")).packed().prepared()
+    bound = page.bind(value="0000000600", owner="42", rows=100)  # in no dialect yet
+    built = bound.build(SQLITE)  # Built(sql, arguments, packed)
 
-Compile a query once and bind it often. Compiling makes the SQL text for one dialect, SQLite or PostgreSQL. Binding only
-picks the arguments. The package executes nothing, and it imports nothing of the project.
+Prepare a query once and bind it often. The first `build` for a dialect, SQLITE or POSTGRES, compiles the query to SQL
+text. Later ones only pick the arguments. The package executes nothing, and it imports nothing of the project.
 
 No argument of a builder can change the structure of the SQL. Values are bound, one function quotes all identifiers, and
 every keyword of SQL comes from this package.
@@ -15,6 +16,7 @@ Begin with `select` and `write`, which build statements, and `terms`, which buil
 """
 
 from querybuilder.chained import chained
+from querybuilder.choices import if_dialect, query_if_dialect
 from querybuilder.cursors import CURSOR_ROWS_MAX, close_cursor, create_row_reader, open_cursor, row_at
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType, numbered_from
 from querybuilder.errors import (
@@ -25,7 +27,7 @@ from querybuilder.errors import (
     QueryError,
     UnboundParameterError,
 )
-from querybuilder.render import Built, Query, Statement
+from querybuilder.render import Bound, Built, Prepared, Query, Statement
 from querybuilder.schema import add_column, create_index, create_table, drop_index, drop_table, renumber
 from querybuilder.select import Lock, Recursive, Select, Union, recursive, select, union_all
 from querybuilder.server import clock_us, next_transaction, oldest_transaction, this_transaction
@@ -77,6 +79,7 @@ __all__ = [
     "Aliased",
     "BadIdentifierError",
     "BadValueError",
+    "Bound",
     "Built",
     "Column",
     "Condition",
@@ -90,6 +93,7 @@ __all__ = [
     "Lock",
     "Ordering",
     "Param",
+    "Prepared",
     "Query",
     "QueryError",
     "Recursive",
@@ -124,6 +128,7 @@ __all__ = [
     "drop_table",
     "excluded",
     "hold_table",
+    "if_dialect",
     "insert",
     "length",
     "lit",
@@ -139,6 +144,7 @@ __all__ = [
     "param",
     "part",
     "plus",
+    "query_if_dialect",
     "recursive",
     "renumber",
     "row_at",

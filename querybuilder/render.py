@@ -1,18 +1,23 @@
 """Turns a builder into a statement: SQL text, and the recipe for its arguments.
 
-A statement is compiled once and bound often. Binding has to be fast, so `Statement.__init__` computes everything that
-does not depend on the values, and `bind` only picks values out of a dict.
+    Query ── prepared() ──> Prepared ── bind(**params) ──> Bound ── build(dialect) ──> Built, ready to execute
+                               └── one Statement for each dialect, compiled when it is first needed
+
+Binding has to be fast, so `Statement.__init__` computes everything that does not depend on the values, and
+`Statement.build` only picks values out of a dict.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind, list_encoder, rows_encoder
-from querybuilder.dialect import Dialect, SqlType, quote
+from querybuilder.dialect import POSTGRES, Dialect, SqlType, quote
 from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
 
 # The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
@@ -44,18 +49,19 @@ class Statement:
         slots: tuple[Slot, ...],
         constants: tuple[object, ...],
         encoders: Mapping[str, Encoder],
+        unused: Set[str],
         packed: bool,
     ) -> None:
         self.dialect = dialect
         self.sql = sql
         self.packed = packed
-        self.parameters = frozenset(slot for slot in slots if isinstance(slot, str)) | frozenset(encoders)
+        self.parameters = frozenset(slot for slot in slots if isinstance(slot, str)) | frozenset(encoders) | unused
         self._constants: dict[Any, object] = dict(enumerate(constants))
         self._encoders = dict(encoders)
         self._pick = _picker(slots)
 
-    def bind(self, /, **params: object) -> Built:
-        """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
+    def build(self, params: Mapping[str, object]) -> Built:
+        """Return the query with these arguments, ready to execute.
 
         Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
         arrive unchanged.
@@ -66,16 +72,16 @@ class Statement:
         if self._encoders:
             values = self._encoded(params)
         elif self._constants:
-            values = self._constants | params
+            values = {**self._constants, **params}
         try:
             return Built(self.sql, self._pick(values), self.packed)
         except KeyError:
             raise self._mismatch(params) from None
 
-    def _encoded(self, params: dict[str, object]) -> dict[Any, object]:
+    def _encoded(self, params: Mapping[str, object]) -> dict[Any, object]:
         if params.keys() != self.parameters:
             raise self._mismatch(params)
-        values = self._constants | params
+        values: dict[Any, object] = {**self._constants, **params}
         for name, encoder in self._encoders.items():
             for index, argument in enumerate(encoder.encode(params[name])):
                 values[name, index] = argument
@@ -84,7 +90,7 @@ class Statement:
     def _mismatch(self, params: Mapping[str, object]) -> UnboundParameterError:
         missing = sorted(self.parameters - params.keys())
         unknown = sorted(params.keys() - self.parameters)
-        return UnboundParameterError(f"missing parameters {missing}, unknown parameters {unknown}")
+        return UnboundParameterError(f"missing parameters {missing}, unknown parameters {unknown}: {self.sql}")
 
 
 def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[object, ...]]:
@@ -110,6 +116,7 @@ class Rendering:
         self._encoders: dict[str, Encoder] = {}
         self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value so far
         self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
+        self._unused: set[str] = set()
 
     def name(self, identifier: str) -> str:
         """Return the quoted identifier, and remember it for `fresh_name`."""
@@ -157,8 +164,16 @@ class Rendering:
             slots=tuple(self._slots),
             constants=tuple(self._constants),
             encoders=self._encoders,
+            unused=self._unused,
             packed=packed,
         )
+
+    def skip(self, *nodes: Node) -> None:
+        """Accept the parameters of parts that this dialect leaves out, so that `bind` is the same for all dialects."""
+        other = Rendering(POSTGRES)  # the dialect that can express every part
+        for node in nodes:
+            node.render(other)
+        self._unused |= other.statement("").parameters
 
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
         known = self._encoders.setdefault(name, encoder)
@@ -209,6 +224,46 @@ class Query(ABC):
     def compile(self, dialect: Dialect) -> Statement:
         """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
 
-    def build(self, dialect: Dialect, /, **params: object) -> Built:
-        """Compile and bind in one step, for statements that run rarely."""
-        return self.compile(dialect).bind(**params)
+    def prepared(self) -> Prepared:
+        return Prepared(self)
+
+    def bind(self, /, **params: object) -> Bound:
+        """Bind a query that runs rarely, and so is compiled each time. See `Prepared.bind`."""
+        return Bound(Prepared(self), params)
+
+
+class Prepared:
+    """A query that is compiled once for each dialect, when a store of that dialect first runs it."""
+
+    __slots__ = ("_query", "_statements")
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._statements: dict[Dialect, Statement] = {}
+
+    def bind(self, /, **params: object) -> Bound:
+        """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
+
+        `Bound.build` checks them.
+        """
+        return Bound(self, params)
+
+    def compile(self, dialect: Dialect) -> Statement:
+        statement = self._statements.get(dialect)
+        if statement is None:
+            statement = self._statements[dialect] = self._query.compile(dialect)
+        return statement
+
+
+class Bound(msgspec.Struct, frozen=True, gc=False):
+    """A query with its arguments, in no dialect yet. Programs yield it, and a store builds it in its own dialect."""
+
+    query: Prepared
+    params: dict[str, object]
+
+    def build(self, dialect: Dialect) -> Built:
+        """Return the query as text and arguments of a dialect.
+
+        Raises the errors of `Query.compile` and `Statement.build`.
+        """
+        return self.query.compile(dialect).build(self.params)

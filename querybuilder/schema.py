@@ -165,13 +165,14 @@ class AddColumn(Query):
 class Renumber(Query):
     table: str
     column: str
+    numbers: Dialect
 
     def compile(self, dialect: Dialect) -> Statement:
         if not dialect.transaction:
             raise InexpressibleError("transactions have no numbers in this dialect")
         out = _ddl(dialect)
         table, column = out.name(self.table), out.name(self.column)
-        return out.statement(f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {dialect.transaction}")
+        return out.statement(f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {self.numbers.transaction}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +218,13 @@ def add_column(
     return AddColumn(table, _define(name, kind, null=null, default=default, sortable=sortable))
 
 
-def renumber(table: str, column: str) -> Renumber:
+def renumber(table: str, column: str, numbers: Dialect) -> Renumber:
     """Return a statement that replaces the default of a column made by `CreateTable.in_transaction`.
 
-    Afterwards, inserted rows get the transaction number as this dialect computes it; see `numbered_from`. Existing rows
+    Afterwards, inserted rows get the transaction number as `numbers` computes it; see `numbered_from`. Existing rows
     keep their numbers.
     """
-    return Renumber(table, column)
+    return Renumber(table, column, numbers)
 
 
 def drop_table(name: str) -> Drop:

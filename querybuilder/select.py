@@ -38,7 +38,7 @@ class Lock(Enum):
 
 
 Output = Term | Aliased
-Bound = int | Term
+RowBound = int | Term
 
 
 def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:
@@ -121,10 +121,10 @@ class Select(RowSource, Query):
         """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`."""
         return replace(self, orders=self.orders + _orderings(orders))
 
-    def limit(self, limit_rows: Bound) -> Select:
+    def limit(self, limit_rows: RowBound) -> Select:
         return replace(self, limit_rows=_bound(limit_rows))
 
-    def offset(self, offset_rows: Bound) -> Select:
+    def offset(self, offset_rows: RowBound) -> Select:
         return replace(self, offset_rows=_bound(offset_rows))
 
     def packed(self) -> Select:
@@ -217,7 +217,7 @@ class Union(RowSource, Query):
         """Add terms to the sort order of all rows. Each term is the name of an output that every arm has."""
         return replace(self, orders=self.orders + _orderings(orders))
 
-    def limit(self, limit_rows: Bound) -> Union:
+    def limit(self, limit_rows: RowBound) -> Union:
         """Limit the rows of all arms together. A union with a limit needs an order.
 
         If an index has the same order, the database reads at most this many rows of each arm.
@@ -306,7 +306,7 @@ def _orderings(orders: Sequence[Term | Ordering]) -> tuple[Ordering, ...]:
     return tuple(one if isinstance(one, Ordering) else asc(one) for one in orders)
 
 
-def _bound(rows_max: Bound) -> Term:
+def _bound(rows_max: RowBound) -> Term:
     if isinstance(rows_max, Term):
         return rows_max
     if constant_kind(rows_max) is not SqlType.INTEGER or rows_max < 0:

@@ -66,6 +66,7 @@ class Insert(Query):
     conditions: tuple[Condition, ...] = ()
     conflict: OnConflict | None = None
     outputs: tuple[Output, ...] = ()
+    numbered_only: tuple[str, ...] = ()
 
     def values(self, /, **assignments: Operand) -> Insert:
         return replace(self, single=_terms(assignments), bulk=None)
@@ -80,6 +81,10 @@ class Insert(Query):
     def where(self, *conditions: Condition) -> Insert:
         """Insert only the rows of a batch that meet all conditions. In them, col(name, BULK_ALIAS) is a cell."""
         return replace(self, conditions=self.conditions + conditions)
+
+    def only_numbered(self, *names: str) -> Insert:
+        """Leave these columns out if the dialect's transactions have no numbers. `bind` takes their values anyway."""
+        return replace(self, numbered_only=names)
 
     def on_conflict(self, *keys: str) -> Conflict:
         """Begin an upsert. The methods of the result choose what happens if a row with the same key exists.
@@ -97,14 +102,17 @@ class Insert(Query):
 
     def render(self, out: Rendering) -> str:
         into = f"INSERT INTO {out.name(self.table)}"
+        left_out = () if out.dialect.transaction else self.numbered_only
         if self.bulk is not None:
-            names = ", ".join(out.name(name) for name, _ in self.bulk.columns)
+            names = ", ".join(out.name(name) for name, _ in self.bulk.columns if name not in left_out)
             # Without WHERE TRUE, SQLite would parse the ON of ON CONFLICT as the ON of a join.
-            sql = f"{into} ({names}) SELECT * FROM {self.bulk.render(out)}"
+            sql = f"{into} ({names}) SELECT {names if left_out else '*'} FROM {self.bulk.render(out)}"
             sql += render_where(out, self.conditions) or " WHERE TRUE"
         elif self.single:
-            names = ", ".join(out.name(name) for name, _ in self.single)
-            sql = f"{into} ({names}) VALUES ({', '.join(one.render(out) for _, one in self.single)})"
+            out.skip(*(one for name, one in self.single if name in left_out))
+            single = [(name, one) for name, one in self.single if name not in left_out]
+            names = ", ".join(out.name(name) for name, _ in single)
+            sql = f"{into} ({names}) VALUES ({', '.join(one.render(out) for _, one in single)})"
         else:
             raise IncompleteQueryError("an insert needs values or rows")
         if self.conflict is not None:
@@ -191,7 +199,8 @@ class HoldTable(Query):
 
     def compile(self, dialect: Dialect) -> Statement:
         out = Rendering(dialect)
-        return out.statement(f"LOCK TABLE {out.name(self.table)} IN EXCLUSIVE MODE")
+        lock = f"LOCK TABLE {out.name(self.table)} IN EXCLUSIVE MODE"
+        return out.statement(lock if dialect.row_locks else "SELECT 1")
 
 
 def _terms(assignments: dict[str, Operand]) -> Assignments:
@@ -230,8 +239,8 @@ def truncate(table: str) -> Truncate:
 def hold_table(table: str) -> HoldTable:
     """Return a statement that makes all writers of a table wait until the transaction ends.
 
-    The statement itself waits for transactions that have written to the table or locked its rows. Use it only with a
-    dialect that has row locks.
+    The statement itself waits for transactions that have written to the table or locked its rows. With a dialect
+    without row locks it does nothing.
     """
     return HoldTable(table)
 

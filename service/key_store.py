@@ -30,11 +30,11 @@ class StoreKeys:
 
     async def list_keys(self) -> Sequence[StoredKey]:
         """Return all keys, revoked ones included."""
-        return await self._store.read(lambda: list_keys(self._store.dialect, keys_max=self._keys_max))
+        return await self._store.read(lambda: list_keys(keys_max=self._keys_max))
 
     async def page_keys(self, after: tuple[int, str], limit: int) -> Sequence[StoredKey]:
         """Return up to `limit` keys, revoked ones included, that follow the creation time and id in `after`."""
-        return await self._store.read(lambda: page_keys(self._store.dialect, after=after, limit=limit))
+        return await self._store.read(lambda: page_keys(after=after, limit=limit))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
         """Create a key and return it with its text. The text is stored nowhere.
@@ -44,9 +44,7 @@ class StoreKeys:
         """
         key = make_api_key()
         row = StoredKey(key.id, name, Role.from_name(role).name.lower(), key.hash, self._now_us(), None)
-        await self._store.write(
-            lambda: add_key(self._store.dialect, row, keys_max=self._keys_max, keep_ops=self._keep_ops)
-        )
+        await self._store.write(lambda: add_key(row, keys_max=self._keys_max, keep_ops=self._keep_ops))
         return row, key.text
 
     async def revoke(self, id: str) -> None:
@@ -56,9 +54,7 @@ class StoreKeys:
             UnknownKeyError: there is no key with that id.
             OpsKeyNeededError: see `revoke_key`.
         """
-        await self._store.write(
-            lambda: revoke_key(self._store.dialect, id, now_us=self._now_us(), keep_ops=self._keep_ops)
-        )
+        await self._store.write(lambda: revoke_key(id, now_us=self._now_us(), keep_ops=self._keep_ops))
 
 
 @asynccontextmanager

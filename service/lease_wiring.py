@@ -25,7 +25,7 @@ def lease_margin_us(settings: Settings) -> int:
 
 
 def make_leases(settings: Settings, store: Store) -> WorkLeases:
-    return WorkLeases(store.dialect, store_clock(store.dialect), margin_us=lease_margin_us(settings))
+    return WorkLeases(store_clock, margin_us=lease_margin_us(settings))
 
 
 def make_lease_groups(settings: Settings, store: Store) -> LeaseTransactions:
@@ -44,8 +44,7 @@ def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, rea
     peers = None
     if read_peer is not None:
         exchange = LeaseExchange(
-            store.dialect,
-            store_clock(store.dialect),
+            store_clock,
             store_name=settings.lease_store_name,
             release_duplicates=settings.lease_duplicates == "release",
             attempts_max=settings.write_attempts_max,
@@ -56,7 +55,7 @@ def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, rea
     return PoolParts(
         liberate=settings,
         balance=settings,
-        clock=store_clock(store.dialect),
+        clock=store_clock,
         observer=metrics,
         margin_us=lease_margin_us(settings),
         expired_counted_max=settings.lease_expired_counted_max,

@@ -159,8 +159,8 @@ async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], 
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
-    boards = OpenBoards(store.dialect, open_boards_max=settings.open_boards_max)
-    post_ids = PostIds(store.dialect, salt)
+    boards = OpenBoards(open_boards_max=settings.open_boards_max)
+    post_ids = PostIds(salt)
     book = await _open_curves(settings, metrics, store, salt, stack)
     catalog.watch_removals(book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
@@ -213,9 +213,9 @@ async def _open_curves(
 async def _open_queue(
     settings: Settings, metrics: Metrics, clock: Callable[[], int], store: Store
 ) -> tuple[Enqueuer, QueueParts]:
-    shards = await store.read(ingest_queue(store.dialect).shards)
+    shards = await store.read(ingest_queue.shards)
     if not shards:
-        shards = await store.write(lambda: ingest_queue(store.dialect).make_shards(settings.ingest_shards))
+        shards = await store.write(lambda: ingest_queue.make_shards(settings.ingest_shards))
     wake = asyncio.Event()
     backlog = QueueBacklog(store, settings, now_us=clock, monotonic=time.monotonic)
     enqueuer = Enqueuer(
@@ -230,8 +230,8 @@ async def _open_queue(
     enqueuer.start()
     # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
     # its shards, so two overlapping leases do no harm.
-    leases = WorkLeases(store.dialect, store_clock(store.dialect), margin_us=0)
-    semaphore = Semaphore(store.dialect, leases, SEMAPHORE, size=settings.ingest_workers_max)
+    leases = WorkLeases(store_clock, margin_us=0)
+    semaphore = Semaphore(leases, SEMAPHORE, size=settings.ingest_workers_max)
     return enqueuer, QueueParts(shards, leases, settings, metrics.queue, wake, semaphore)
 
 

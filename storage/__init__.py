@@ -1,24 +1,30 @@
 """Durable boards, posts, curves and leases behind one interface (`store.Store`), on SQLite or PostgreSQL.
 
-Only the room `engines` talks to a database. All logic is written as programs: generators that yield built queries and
-are sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
+Only the room `engines` talks to a database. All logic is written as programs: generators that yield queries and are
+sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
 
-    def count_profiles(dialect: Dialect) -> Program[int]:
-        rows = yield select(count()).from_(PROFILES).build(dialect)  # a query: the store runs it and sends its rows
+    _COUNT = select(count()).from_(PROFILES).prepared()
+    _DELETE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
+
+    def count_profiles() -> Program[int]:
+        rows = yield _COUNT.bind()  # a query: the store runs it and sends its rows
         return int(rows[0][0])
 
-    def delete_profile(dialect: Dialect, owner: str) -> Program[int]:
-        yield delete(PROFILES).where(col("owner").eq(param("owner"))).build(dialect, owner=owner)
-        return (yield from count_profiles(dialect))  # a program: its queries pass through this one
+    def delete_profile(owner: str) -> Program[int]:
+        yield _DELETE.bind(owner=owner)
+        return (yield from count_profiles())  # a program: its queries pass through this one
 
-    profiles_left = await store.write(lambda: delete_profile(store.dialect, "42"))
+    profiles_left = await store.write(lambda: delete_profile("42"))
+
+A query names no dialect. The store turns it into SQL of its own dialect when the program yields it, and compiles a
+prepared query only once. So the errors of a query, such as a missing parameter, are raised by `read` and `write`.
 
 Use `yield` for a query and `yield from` for a program. If a program is called with neither, it never runs, and no error
 is raised. A test finds such calls in the source. `read_single` and `write_single` run a program of one query without a
 transaction, which is cheaper.
 
 A module offers other modules only programs and plain functions, no queries. If several modules contribute to one
-statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and compiles them.
+statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.
 
 A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
 once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from querybuilder import Built, Dialect
+from querybuilder import Bound, Dialect
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ Row = Sequence[Any]
 Rows = list[Row]
 # A program yields a query and is sent its rows. After a write without RETURNING, it is sent one row, which holds the
 # number of rows written.
-Program = Generator[Built, Rows, T]
+Program = Generator[Bound, Rows, T]
 
 
 class StoreSize(NamedTuple):
@@ -50,7 +50,7 @@ class Store(Protocol):
         """
         ...
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query. Other modules call `read_single`, which takes a program."""
         ...
 
@@ -65,7 +65,7 @@ class Store(Protocol):
         """
         ...
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         """Run one statement as a transaction of its own and return its rows. Other modules call `write_single`.
 
         Raises:

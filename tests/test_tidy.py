@@ -24,7 +24,7 @@ SQL = re.compile(
     r"|delete\s+from\b|(create|drop|alter)\s+(unique\s+)?(table|index|trigger|view)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-BUILT = re.compile(r"\b(Built|Statement)\b")  # the types of queries with and without their arguments
+BUILT = re.compile(r"\b(Bound|Built|Prepared|Statement)\b")  # the types of queries with and without their arguments
 # Each word is built from two parts, because the tests search this file too and must not find it here.
 LEFTOVERS = re.compile(
     "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error", r"pytest\.(mark\.)?(skip|x" + "fail)"))
@@ -224,7 +224,7 @@ def _public_code(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _offers_query(node: ast.stmt) -> bool:
-    """Return whether a function returns, or a public name is set to, a built query or a compiled statement."""
+    """Return whether a function returns, or a public name is set to, a prepared or bound query."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return BUILT.search(_returned(node)) is not None
     assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -232,7 +232,7 @@ def _offers_query(node: ast.stmt) -> bool:
     if all(name.removeprefix("self.").startswith("_") for name in names):
         return False
     annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
-    made = node.value is not None and _called(node.value) in ("compile", "bind", "build")
+    made = node.value is not None and _called(node.value) in ("prepared", "compile", "bind", "build")
     return (made and "re.compile" not in ast.unparse(node)) or BUILT.search(annotation) is not None
 
 
@@ -266,7 +266,7 @@ def test_a_program_yields_only_queries_of_its_own_module() -> None:
         if _returned(function).startswith("Program[")
         for query in _yielded(function)
         # Only calls are checked here. mypy checks that a local name holds a query.
-        if isinstance(query, ast.Call) and _called(query) not in ("bind", "build") and _called(query)[:1] != "_"
+        if isinstance(query, ast.Call) and _called(query) != "bind" and _called(query)[:1] != "_"
     ]
     assert offenders == []
 

@@ -45,8 +45,8 @@ async def time_counts(store_url: str, rows: int) -> dict[int, tuple[float, float
     """Time counts in a store. Return (median, 99th percentile) in ms, by the number of rows that a count reads."""
     store = await open_store(load({"store": store_url}, {}))
     try:
-        board = await store.read(lambda: find_board(store.dialect, BOARD))
-        entries = Entries(store.dialect, board)
+        board = await store.read(lambda: find_board(BOARD))
+        entries = Entries(board)
         ascending = sorted(draw_scores(rows).tolist())
         return {gap: await _time_counts(store, entries, ascending, gap) for gap in _GAP_ROWS}
     finally:

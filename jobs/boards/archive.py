@@ -58,7 +58,7 @@ class Archiver:
     async def begin(self, held: HeldLease, board: Board) -> None:
         """Start the archive of a board, or continue one that this or another process began."""
         entries, _ = self._open_boards.open_board(board)
-        archiving = ArchiveWriter(self._store.dialect, entries, self._limits)
+        archiving = ArchiveWriter(entries, self._limits)
 
         def program() -> Program[None]:
             yield from held.renew()
@@ -74,7 +74,7 @@ class Archiver:
             LeaseLostError, UnknownBoardError, StoreBusyError: see `write_part`; no board was archived.
         """
         opened = [(board, self._open_boards.open_board(board)[0]) for board in boards]
-        archivings = [ArchiveWriter(self._store.dialect, entries, self._limits) for _, entries in opened]
+        archivings = [ArchiveWriter(entries, self._limits) for _, entries in opened]
 
         def read() -> Program[list[tuple[int, list[PartContent]] | None]]:
             found = []

@@ -143,9 +143,7 @@ class CloseJob:
         board = self._archiver.board
         if board is None:
             if not self._to_archive and frozen:
-                found = await self._store.write(
-                    lambda: select_boards_to_archive(self._store.dialect, frozen, now_us=now_us)
-                )
+                found = await self._store.write(lambda: select_boards_to_archive(frozen, now_us=now_us))
                 self._to_archive.extend(found)
             if not self._to_archive:
                 return bool(frozen)
@@ -159,7 +157,7 @@ class CloseJob:
         """Archive the next boards together if at least two are small enough; return whether they were archived."""
         limits, boards = self._archive_limits, list(self._to_archive)[: self._archive_limits.archive_boards_max]
         keys = [board.key for board in boards]
-        totals, small, rows = await self._store.read(lambda: find_totals(self._store.dialect, keys)), 0, 0
+        totals, small, rows = await self._store.read(lambda: find_totals(keys)), 0, 0
         for board in boards:
             rows += totals[board.key].get(ALL_ENTRIES, 0)
             if rows > limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
@@ -191,13 +189,13 @@ class CloseJob:
         many = self._limits.close_boards_max
         more = 0 if self._to_archive or self._archiver.board is not None else many
         for stage, limit in ((ClosingStage.OPEN, many), (ClosingStage.SHUT, 1), (ClosingStage.FROZEN, more)):
-            due[stage] = yield from list_due_boards(self._store.dialect, stage, now_us=now_us, limit=limit)
+            due[stage] = yield from list_due_boards(stage, now_us=now_us, limit=limit)
         return now_us, due
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
         def program() -> Program[list[Board]]:
             yield from held.renew()
-            return (yield from shut_boards(self._store.dialect, boards, now_us=now_us))
+            return (yield from shut_boards(boards, now_us=now_us))
 
         closed = await self._store.write(program)
         self._observer.closed(len(closed))
@@ -222,31 +220,31 @@ class CloseJob:
             log.error("close_failed", board=board.id, exc_info=error)
         self._archiver.pause_archive()
         at_us = now_us + round(wait_s * 1e6)
-        await self._store.write(lambda: set_due_time(self._store.dialect, board, at_us=at_us))
+        await self._store.write(lambda: set_due_time(board, at_us=at_us))
 
     async def _freeze(self, held: HeldLease, board: Board) -> None:
         await self._fit_columns(board)
 
         def program() -> Program[None]:
             yield from held.renew()
-            yield from freeze_boards(self._store.dialect, [board])
+            yield from freeze_boards([board])
 
         await self._store.write(program)
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        totals = (await self._store.read(lambda: find_totals(self._store.dialect, [board.key])))[board.key]
+        """Fit the final curve of every column that needs one and has none yet."""
+        totals = (await self._store.read(lambda: find_totals([board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):
                 await self._fit(board, index)
 
     async def _is_final(self, board: Board, index: int, changes: int) -> bool:
         """Return whether the stored curve is certified and counts every change of the board."""
-        dialect = self._store.dialect
-        mark = (await self._store.read(lambda: find_curve_summaries(dialect, [board.key]))).get((board.key, index))
+        mark = (await self._store.read(lambda: find_curve_summaries([board.key]))).get((board.key, index))
         if mark is None or mark.changes != changes or mark.epoch != board.epoch:
             return False
-        documents = await self._store.read(lambda: read_documents(dialect, [mark.version]))
+        documents = await self._store.read(lambda: read_documents([mark.version]))
         with suppress(CurveCorruptError):
             return any(decode_curve(document).method == "scan" for document in documents.values())
         return False

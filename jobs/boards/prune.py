@@ -53,7 +53,6 @@ class PruneJob:
         unread_from: Callable[[], Program[int | None]] | None = None,  # returns the first log position not yet folded
     ) -> None:
         self._store, self._post_ids, self._limits = store, post_ids, limits
-        self._changes = change_log(store.dialect)
         self._ownership, self._observer = ownership, observer
         self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
         self._unread_from = unread_from
@@ -68,7 +67,7 @@ class PruneJob:
                 self._observer.pruned_elsewhere()
 
     async def _prune(self, _held: HeldLease) -> None:
-        oldest_us = await self._store.read(self._changes.oldest_us)
+        oldest_us = await self._store.read(change_log.oldest_us)
         self._observer.log_age(0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6)
         if forgotten := await self.prune_post_ids():
             log.info("post_ids_forgotten", rows=forgotten)
@@ -100,19 +99,21 @@ class PruneJob:
 
         def step() -> Program[int]:
             unread_from = None if self._unread_from is None else (yield from self._unread_from())
-            gone = yield from self._changes.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
+            gone = yield from change_log.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
             if gone or unread_from is None:
                 return gone
-            return (yield from self._changes.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
+            return (yield from change_log.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
-        rejected, rows_max = rejected_posts(self._store.dialect), self._limits.prune_rows_max
+        rows_max = self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
-        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
+        return await self._in_steps(
+            lambda: rejected_posts.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max
+        )
 
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
@@ -121,16 +122,17 @@ class PruneJob:
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        erased = erasure_statements(self._store.dialect)
-        return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
+        return await self._in_steps(
+            lambda: erasure_statements.blank_cells(before_us=before_us, rows_max=rows_max), rows_max
+        )
 
     async def make_blocks(self) -> int:
         """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
-        index, made = owner_blocks(self._store.dialect), 0
-        await self._store.write(index.prune)
-        while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
+        made = 0
+        await self._store.write(owner_blocks.prune)
+        while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
             started = self._monotonic()
-            await self._store.write(lambda block=block: index.store_block(block))  # type: ignore[misc]
+            await self._store.write(lambda block=block: owner_blocks.store_block(block))  # type: ignore[misc]
             made += 1
             await self._sleep(self._monotonic() - started)
         return made
@@ -138,7 +140,7 @@ class PruneJob:
     async def sweep_tables(self) -> int:
         """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
         rows_max = self._limits.prune_rows_max
-        return await self._in_steps(lambda: sweep_rows(self._store.dialect, rows_max=rows_max), 1)
+        return await self._in_steps(lambda: sweep_rows(rows_max=rows_max), 1)
 
     async def _in_steps(self, step: Callable[[], Program[int]], rows_more: int) -> int:
         """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_more` rows."""

@@ -72,11 +72,8 @@ class Auditor:
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
-        dialect = self._store.dialect
         found = await self._store.for_board(board.id).read(
-            lambda: audit_curve(
-                dialect, entries, column_index, moment, limits, rng=self._rng, monotonic=self._monotonic
-            ),
+            lambda: audit_curve(entries, column_index, moment, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )
         self._observer.audited(found)

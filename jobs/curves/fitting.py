@@ -101,8 +101,8 @@ class Fitting:
         return self._quiet(state) and self._worth(board, present)
 
     def _read_state(self, board: Board, column_index: int) -> Program[ColumnState]:
-        totals = (yield from find_totals(self._store.dialect, [board.key]))[board.key]
-        marks = yield from find_curve_summaries(self._store.dialect, [board.key])
+        totals = (yield from find_totals([board.key]))[board.key]
+        marks = yield from find_curve_summaries([board.key])
         mark = marks.get((board.key, column_index))
         return ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
 
@@ -121,10 +121,9 @@ class Fitting:
         return changes <= self._limits.scan_changes_ratio * state.entries
 
     def _seen(self, board: Board) -> Program[FitSnapshot]:
-        dialect = self._store.dialect
-        totals = yield from find_totals(dialect, [board.key])
+        totals = yield from find_totals([board.key])
         try:
-            mark = yield from change_log(dialect).take_mark()
+            mark = yield from change_log.take_mark()
         except ChangesUnorderedError:
             # Some transaction has been open for too long. The new curve will be just as accurate, but it cannot be kept
             # live.

@@ -112,7 +112,7 @@ class FoldJob:
         return found.rows
 
     async def _read(self, counting: Counting) -> FoldBacklog:
-        return await self._store.read(lambda: read_fold_backlog(self._store.dialect, counting.known, self._limits))
+        return await self._store.read(lambda: read_fold_backlog(counting.known, self._limits))
 
     @staticmethod
     def _must_store(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
@@ -123,4 +123,4 @@ class FoldJob:
 
     def _stored(self, held: HeldLease, folded: FoldState, counts: list[StoredCounts]) -> Program[None]:
         yield from held.renew()
-        yield from store_folded(self._store.dialect, folded, counts)
+        yield from store_folded(folded, counts)

@@ -213,7 +213,7 @@ class RefreshJob:
         slot = (board.key, column_index)
 
         def still_wanted() -> Program[None]:
-            if due is not None and (yield from curve_version(self._store.dialect, *slot)) > due.seen_version:
+            if due is not None and (yield from curve_version(*slot)) > due.seen_version:
                 raise _SupersededError
 
         self._busy.add(slot)
@@ -254,7 +254,7 @@ async def store_and_serve(
 
     def stored() -> Program[int]:
         owned = held.release()
-        return store_curve(store.dialect, board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
+        return store_curve(board, column_index, curve, changes=seen.changes, mark=seen.mark, owned=owned)
 
     with book.remember_forgotten():
         version = await store.for_board(board.id).write(stored)

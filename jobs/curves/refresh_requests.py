@@ -168,9 +168,7 @@ class RemoteRefresher:
 
     async def _request_refresh(self, board: Board, column_index: int) -> Refreshed:
         origin = RequestOrigin.current().text
-        number = await self._store.write(
-            lambda: store_refresh_request(self._store.dialect, board, column_index, origin)
-        )
+        number = await self._store.write(lambda: store_refresh_request(board, column_index, origin))
         try:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(board, column_index, number)
@@ -205,7 +203,7 @@ class RemoteRefresher:
                 return state.answer
 
     async def _state(self, board: Board, column_index: int) -> RefreshRequestState | None:
-        return await self._store.read(lambda: find_refresh_request_state(self._store.dialect, board.key, column_index))
+        return await self._store.read(lambda: find_refresh_request_state(board.key, column_index))
 
 
 class RefreshRequestJob:
@@ -235,8 +233,8 @@ class RefreshRequestJob:
         room = self._limits.refresh_demands_max - len(self._answering)
         if room <= 0:
             return
-        for request in await self._store.read(lambda: list_open_refresh_requests(self._store.dialect, room)):
-            if await self._store.write(lambda request=request: take_refresh_request(self._store.dialect, request)):  # type: ignore[misc]
+        for request in await self._store.read(lambda: list_open_refresh_requests(room)):
+            if await self._store.write(lambda request=request: take_refresh_request(request)):  # type: ignore[misc]
                 task = asyncio.create_task(self._answer(request))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
@@ -250,9 +248,9 @@ class RefreshRequestJob:
             try:
                 answer = await self._carry_out(request)
             except NoJobProcessError:
-                await self._store.write(lambda: return_refresh_request(self._store.dialect, request))
+                await self._store.write(lambda: return_refresh_request(request))
             else:
-                await self._store.write(lambda: answer_refresh_request(self._store.dialect, request, answer))
+                await self._store.write(lambda: answer_refresh_request(request, answer))
         except StorageError as error:
             log.error("refresh_request_not_answered", board=request.board_id, detail=error.detail)
 

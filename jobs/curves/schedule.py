@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from config.settings import JobSettings
-from querybuilder import Dialect
 from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveSummary, describe_rules, find_curve_summaries
@@ -103,7 +102,7 @@ class Schedule:
             return False
         asked = {turn.board.key: turn for turn in turns}
         after, limit = self._youngest, self._limits.refresh_tick_boards_max
-        stored = await self._store.read(lambda: _read_state(self._store.dialect, list(asked), after, limit))
+        stored = await self._store.read(lambda: _read_state(list(asked), after, limit))
         self._read_s = now_s
         for board in stored.younger:
             self._youngest = board.key
@@ -237,11 +236,11 @@ def _is_counted(board: Board, index: int, stored: _StoredState) -> bool:
     return stored.totals[board.key].get(index, 0) <= board.spec.predictor.exact_top
 
 
-def _read_state(dialect: Dialect, board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
-    younger = yield from list_boards_after(dialect, after, limit)
+def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
+    younger = yield from list_boards_after(after, limit)
     if not board_keys:
         return _StoredState({}, younger, {}, {})
-    boards = yield from find_boards_by_key(dialect, board_keys)
-    totals = yield from find_totals(dialect, board_keys)
-    marks = yield from find_curve_summaries(dialect, board_keys)
+    boards = yield from find_boards_by_key(board_keys)
+    totals = yield from find_totals(board_keys)
+    marks = yield from find_curve_summaries(board_keys)
     return _StoredState(boards, younger, totals, marks)

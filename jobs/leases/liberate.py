@@ -69,20 +69,18 @@ class LiberateJob:
     def _free(self, region: Region) -> Program[int]:
         now_us = yield from self._clock()
         before_us, rows_max = now_us - self._margin_us, self._limits.liberate_rows_max
-        upkeep = lease_upkeep(self._store.dialect)
         return (
-            yield from upkeep.liberate_expired(
+            yield from lease_upkeep.liberate_expired(
                 region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng
             )
         )
 
     def _sweep(self) -> Program[int]:
-        return lease_pools(self._store.dialect).sweep_dropped(rows_max=self._limits.liberate_rows_max)
+        return lease_pools.sweep_dropped(rows_max=self._limits.liberate_rows_max)
 
     def _forget(self) -> Program[int]:
         before_us = (yield from self._clock()) - round(self._limits.lease_journal_retention_s * 1e6)
-        journal = lease_journal(self._store.dialect)
-        return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
+        return (yield from lease_journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
         done = 0

@@ -58,7 +58,6 @@ class BalanceJob:
         self._store, self._ownership, self._limits, self._clock = store, ownership, limits, clock
         self._observer, self._margin_us, self._expired_counted_max = observer, margin_us, expired_counted_max
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
-        self._upkeep = lease_upkeep(store.dialect)
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s
@@ -87,8 +86,8 @@ class BalanceJob:
         if held is not None:
             yield from held.renew()
         keys = [pool.key for pool in pools]
-        counts = yield from lease_counts(self._store.dialect).read_counts(keys)
-        stored = yield from self._upkeep.loads(keys)
+        counts = yield from lease_counts.read_counts(keys)
+        stored = yield from lease_upkeep.loads(keys)
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         for (key, region), counted in counts.items():
@@ -100,7 +99,7 @@ class BalanceJob:
                 else update_load(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
             )
             regions[key][region] = RegionState(found.available, load)
-        yield from self._upkeep.set_loads(
+        yield from lease_upkeep.set_loads(
             {
                 (key, region): msgspec.json.encode(state.load).decode()
                 for key, states in regions.items()
@@ -110,7 +109,7 @@ class BalanceJob:
         return {key: plan_moves(states, self._limits) for key, states in regions.items()}
 
     def _look(self, region: Region, counted: RegionCounts, now_us: int) -> Program[RegionMeasurement]:
-        over = yield from lease_resources(self._store.dialect).count_expired(
+        over = yield from lease_resources.count_expired(
             *region, before_us=now_us - self._margin_us, limit=self._expired_counted_max
         )
         return RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
@@ -125,7 +124,7 @@ class BalanceJob:
                 now_us = yield from self._clock()
                 times = {"before_us": now_us - self._margin_us, "now_us": now_us}
                 return (
-                    yield from self._upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
+                    yield from lease_upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
                 )
 
             done = await self._store.write(program)

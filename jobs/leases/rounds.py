@@ -43,8 +43,8 @@ async def read_pool_pages(store: Store) -> AsyncIterator[list[tuple[Pool, list[s
     while True:
 
         def page(after: tuple[str, str] = after) -> Program[list[tuple[Pool, list[str]]]]:
-            pools = yield from lease_pools(store.dialect).list_pools(after=after, client_id=None, limit=POOLS_A_PAGE)
-            counts = yield from lease_counts(store.dialect).read_counts([pool.key for pool in pools])
+            pools = yield from lease_pools.list_pools(after=after, client_id=None, limit=POOLS_A_PAGE)
+            counts = yield from lease_counts.read_counts([pool.key for pool in pools])
             return [(pool, [region for key, region in counts if key == pool.key]) for pool in pools]
 
         found = await store.read(page)

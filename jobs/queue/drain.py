@@ -65,7 +65,6 @@ class DrainWorker:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
         self._observer, self._wake, self._now_us = observer, wake, now_us
-        self._queue = ingest_queue(store.dialect)
         self._monotonic, self._sleep = monotonic, sleep
         self._share = Share()
         self._renewed_s: float | None = None
@@ -110,7 +109,7 @@ class DrainWorker:
 
     async def _turn(self) -> bool:
         if self._is_renewal_due():
-            if await read_single(self._store, self._queue.is_empty):
+            if await read_single(self._store, ingest_queue.is_empty):
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
@@ -150,7 +149,7 @@ class DrainWorker:
             return
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
-        backlog = {} if empty else await read_single(self._store, self._queue.backlog)
+        backlog = {} if empty else await read_single(self._store, ingest_queue.backlog)
         self._observer.backlog_seen(backlog, self._now_us())
 
     async def _gather(self) -> None:

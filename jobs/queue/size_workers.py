@@ -90,9 +90,8 @@ class SizeWorkersJob:
             log.info("workers_resized", workers=size, before=seen.sizing.size, capacity=capacity, speed=speed)
 
     def _look(self) -> Program[_Seen]:
-        queue = ingest_queue(self._store.dialect)
-        counts = yield from queue.counts()
-        backlog = yield from queue.backlog()
+        counts = yield from ingest_queue.counts()
+        backlog = yield from ingest_queue.backlog()
         holders = yield from self._semaphore.holders()
         sizing = yield from self._semaphore.sizing()
         oldest_us = min((shard.oldest_us for shard in backlog.values()), default=None)

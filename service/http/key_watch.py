@@ -67,10 +67,10 @@ class KeyWatch:
                 failing = True
 
     def _changed(self) -> Program[tuple[KeyCounts, list[StoredKey] | None]]:
-        counts = yield from count_keys(self._store.dialect)
+        counts = yield from count_keys()
         if counts == self._known:
             return counts, None
-        return counts, (yield from list_keys(self._store.dialect, keys_max=self._keys_max))
+        return counts, (yield from list_keys(keys_max=self._keys_max))
 
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:

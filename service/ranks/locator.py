@@ -19,7 +19,6 @@ from typing import Literal, NamedTuple
 
 from config.settings import ReadingSettings
 from predictor import RankCurve
-from querybuilder import Dialect
 from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position
@@ -300,7 +299,7 @@ class Locator:
         self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
     ) -> Program[tuple[list[LocatedRank], dict[int, int]]]:
         counted = yield from self.count_ranks(wanted, mode, starts)
-        totals = yield from read_board_totals(self._store.dialect, self.board)
+        totals = yield from read_board_totals(self.board)
         return counted, totals
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
@@ -331,15 +330,15 @@ def percentile(rank: int, total: int) -> float:
     return round(min(100.0, max(0.0, 100 * (total - rank) / (total - 1))), 3)
 
 
-def read_board_totals(dialect: Dialect, board: Board) -> Program[dict[int, int]]:
+def read_board_totals(board: Board) -> Program[dict[int, int]]:
     """Return how many entries of a board are ranked, by column index; `find_totals` explains the other keys.
 
     Raises:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board has changed since this process read it.
     """
-    totals = (yield from find_totals(dialect, [board.key]))[board.key]
-    if not totals and not board.is_unreached and board.key not in (yield from read_live_epochs(dialect, [board.key])):
+    totals = (yield from find_totals([board.key]))[board.key]
+    if not totals and not board.is_unreached and board.key not in (yield from read_live_epochs([board.key])):
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
     return totals

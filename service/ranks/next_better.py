@@ -37,7 +37,7 @@ class NextBetterFinder:
         entry = (yield from locator.entries.find_entries([owner])).get(owner)
         if entry is None:
             return None, {}
-        totals = yield from read_board_totals(locator.entries.dialect, locator.board)
+        totals = yield from read_board_totals(locator.board)
         found: dict[int, Position] = {}
         for wanted in wanted_of(entry):
             position = yield from self._position(wanted, totals)

@@ -81,14 +81,13 @@ class Pager:
         self._store, self._locator, self._cursors = store, locator, cursors
         self.ranking: Ranking = locator.entries.rankings[index]
         self._board, self._index = board, index
-        self._dialect = store.dialect
 
     async def read_first(self, limit: int) -> Window:
         """Read the best rows in a snapshot of their own."""
         return await self._store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
-        totals = yield from read_board_totals(self._dialect, self._board)
+        totals = yield from read_board_totals(self._board)
         rows = yield from self.ranking.read_first_rows(limit + 1)
         return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
 
@@ -104,7 +103,7 @@ class Pager:
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
         """Return the rows from row number `rank` on, or no rows if there are fewer. The first may be inside a tie."""
-        totals = yield from read_board_totals(self._dialect, self._board)
+        totals = yield from read_board_totals(self._board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
             landed = yield from self.ranking.find_row(start, rank)
@@ -119,7 +118,7 @@ class Pager:
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
         """
-        totals = yield from read_board_totals(self._dialect, self._board)
+        totals = yield from read_board_totals(self._board)
         row_number = place.row_number
         if totals.get(CHANGES, 0) != place.changes:
             row_number = 1 + (yield from self._rows_before(place, start))

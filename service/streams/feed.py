@@ -101,7 +101,6 @@ class Feed:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._store, self._limits, self._observer = store, limits, observer
-        self._journal = journal(store.dialect)
         self._monotonic, self._sleep = monotonic, sleep
         self._topics: dict[Hashable, _Watched] = {}
         self._joining: list[_Joining] = []
@@ -167,7 +166,7 @@ class Feed:
                 begun = {one.key: one.make() for one in joining if one.key not in watched}
                 starts = _find_count_starts([*(each.topic for each in watched.values()), *begun.values()])
                 known = {slot: start for slot, start in starts.items() if start is not None}
-                snapshot = FeedSnapshot(self._store.dialect, known)
+                snapshot = FeedSnapshot(known)
                 heavy = await self._counts_far([slot for slot, start in starts.items() if start is None])
                 poll = await self._store.read(
                     lambda: self._poll(snapshot, watched, joining, begun),  # noqa: B023
@@ -190,7 +189,7 @@ class Feed:
         """Return whether counts from the top of these columns may read more than `light_read_rows_max` rows."""
         keys = {key for key, _ in slots}
         if unknown := sorted(keys - self._sizes.keys()):
-            totals = await self._store.read(lambda: find_totals(self._store.dialect, unknown))
+            totals = await self._store.read(lambda: find_totals(unknown))
             self._sizes |= {key: totals[key].get(ALL_ENTRIES, 0) for key in unknown}
         self._sizes = {key: self._sizes[key] for key in keys}
         return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
@@ -204,19 +203,17 @@ class Feed:
     ) -> Program[_PollResult]:
         for each in watched.values():
             each.topic.state = each.state  # undo what a failed poll may have changed
-        published = yield from self._journal.find_last_published()
+        published = yield from journal.find_last_published()
         snapshot.until = published
         poll = _PollResult(snapshot, published)
         seen = poll.until if self._seen is None else self._seen
-        begins_after = yield from self._journal.find_begin()
+        begins_after = yield from journal.find_begin()
         rows: list[JournalRow] = []
         boards = {each.topic.board.key for each in watched.values()}
         if seen < begins_after:
             poll.lost = True
         elif boards and seen < poll.until:
-            rows = yield from self._journal.read_changes(
-                seen, limit=self._limits.stream_rows_max, boards=sorted(boards)
-            )
+            rows = yield from journal.read_changes(seen, limit=self._limits.stream_rows_max, boards=sorted(boards))
             if len(rows) == self._limits.stream_rows_max:
                 snapshot.until = rows[-1].number
         poll.rows = len(rows)
@@ -241,7 +238,7 @@ class Feed:
         """
         waiting = [each for each in watched.values() if each.topic.board.is_unreached]
         if waiting:
-            found = yield from find_boards_by_id(self._store.dialect, sorted({each.topic.board.id for each in waiting}))
+            found = yield from find_boards_by_id(sorted({each.topic.board.id for each in waiting}))
             reached = {board.id for board in found}
             poll.ended += [each for each in waiting if each.topic.board.id in reached]
 
@@ -271,7 +268,7 @@ class Feed:
         limit = self._limits.stream_rows_max
         rows: list[JournalRow] | None = None
         if begins_after <= last_seen <= poll.published:
-            rows = yield from self._journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
+            rows = yield from journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
             return [Event(poll.until, "reset", RESET), state]
         missed = topic.find_missed_event([row for row in rows if row.number <= poll.until], poll.until)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from querybuilder import Dialect
 from service.ranks.locator import read_board_totals
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
@@ -21,8 +20,8 @@ RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and it
 class FeedSnapshot:
     """One snapshot of the store. It includes all rows of the journal up to the number `until`."""
 
-    def __init__(self, dialect: Dialect, starts: Mapping[RankedColumnId, CountStart]) -> None:
-        self._dialect, self._starts = dialect, starts
+    def __init__(self, starts: Mapping[RankedColumnId, CountStart]) -> None:
+        self._starts = starts
         self.until = 0
         self._rows: dict[int, list[JournalRow]] = {}
         self._followed: dict[int, set[str]] = {}
@@ -53,13 +52,13 @@ class FeedSnapshot:
 
     def read_totals(self, board: Board) -> Program[dict[int, int]]:
         if board.key not in self._totals:
-            self._totals[board.key] = yield from read_board_totals(self._dialect, board)
+            self._totals[board.key] = yield from read_board_totals(board)
         return self._totals[board.key]
 
     def read_mark(self) -> Program[LogMark]:
         """Return the mark that says which changes of the change log this snapshot includes."""
         if self._mark is None:
-            self._mark = yield from change_log(self._dialect).take_mark()
+            self._mark = yield from change_log.take_mark()
         return self._mark
 
     def read_entry(self, entries: Entries, owner: str) -> Program[Entry | None]:

@@ -115,7 +115,6 @@ class OwnerTopic:
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
         self.board, self.index, self.owner = board, index, owner
-        self._dialect = ranks.store.dialect
         locator = self._locator = ranks.locators.find_locator(board)
         self._entries, self._ranking = locator.entries, locator.entries.rankings[index]
         self._column = MoveReader(board, index, high=self._ranking.padding.high)
@@ -143,7 +142,7 @@ class OwnerTopic:
 
     def _refuse(self) -> Program[None]:
         found = yield from self._entries.find_entries([self.owner])
-        unseen = yield from hidden_statements(self._dialect).find_hidden([self.board.key], [self.owner])
+        unseen = yield from hidden_statements.find_hidden([self.board.key], [self.owner])
         if found or unseen.entries:
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NoReturn
 
 from predictor import Curve, decode_curve
-from querybuilder import INTEGER, Dialect, Lock, Select, Statement, asc, col, desc, param, select, update
+from querybuilder import INTEGER, Lock, Prepared, Select, asc, col, desc, param, select, update
 from storage.entries.entries import Entries
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
@@ -42,25 +42,25 @@ _AFTER_ALL = "\U0010ffff"  # the name returned for an unknown owner; it sorts af
 
 
 class _BlockStatements:
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self) -> None:
         number, first = col("number"), col("first")
         of_section = self._of_section(col("number"), col("document"))
         text, place = param("text"), param("place", INTEGER)
 
-        def one(query: Select) -> Statement:
-            return query.limit(1).compile(dialect)
+        def one(query: Select) -> Prepared:
+            return query.limit(1).prepared()
 
         self.first_up_to = one(of_section.where(first.le(text)).order_by(desc(first)))
         self.first_from = one(of_section.where(first.ge(text)).order_by(asc(first)))
         self.at_place = one(of_section.where(number.le(place)).order_by(desc(number)))
-        self.up_to_place = of_section.where(number.lt(place)).order_by(asc(number)).compile(dialect)
+        self.up_to_place = of_section.where(number.lt(place)).order_by(asc(number)).prepared()
         self.last = one(self._of_section(number, col("entries"), col("last")).order_by(desc(number)))
-        self.directory = self._of_section(number, first).order_by(asc(first)).compile(dialect)
-        self.numbered = of_section.where(number.in_(param("numbers"))).compile(dialect)
-        self.held = of_section.locked(Lock.UPDATE, asc(number)).compile(dialect)
-        self.held_at = of_section.where(number.eq(place)).locked(Lock.UPDATE).compile(dialect)
+        self.directory = self._of_section(number, first).order_by(asc(first)).prepared()
+        self.numbered = of_section.where(number.in_(param("numbers"))).prepared()
+        self.held = of_section.locked(Lock.UPDATE, asc(number)).prepared()
+        self.held_at = of_section.where(number.eq(place)).locked(Lock.UPDATE).prepared()
         changed = update(ARCHIVE_BLOCKS).set(document=param("document"))
-        self.change = changed.where(*self._one_section(), number.eq(place)).compile(dialect)
+        self.change = changed.where(*self._one_section(), number.eq(place)).prepared()
 
     def _of_section(self, *outputs: Any) -> Select:
         return select(*outputs).from_(ARCHIVE_BLOCKS).where(*self._one_section())
@@ -70,18 +70,16 @@ class _BlockStatements:
         return col("board_key").eq(param("board_key")), col("section").eq(param("section"))
 
 
-@lru_cache
-def _block_statements(dialect: Dialect) -> _BlockStatements:
-    return _BlockStatements(dialect)
+_BLOCK_STATEMENTS = _BlockStatements()
 
 
-def find_last_block(dialect: Dialect, board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
+def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
     """Return facts about the last block of a section, or None if the section has no block.
 
     The facts are the number of entries in all earlier blocks, the number of entries in the last block, and the last
     owner or cell in that block.
     """
-    rows = yield _block_statements(dialect).last.bind(board_key=board_key, section=section)
+    rows = yield _BLOCK_STATEMENTS.last.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
@@ -93,16 +91,15 @@ class _Unavailable:
 
 
 class ArchivedRanking(Ranking):
-    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+    def __init__(self, board: Board, index: int) -> None:
         # Do not call the constructor of the base class: it compiles statements over a table that no longer exists.
         self.index, self._board_key, self._columns = index, board.key, len(board.spec.columns)
         self.padding = Padding.for_column(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
-        self._reads = _block_statements(dialect)
-        self._dialect = dialect
+        self._reads = _BLOCK_STATEMENTS
         self._sql = self.neighbours = self.gaps = _Unavailable()  # type: ignore[assignment]
 
-    def _block(self, statement: Statement, section: int, **bound: Any) -> Program[tuple[int, bytes] | None]:
+    def _block(self, statement: Prepared, section: int, **bound: Any) -> Program[tuple[int, bytes] | None]:
         rows = yield statement.bind(board_key=self._board_key, section=section, **bound)
         return (rows[0][0], rows[0][1]) if rows else None
 
@@ -120,7 +117,7 @@ class ArchivedRanking(Ranking):
         return None if found is None else (found[0], decode_tally(found[1]))
 
     def _total(self) -> Program[int]:
-        last = yield from find_last_block(self._dialect, self._board_key, tally_section(self.index))
+        last = yield from find_last_block(self._board_key, tally_section(self.index))
         return 0 if last is None else last[0] + last[1]
 
     def _top(self, rows_max: int) -> Program[list[Entry]]:
@@ -128,7 +125,7 @@ class ArchivedRanking(Ranking):
             board_key=self._board_key, section=top_section(self.index), place=rows_max
         )
         top = [entry for _, document in rows for entry in _widened(document, self._columns)]
-        unseen = yield from _hidden_of(self._dialect, [entry.owner for entry in top])
+        unseen = yield from _hidden_of([entry.owner for entry in top])
         return [_nobodys(entry, self.index) if entry.owner in unseen else entry for entry in top] if unseen else top
 
     def _whole_top(self) -> Program[list[Entry]]:
@@ -268,7 +265,7 @@ class ArchivedRanking(Ranking):
 class ArchivedEntries(Entries):
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
-        return {index: ArchivedRanking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
+        return {index: ArchivedRanking(self.board, index) for index in self.board.sorted_indexes}
 
     def read_curve(self, column_index: int) -> Program[Curve | None]:
         ranking = self.rankings[column_index]
@@ -277,17 +274,17 @@ class ArchivedEntries(Entries):
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner. Owners who are currently hidden are left out."""
-        unseen = yield from _hidden_of(self.dialect, owners)
+        unseen = yield from _hidden_of(owners)
         return (yield from self._kept([owner for owner in owners if owner not in unseen]))
 
     def of_hidden(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        unseen = yield from _hidden_of(self.dialect, owners)
+        unseen = yield from _hidden_of(owners)
         return (yield from self._kept([owner for owner in owners if owner in unseen]))
 
     def _kept(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         if not owners:
             return {}
-        reads, key = _block_statements(self.dialect), self.board.key
+        reads, key = _BLOCK_STATEMENTS, self.board.key
         if len(owners) == 1:
             rows = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owners[0])
         else:
@@ -306,7 +303,7 @@ class ArchivedEntries(Entries):
         """
         if happened is not ChangeKind.ERASED:
             return None
-        reads, key = _block_statements(self.dialect), self.board.key
+        reads, key = _BLOCK_STATEMENTS, self.board.key
         covering = yield reads.first_up_to.bind(board_key=key, section=OWNERS, text=owner)
         if not covering:
             return None
@@ -326,7 +323,7 @@ class ArchivedEntries(Entries):
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
-        reads, key, section = _block_statements(self.dialect), self.board.key, top_section(index)
+        reads, key, section = _BLOCK_STATEMENTS, self.board.key, top_section(index)
         for number, document in (yield reads.held.bind(board_key=key, section=section)):
             rows = decode_rows(document)
             if all(entry.owner != owner for entry in rows.entries):
@@ -337,8 +334,8 @@ class ArchivedEntries(Entries):
             yield reads.change.bind(board_key=key, section=section, place=number, document=encode_rows(rows))
 
 
-def _hidden_of(dialect: Dialect, owners: Sequence[str]) -> Program[set[str]]:
-    return (yield from hidden_statements(dialect).find_hidden([], owners)).hidden_owners
+def _hidden_of(owners: Sequence[str]) -> Program[set[str]]:
+    return (yield from hidden_statements.find_hidden([], owners)).hidden_owners
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:
@@ -346,11 +343,11 @@ def _nobodys(entry: Entry, index: int) -> Entry:
     return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 
-def list_archives_of_owner(dialect: Dialect, owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
+def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
     """Return the keys of boards whose archives may hold an owner: the first `limit` keys above `after_key`."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
     found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
-    rows = yield found.order_by(asc(col("board_key"))).limit(limit).build(dialect, owner=owner, after_key=after_key)
+    rows = yield found.order_by(asc(col("board_key"))).limit(limit).bind(owner=owner, after_key=after_key)
     return [row[0] for row in rows]
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
-from querybuilder import Built, Dialect, Lock, Statement, asc, col, count, delete, insert, param, select, update
+from querybuilder import Bound, Lock, Prepared, asc, col, count, delete, insert, param, select, update
 from storage.boards.boards import CHANGES, drop_rows, find_board, find_totals, store_state
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
 from storage.entries.entries import Entries
@@ -95,7 +95,6 @@ class ArchiveWriter:
     The caller runs each program in a transaction. Between two transactions it calls `encode_blocks` in another thread.
     """
 
-    dialect: Dialect
     entries: Entries
     limits: JobSettings
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
@@ -118,14 +117,14 @@ class ArchiveWriter:
         """Continue after the stored blocks, or begin anew if the board has changed since the archive was begun."""
         key = self.board.key
         self.changes = yield from self._changes_now()
-        head = yield from find_last_block(self.dialect, key, HEAD)
+        head = yield from find_last_block(key, HEAD)
         if head is None or head[1] != self.changes:
             yield self._clear()
             yield self._write(ArchiveBlock(HEAD, 0, self.changes, "", "", b""))
         self._tied, self.progress = {}, ArchiveProgress()
         parts = self._parts()
         for index in reversed(range(len(parts))):
-            found = yield from find_last_block(self.dialect, key, parts[index].section)
+            found = yield from find_last_block(key, parts[index].section)
             if found is not None:
                 number, entries, last = found
                 whole = parts[index].kind in (_SectionKind.TOP, _SectionKind.CURVE)
@@ -133,7 +132,7 @@ class ArchiveWriter:
                 return
 
     def _changes_now(self) -> Program[int]:
-        totals = yield from find_totals(self.dialect, [self.board.key])
+        totals = yield from find_totals([self.board.key])
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[tuple[list[PartContent], ArchiveProgress, dict[int, dict[str, int]]]]:
@@ -174,7 +173,7 @@ class ArchiveWriter:
     def _read_whole(self, part: _Part) -> Program[tuple[PartContent | None, int]]:
         ranking = self.entries.rankings[part.column_index]
         if part.kind is _SectionKind.CURVE:
-            curve = yield from find_final_curve(self.dialect, self.entries, part.column_index)
+            curve = yield from find_final_curve(self.entries, part.column_index)
             return (None if curve is None else PartContent(part, 0, curve)), 1
         rows = yield from ranking.read_first_rows(self.limits.archive_top_rows)
         return (PartContent(part, 0, Rows(rows, {})) if rows else None), len(rows)
@@ -183,7 +182,7 @@ class ArchiveWriter:
         self, part: _Part, place: ArchiveProgress, tied: dict[int, dict[str, int]]
     ) -> Program[tuple[PartContent | None, int, dict[int, dict[str, int]]]]:
         layout = self.entries.layout
-        rows = yield _owners_after(self.dialect, layout).bind(
+        rows = yield _owners_after(layout).bind(
             owner=place.last, limit=self.limits.archive_step_rows, **scope_of(self.board)
         )
         if not rows:
@@ -205,7 +204,7 @@ class ArchiveWriter:
         given rows, and a list with one result for each given row.
         """
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
-        statement = _counted_cells(self.dialect, self.entries.layout, index)
+        statement = _counted_cells(self.entries.layout, index)
         rows = yield statement.bind(cells=cells, **scope_of(self.board))
         several = {row[0] for row in rows if row[1] > 1}
         rows_read = dict(rows_read) if len(rows_read) < TIED_MAX else {}
@@ -235,9 +234,9 @@ class ArchiveWriter:
             yield self._write(block)
         return (yield from self.finish(now_us))
 
-    def _clear(self) -> Built:
+    def _clear(self) -> Bound:
         written = delete(ARCHIVE_BLOCKS).where(col("board_key").eq(param("key")))
-        return written.build(self.dialect, key=self.board.key)
+        return written.bind(key=self.board.key)
 
     def encode_blocks(self, found: Sequence[PartContent]) -> list[ArchiveBlock]:
         """Encode the contents of parts as blocks. This is CPU work: run it in another thread."""
@@ -251,8 +250,8 @@ class ArchiveWriter:
             yield self._write(block)
         return True
 
-    def _write(self, block: ArchiveBlock) -> Built:
-        return _insert(self.dialect).bind(board_key=self.board.key, **block._asdict())
+    def _write(self, block: ArchiveBlock) -> Bound:
+        return _INSERT.bind(board_key=self.board.key, **block._asdict())
 
     def note_progress(self, place: ArchiveProgress, tied: dict[int, dict[str, int]]) -> None:
         """Note that everything up to `place` is stored. Both arguments come from `read_step`."""
@@ -270,7 +269,7 @@ class ArchiveWriter:
             UnknownBoardError: the board was deleted.
         """
         # An erasure locks this row of the catalog too, so it waits until this transaction ends.
-        board = yield from find_board(self.dialect, self.board.id, lock=Lock.UPDATE)
+        board = yield from find_board(self.board.id, lock=Lock.UPDATE)
         if board.key != self.board.key or (yield from self._changes_now()) != self.changes:
             return None
         archived = replace(board, archived_us=now_us)
@@ -278,22 +277,22 @@ class ArchiveWriter:
             update(BOARDS)
             .set(archived_at=now_us, stage=int(ClosingStage.ARCHIVED), due_at=param("never"))
             .where(col("board_key").eq(param("key")))
-            .build(self.dialect, key=board.key, never=None)
+            .bind(key=board.key, never=None)
         )
-        yield from drop_rows(self.dialect, board)
-        return (yield from store_state(self.dialect, archived))
+        yield from drop_rows(board)
+        return (yield from store_state(archived))
 
 
-def find_final_curve(dialect: Dialect, entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
+def find_final_curve(entries: Entries, column_index: int) -> Program[Curve | bytes | None]:
     """Return the last curve of a closed board's column.
 
     Usually, this is the stored curve, encoded as bytes, or None if it is missing. If the column has so few entries that
     every rank is counted, build an exact curve through all values instead.
     """
     board = entries.board
-    totals = yield from find_totals(dialect, [board.key])
+    totals = yield from find_totals([board.key])
     if totals[board.key].get(column_index, 0) > board.spec.predictor.exact_top:
-        rows = yield _stored_curve(dialect).bind(board_key=board.key, column_index=column_index)
+        rows = yield _STORED_CURVE.bind(board_key=board.key, column_index=column_index)
         return bytes(rows[0][0]) if rows else None
     return (yield from build_exact_curve(entries, column_index))
 
@@ -341,27 +340,31 @@ def _blocks(read: PartContent, block_rows: int) -> Iterator[ArchiveBlock]:
         yield ArchiveBlock(section, 0, 0, "", "", encode_curve(content) if isinstance(content, Curve) else content)
 
 
-@lru_cache
-def _insert(dialect: Dialect) -> Statement:
-    names = ("board_key", *ArchiveBlock._fields)
-    block = insert(ARCHIVE_BLOCKS).values(**{name: param(name) for name in names})
-    return block.on_conflict("board_key", "section", "number").overwrite().compile(dialect)
+_INSERT = (
+    insert(ARCHIVE_BLOCKS)
+    .values(**{name: param(name) for name in ("board_key", *ArchiveBlock._fields)})
+    .on_conflict("board_key", "section", "number")
+    .overwrite()
+    .prepared()
+)
 
 
-@lru_cache
-def _stored_curve(dialect: Dialect) -> Statement:
-    one = (col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
-    return select(col("document")).from_(CURVES).where(*one).compile(dialect)
+_STORED_CURVE = (
+    select(col("document"))
+    .from_(CURVES)
+    .where(col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
+    .prepared()
+)
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _owners_after(dialect: Dialect, layout: Layout) -> Statement:
+def _owners_after(layout: Layout) -> Prepared:
     rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope(), col("owner").gt(param("owner")))
-    return rows.order_by(asc(col("owner"))).limit(param("limit")).packed().compile(dialect)
+    return rows.order_by(asc(col("owner"))).limit(param("limit")).packed().prepared()
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _counted_cells(dialect: Dialect, layout: Layout, index: int) -> Statement:
+def _counted_cells(layout: Layout, index: int) -> Prepared:
     cell = col(layout.columns[index].name)
     counted = select(cell, count()).from_(layout.table).where(*layout.scope(), cell.in_(param("cells")))
-    return counted.group_by(cell).packed().compile(dialect)
+    return counted.group_by(cell).packed().prepared()

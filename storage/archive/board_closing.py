@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from functools import lru_cache
 
-from querybuilder import Dialect, Lock, Statement, asc, col, param, select, update
+from querybuilder import Lock, asc, col, param, select, update
 from storage.boards.boards import COLUMNS, decode_board, find_board, find_totals
 from storage.boards.families import lock_family_by_key
 from storage.boards.family_ids import parse_board_id
@@ -29,22 +28,24 @@ class ClosingStage(IntEnum):
     ARCHIVED = 3
 
 
-def list_due_boards(
-    dialect: Dialect, stage: ClosingStage, *, now_us: int, limit: int
-) -> Program[list[tuple[int, Board]]]:
+def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
     """Return the due boards at a stage, each with its due time, ordered by due time."""
-    rows = yield _due(dialect).bind(stage=int(stage), now_us=now_us, limit=limit)
+    rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     return [(row[0], decode_board(row[1:])) for row in rows]
 
 
-@lru_cache
-def _due(dialect: Dialect) -> Statement:
-    due = select(col("due_at"), *COLUMNS).from_(BOARDS).where(col("due_at").not_null())
-    due = due.where(col("stage").eq(param("stage")), col("due_at").le(param("now_us")))
-    return due.order_by(asc(col("due_at"))).limit(param("limit")).compile(dialect)
+_DUE = (
+    select(col("due_at"), *COLUMNS)
+    .from_(BOARDS)
+    .where(col("due_at").not_null())
+    .where(col("stage").eq(param("stage")), col("due_at").le(param("now_us")))
+    .order_by(asc(col("due_at")))
+    .limit(param("limit"))
+    .prepared()
+)
 
 
-def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
+def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
     """Shut those of the given boards whose closing time has come, and return them. They take no more posts.
 
     Boards with so few entries that every rank is counted need no final curve. This transaction also freezes them.
@@ -58,17 +59,17 @@ def shut_boards(dialect: Dialect, boards: Sequence[Board], *, now_us: int) -> Pr
             update(FAMILIES)
             .set(closed_through=now_us)
             .where(col("family_key").eq(param("key")), col("closed_through").lt(now_us))
-            .build(dialect, key=family_key)
+            .bind(key=family_key)
         )
-        closed += yield from _shut(dialect, theirs, now_us)
+        closed += yield from _shut(theirs, now_us)
     for key in sorted(board.key for board in boards if board.family_key is None):
-        closed += yield from _shut(dialect, [key], now_us)
-    totals = yield from find_totals(dialect, [board.key for board in closed])
-    yield from freeze_boards(dialect, [board for board in closed if not list_columns_to_fit(board, totals[board.key])])
+        closed += yield from _shut([key], now_us)
+    totals = yield from find_totals([board.key for board in closed])
+    yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals[board.key])])
     return closed
 
 
-def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Board]]:
+def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
     # Check the closing time again: the end of a season may have been moved since the board was read.
     open_ones = col("stage").eq(int(ClosingStage.OPEN)), col("closes_at").le(param("now_us"))
     rows = yield (
@@ -76,7 +77,7 @@ def _shut(dialect: Dialect, keys: Sequence[int], now_us: int) -> Program[list[Bo
         .set(closed_at=param("now_us"), stage=int(ClosingStage.SHUT), due_at=0)
         .where(col("board_key").in_(param("keys")), *open_ones)
         .returning(*COLUMNS)
-        .build(dialect, keys=list(keys), now_us=now_us)
+        .bind(keys=list(keys), now_us=now_us)
     )
     return [decode_board(row) for row in rows]
 
@@ -87,33 +88,33 @@ def list_columns_to_fit(board: Board, totals: dict[int, int]) -> list[int]:
     return [index for index in board.sorted_indexes if totals.get(index, 0) > exact_top]
 
 
-def freeze_boards(dialect: Dialect, boards: Iterable[Board]) -> Program[None]:
+def freeze_boards(boards: Iterable[Board]) -> Program[None]:
     """Mark shut boards, whose final curves are stored, as frozen. They are due again when they may be archived."""
     families: dict[int, Family | None] = {}
     for board in boards:
-        due_us = yield from _archive_us(dialect, board, families)
+        due_us = yield from _archive_us(board, families)
         yield (
             update(BOARDS)
             .set(stage=int(ClosingStage.FROZEN), due_at=param("due_at"))
             .where(col("board_key").eq(param("key")), col("stage").eq(int(ClosingStage.SHUT)))
-            .build(dialect, key=board.key, due_at=due_us)
+            .bind(key=board.key, due_at=due_us)
         )
 
 
-def select_boards_to_archive(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
+def select_boards_to_archive(boards: Iterable[Board], *, now_us: int) -> Program[list[Board]]:
     """Return the given frozen boards that are to be archived now, and set the due times of the others."""
     families: dict[int, Family | None] = {}
     found = []
     for board in boards:
-        due_us = yield from _archive_us(dialect, board, families)
+        due_us = yield from _archive_us(board, families)
         if due_us is not None and due_us <= now_us:
             found.append(board)
         else:
-            yield from set_due_time(dialect, board, at_us=due_us)
+            yield from set_due_time(board, at_us=due_us)
     return found
 
 
-def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Program[None]:
+def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
     """Set when the closing job checks a closed board next. None: not until another transaction sets a time."""
     yield (
         update(BOARDS)
@@ -121,23 +122,23 @@ def set_due_time(dialect: Dialect, board: Board, *, at_us: int | None) -> Progra
         .where(
             col("board_key").eq(param("key")), col("stage").lt(int(ClosingStage.ARCHIVED)), col("closed_at").not_null()
         )
-        .build(dialect, key=board.key, at_us=at_us)
+        .bind(key=board.key, at_us=at_us)
     )
 
 
-def _archive_us(dialect: Dialect, board: Board, families: dict[int, Family | None]) -> Program[int | None]:
+def _archive_us(board: Board, families: dict[int, Family | None]) -> Program[int | None]:
     """Return when a closed board is to be archived; None: never. `families` caches families by key.
 
     The time depends on the row of the family, or of the board if it has no family. This function locks that row. So a
     transaction that changes the time waits for this one, and then makes the board due again.
     """
     if board.family_key is None:
-        season = (yield from find_board(dialect, board.id, lock=Lock.UPDATE)).spec.season
+        season = (yield from find_board(board.id, lock=Lock.UPDATE)).spec.season
         if season is None or season.keep_seconds is None or season.closes_us is None:
             return None
         return season.closes_us + season.keep_seconds * 1_000_000
     if board.family_key not in families:
-        families[board.family_key] = yield from lock_family_by_key(dialect, board.family_key, lock=Lock.SHARE)
+        families[board.family_key] = yield from lock_family_by_key(board.family_key, lock=Lock.SHARE)
     family = families[board.family_key]
     return None if family is None else _keeps_until_us(family, board)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querybuilder import ASC, Dialect, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
+from querybuilder import ASC, Lock, Select, asc, col, count, count_if, insert, param, seek, select, update
 from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
 from storage.schema.tables import API_KEYS
 from storage.store import Program
@@ -25,39 +25,39 @@ KeyCounts = tuple[int, int]
 OPS = "ops"
 
 
-def list_keys(dialect: Dialect, *, keys_max: int) -> Program[list[StoredKey]]:
+def list_keys(*, keys_max: int) -> Program[list[StoredKey]]:
     """Return all keys, including revoked ones, ordered by time of creation."""
-    rows = yield _listed().limit(keys_max).build(dialect)
+    rows = yield _listed().limit(keys_max).bind()
     return [StoredKey(*row) for row in rows]
 
 
-def page_keys(dialect: Dialect, *, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
+def page_keys(*, after: tuple[int, str], limit: int) -> Program[list[StoredKey]]:
     """Return at most `limit` keys, including revoked ones, in the order of `list_keys`.
 
     `after` holds the time of creation, in microseconds, and the id of the key after which the page begins.
     """
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
-    rows = yield _listed().where(past).limit(limit).build(dialect, created_at=after[0], id=after[1])
+    rows = yield _listed().where(past).limit(limit).bind(created_at=after[0], id=after[1])
     return [StoredKey(*row) for row in rows]
 
 
-def count_keys(dialect: Dialect) -> Program[KeyCounts]:
-    rows = yield select(count(), count_if(col("revoked_at").not_null())).from_(API_KEYS).build(dialect)
+def count_keys() -> Program[KeyCounts]:
+    rows = yield select(count(), count_if(col("revoked_at").not_null())).from_(API_KEYS).bind()
     created, revoked = rows[0]
     return created, revoked or 0
 
 
-def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program[None]:
+def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program[None]:
     """Store a new key.
 
     Raises:
         TooManyKeysError: the store already holds `keys_max` keys.
         OpsKeyNeededError: `keep_ops` is set, and no valid key would then have the role ops.
     """
-    created, _ = yield from count_keys(dialect)
+    created, _ = yield from count_keys()
     if created >= keys_max:
         raise TooManyKeysError(f"the store holds {keys_max} keys, as many as keys_max allows")
-    if keep_ops and key.role != OPS and not (yield from _hold_ops_keys(dialect)):
+    if keep_ops and key.role != OPS and not (yield from _hold_ops_keys()):
         raise OpsKeyNeededError("the first key needs the role ops: without it nobody could create or revoke keys")
     yield (
         insert(API_KEYS)
@@ -69,27 +69,27 @@ def add_key(dialect: Dialect, key: StoredKey, *, keys_max: int, keep_ops: bool =
             created_at=key.created_at_us,
             revoked_at=key.revoked_at_us,
         )
-        .build(dialect)
+        .bind()
     )
 
 
-def revoke_key(dialect: Dialect, key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:
+def revoke_key(key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:
     """Revoke a key from now on. A key that was revoked before keeps its earlier time of revocation.
 
     Raises:
         UnknownKeyError: no key has that id.
         OpsKeyNeededError: `keep_ops` is set, and this is the last valid key with the role ops.
     """
-    found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).build(dialect, id=key_id)
+    found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).bind(id=key_id)
     if not found:
         raise UnknownKeyError(f"no key {key_id!r}")
-    if keep_ops and (yield from _hold_ops_keys(dialect)) == [key_id]:
+    if keep_ops and (yield from _hold_ops_keys()) == [key_id]:
         raise OpsKeyNeededError(f"{key_id} is the last key with the role ops: create another one first")
     yield (
         update(API_KEYS)
         .set(revoked_at=now_us)
         .where(col("id").eq(param("id")), col("revoked_at").is_null())
-        .build(dialect, id=key_id)
+        .bind(id=key_id)
     )
 
 
@@ -98,8 +98,8 @@ def _listed() -> Select:
     return select(*columns).from_(API_KEYS).order_by(asc(col("created_at")), asc(col("id")))
 
 
-def _hold_ops_keys(dialect: Dialect) -> Program[list[str]]:
+def _hold_ops_keys() -> Program[list[str]]:
     """Return the ids of the valid keys with the role ops, locked so that no other transaction can revoke them now."""
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
-    rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).build(dialect)
+    rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).bind()
     return [row[0] for row in rows]

@@ -11,9 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from querybuilder import (
-    Dialect,
     Lock,
-    Statement,
     asc,
     col,
     delete,
@@ -105,13 +103,7 @@ COLUMNS = tuple(
 
 
 def create_board(
-    dialect: Dialect,
-    *,
-    board_id: str,
-    spec: BoardSpec,
-    now_us: int,
-    boards_max: int,
-    own_tables_max: int | None = None,
+    *, board_id: str, spec: BoardSpec, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
@@ -119,7 +111,7 @@ def create_board(
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
-    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).build(dialect, id=board_id)
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id"))).bind(id=board_id)
     if rows:
         board = decode_board(rows[0])
         if board.family_key is not None:
@@ -128,14 +120,14 @@ def create_board(
     family_id, colon, _ = board_id.partition(":")
     if colon:
         named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
-        if (yield named.build(dialect, family_id=family_id)):
+        if (yield named.bind(family_id=family_id)):
             raise FamilyBoardError(
                 f"{board_id!r} would belong to the family {family_id!r}, whose boards are created by its posts"
             )
     shared = spec.table is TableSharing.SHARED
-    yield from check_board_limits(dialect, new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
-    table_key = (yield from find_or_create_table(dialect, columns_of(spec.columns, shared=True))) if shared else None
-    board_key = yield from take_number(dialect, "board_key")
+    yield from check_board_limits(new=1, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
+    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True))) if shared else None
+    board_key = yield from take_number("board_key")
     board = Board(board_key, board_id, spec, now_us, epoch=1, table_key=table_key, rows_key=board_key if shared else 0)
     season = times_of(spec.season)
     board = replace(board, closes_us=season["closes_at"])
@@ -152,14 +144,14 @@ def create_board(
             due_at=param("due_at"),
             **{name: param(name) for name in season},
         )
-        .build(dialect, due_at=board.closes_us, **season)
+        .bind(due_at=board.closes_us, **season)
     )
     if not shared:
-        yield from create_row_table(dialect, layout_of(board))
+        yield from create_row_table(layout_of(board))
     return board
 
 
-def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
+def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
     """Add the new columns of `wanted` to a board, and give the board the predictor and the season of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
@@ -169,7 +161,7 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
         SpecConflictError: the change would reinterpret or drop stored values; or `check_times` refuses the season; or
             the board is closed, and `wanted` has new columns.
     """
-    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
     check_times(board, wanted.season, now_us=now_us)
     columns = board.spec.columns + added
@@ -179,17 +171,15 @@ def change_board(dialect: Dialect, *, board_id: str, wanted: BoardSpec, now_us: 
     if added and board.closed_us is not None:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
     changed = replace(board, spec=spec, closes_us=times_of(spec.season)["closes_at"])
-    yield from store_times(dialect, changed)
+    yield from store_times(changed)
     layout = layout_of(changed)
     new = layout.columns[len(board.spec.columns) :]
     if board.table_key is not None:
-        yield from widen_table(dialect, board.table_key, new)
+        yield from widen_table(board.table_key, new)
     else:
-        yield from add_columns(dialect, layout, new)
-    yield (
-        update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
-    )
-    return (yield from store_state(dialect, changed))
+        yield from add_columns(layout, new)
+    yield (update(BOARDS).set(spec=spec_text(spec)).where(col("board_key").eq(param("key"))).bind(key=board.key))
+    return (yield from store_state(changed))
 
 
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
@@ -214,7 +204,7 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
     return tuple(column for column in wanted.columns if column.name not in names)
 
 
-def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+def delete_board(*, board_id: str) -> Program[Board]:
     """Delete a board with its rows, totals, curves and archive.
 
     The post ids of the board become void, because no later board gets the same key.
@@ -222,75 +212,69 @@ def delete_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
-    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     if board.archived_us is None:
-        yield from drop_rows(dialect, board)
+        yield from drop_rows(board)
     for table in (BOARDS, TOTALS, ARCHIVE_BLOCKS):
-        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
-    yield from note_dropped_post_ids(dialect, board.key)
+        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
+    yield from note_dropped_post_ids(board.key)
     return board
 
 
-def drop_rows(dialect: Dialect, board: Board) -> Program[None]:
+def drop_rows(board: Board) -> Program[None]:
     """Permanently remove a board's rows, curves, live counts, hidden entries, refresh requests and refresh leases.
 
     If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
     """
     if board.table_key is not None:
-        yield from note_dropped_rows(dialect, board.table_key, board.rows_key)
+        yield from note_dropped_rows(board.table_key, board.rows_key)
     else:
-        yield drop_table(layout_of(board).table).build(dialect)
+        yield drop_table(layout_of(board).table).bind()
     for table in (CURVES, LIVE_COUNTS, REFRESH_REQUESTS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
     leased = [refresh_resource(board.key, index) for index in board.sorted_indexes]
     yield (
         delete(WORK_LEASES)
         .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
-        .build(dialect, leased=leased)
+        .bind(leased=leased)
     )
 
 
-def reset_board(dialect: Dialect, *, board_id: str) -> Program[Board]:
+def reset_board(*, board_id: str) -> Program[Board]:
     """Empty a board and keep its spec. Earlier post ids, and curves that are being fitted now, become void.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         PeriodClosedError: the board is closed, so its content is final.
     """
-    board = yield from lock_standalone_board(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     if board.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
-    emptied = yield from begin_epoch(dialect, (yield from remove_rows(dialect, board)))
-    return (yield from store_state(dialect, emptied))
+    emptied = yield from begin_epoch((yield from remove_rows(board)))
+    return (yield from store_state(emptied))
 
 
-def begin_epoch(dialect: Dialect, board: Board) -> Program[Board]:
+def begin_epoch(board: Board) -> Program[Board]:
     """Begin a new epoch, which makes earlier post ids and fits void. The caller then has to call `store_state`."""
-    yield (
-        update(BOARDS)
-        .set(epoch=plus(col("epoch"), 1))
-        .where(col("board_key").eq(param("key")))
-        .build(dialect, key=board.key)
-    )
+    yield (update(BOARDS).set(epoch=plus(col("epoch"), 1)).where(col("board_key").eq(param("key"))).bind(key=board.key))
     return replace(board, epoch=board.epoch + 1)
 
 
-def remove_rows(dialect: Dialect, board: Board) -> Program[Board]:
+def remove_rows(board: Board) -> Program[Board]:
     """Remove a board's rows, totals and curves. The caller then has to call `store_state` with the returned board."""
     emptied, layout = board, layout_of(board)
     if board.has_movable_rows and board.table_key is not None:
-        yield from note_dropped_rows(dialect, board.table_key, board.rows_key)
-        emptied = replace(board, rows_key=(yield from take_number(dialect, "board_key")))
+        yield from note_dropped_rows(board.table_key, board.rows_key)
+        emptied = replace(board, rows_key=(yield from take_number("board_key")))
         moved = update(BOARDS).set(rows_key=emptied.rows_key).where(col("board_key").eq(param("key")))
-        yield moved.build(dialect, key=board.key)
+        yield moved.bind(key=board.key)
     elif board.table_key is not None:  # a family's board: posts rely on `rows_key`, so the key has to stay the same
-        if dialect.row_locks:
-            yield hold_table(layout.table).build(dialect)
-        yield delete(layout.table).where(*layout.scope()).build(dialect, **scope_of(board))
+        yield hold_table(layout.table).bind()
+        yield delete(layout.table).where(*layout.scope()).bind(**scope_of(board))
     else:
-        yield truncate(layout.table).build(dialect)
+        yield truncate(layout.table).bind()
     for table in (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").eq(param("key"))).build(dialect, key=board.key)
+        yield delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key)
     return emptied
 
 
@@ -299,7 +283,7 @@ def state_of(board: Board) -> int:
     return board.epoch * COLUMNS_LIMIT + len(board.spec.columns) + ARCHIVED * (board.archived_us is not None)
 
 
-def store_state(dialect: Dialect, board: Board) -> Program[Board]:
+def store_state(board: Board) -> Program[Board]:
     """Store the result of `state_of` among a board's totals, and return the board.
 
     Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
@@ -310,7 +294,7 @@ def store_state(dialect: Dialect, board: Board) -> Program[Board]:
         .values(board_key=board.key, column_index=STATE, entries=state_of(board))
         .on_conflict("board_key", "column_index")
         .overwrite()
-        .build(dialect)
+        .bind()
     )
     return board
 
@@ -321,40 +305,38 @@ def check_copy(board: Board, totals: dict[int, int]) -> None:
         raise BoardChangedError
 
 
-def check_exists(dialect: Dialect, board: Board) -> Program[None]:
+def check_exists(board: Board) -> Program[None]:
     """Raise `UnknownBoardError` if a board without totals was deleted, or `BoardChangedError` if it was emptied."""
-    now = (yield from find_boards_by_key(dialect, [board.key])).get(board.key)
+    now = (yield from find_boards_by_key([board.key])).get(board.key)
     if now is None:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
     if now.rows_key != board.rows_key:
         raise BoardChangedError
 
 
-def lock_standalone_board(dialect: Dialect, board_id: str, *, lock: Lock) -> Program[Board]:
+def lock_standalone_board(board_id: str, *, lock: Lock) -> Program[Board]:
     """Lock the catalog's row of a board outside a family, and return the board.
 
     Raises:
         UnknownBoardError: no board has that id.
         FamilyBoardError: the board belongs to a family, and changes only with the family.
     """
-    board = yield from find_board(dialect, board_id, lock=lock)
+    board = yield from find_board(board_id, lock=lock)
     if board.family_key is not None:
         raise FamilyBoardError(f"{board_id!r} belongs to a family: it changes only with the family")
     return board
 
 
-def find_board(dialect: Dialect, board_id: str, *, lock: Lock | None = None) -> Program[Board]:
+def find_board(board_id: str, *, lock: Lock | None = None) -> Program[Board]:
     """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board."""
     found = select(*COLUMNS).from_(BOARDS).where(col("id").eq(param("id")))
-    rows = yield (found if lock is None else found.locked(lock)).build(dialect, id=board_id)
+    rows = yield (found if lock is None else found.locked(lock)).bind(id=board_id)
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
     return decode_board(rows[0])
 
 
-def list_boards(
-    dialect: Dialect, *, prefix: str, after: str, limit: int, archived: bool = True
-) -> Program[list[Board]]:
+def list_boards(*, prefix: str, after: str, limit: int, archived: bool = True) -> Program[list[Board]]:
     """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
     `archived` says whether the result includes archived boards.
@@ -364,58 +346,62 @@ def list_boards(
         conditions.append(col("archived_at").is_null())
     if prefix:
         conditions.append(col("id").lt(prefix + "\x7f"))  # ids are printable ASCII, which ends below \x7f
-    rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).build(dialect)
+    rows = yield select(*COLUMNS).from_(BOARDS).where(*conditions).order_by(asc(col("id"))).limit(limit).bind()
     return [decode_board(row) for row in rows]
 
 
-def find_boards_by_id(dialect: Dialect, board_ids: list[str]) -> Program[list[Board]]:
+def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
     """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
-    rows = yield _boards_by_id(dialect).bind(ids=board_ids)
+    rows = yield _BOARDS_BY_ID.bind(ids=board_ids)
     return [decode_board(row) for row in rows]
 
 
-@lru_cache
-def _boards_by_id(dialect: Dialect) -> Statement:
-    return select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().compile(dialect)
+_BOARDS_BY_ID = select(*COLUMNS).from_(BOARDS).where(col("id").in_(param("ids"))).packed().prepared()
 
 
-def find_boards_by_key(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, Board]]:
+def find_boards_by_key(board_keys: list[int]) -> Program[dict[int, Board]]:
     """Return the boards with these keys, by key, as they are stored now. Leave out keys that no board has."""
-    rows = yield _boards_by_key(dialect).bind(keys=board_keys)
+    rows = yield _BOARDS_BY_KEY.bind(keys=board_keys)
     return {row[0]: decode_board(row) for row in rows}
 
 
-@lru_cache
-def _boards_by_key(dialect: Dialect) -> Statement:
-    return select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+_BOARDS_BY_KEY = select(*COLUMNS).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed().prepared()
 
 
-def list_boards_after(dialect: Dialect, board_key: int, limit: int) -> Program[list[Board]]:
+def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
     """Return boards that were created after the board with this key, oldest first."""
-    rows = yield _boards_after(dialect).bind(board_key=board_key, limit=limit)
+    rows = yield _BOARDS_AFTER.bind(board_key=board_key, limit=limit)
     return [decode_board(row) for row in rows]
 
 
-@lru_cache
-def _boards_after(dialect: Dialect) -> Statement:
-    younger = select(*COLUMNS).from_(BOARDS).where(col("board_key").gt(param("board_key")))
-    return younger.order_by(asc(col("board_key"))).limit(param("limit")).packed().compile(dialect)
+_BOARDS_AFTER = (
+    select(*COLUMNS)
+    .from_(BOARDS)
+    .where(col("board_key").gt(param("board_key")))
+    .order_by(asc(col("board_key")))
+    .limit(param("limit"))
+    .packed()
+    .prepared()
+)
 
 
-def find_totals(dialect: Dialect, board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
+def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of boards, by board key and then by column index.
 
     The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
     indexes of other numbers.
     """
-    rows = yield _count_entries(dialect).bind(keys=board_keys)
+    rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
     stored: dict[int, list[tuple[int, int]]] = {key: [] for key in board_keys}
     for board_key, index, entries in rows:
         stored[board_key].append((index, entries))
     return {key: add_up_shares(shares) for key, shares in stored.items()}
 
 
-@lru_cache
-def _count_entries(dialect: Dialect) -> Statement:
-    counted = select(col("board_key"), col("column_index"), col("entries")).from_(TOTALS)
-    return counted.where(col("board_key").in_(param("keys"))).packed().compile(dialect)
+_COUNT_ENTRIES = (
+    select(col("board_key"), col("column_index"), col("entries"))
+    .from_(TOTALS)
+    .where(col("board_key").in_(param("keys")))
+    .packed()
+    .prepared()
+)

@@ -45,9 +45,7 @@ class Catalog:
         """Read every board that is not archived."""
         known_before = {board.key for board in self._by_id.values()}
         with self._reading():
-            boards = await self._store.read(
-                lambda: list_boards(self._store.dialect, prefix="", after="", limit=boards_max, archived=False)
-            )
+            boards = await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False))
             before, self._by_id = self._by_id, {}
             for board in boards:
                 if board.id not in self._written_meanwhile:
@@ -80,7 +78,7 @@ class Catalog:
         known_before = self._by_id.get(board_id)
         with self._reading():
             try:
-                board = await self._store.read(lambda: find_board(self._store.dialect, board_id))
+                board = await self._store.read(lambda: find_board(board_id))
             except UnknownBoardError:
                 if board_id not in self._written_meanwhile:
                     self._by_id.pop(board_id, None)
@@ -100,7 +98,7 @@ class Catalog:
         unknown = [each for each in asked if each not in found]
         if unknown:
             with self._reading():
-                for board in await self._store.read(lambda: find_boards_by_id(self._store.dialect, unknown)):
+                for board in await self._store.read(lambda: find_boards_by_id(unknown)):
                     found[board.id] = board if board.id in self._written_meanwhile else self._keep(board)
         return found
 

@@ -12,10 +12,9 @@ column `closed_at` of its own row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
-from querybuilder import Dialect, Lock, Statement, asc, col, param, select
+from querybuilder import Lock, asc, col, param, select
 from storage.errors import BoardChangedError, NotOpenYetError, PeriodClosedError, UnknownBoardError
 from storage.records import Board, Family, FamilySpec
 from storage.schema.tables import BOARDS, FAMILIES
@@ -64,7 +63,7 @@ def is_closed(board: Board, family: Family | None, now_us: int) -> bool:
     return family.is_closed(named.period, now_us)
 
 
-def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
+def hold_closures(boards: Iterable[Board], *, now_us: int) -> Program[dict[int, Closure]]:
     """Lock the rows that say whether boards take posts. Return, by board key, the closures of boards that may close.
 
     If a board outside a family has a season and is missing in the result, the board was deleted.
@@ -78,7 +77,7 @@ def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
             alone.append(board.key)
     found: dict[int, Closure] = {}
     if families:
-        rows = yield _closed_through(dialect).bind(keys=sorted(families))
+        rows = yield _CLOSED_THROUGH.bind(keys=sorted(families))
         through = {row[0]: (row[1], row[2]) for row in rows}
         for key, theirs in families.items():
             closed_through_us, text = through.get(key, (0, ""))
@@ -88,7 +87,7 @@ def hold_closures(dialect: Dialect, boards: Iterable[Board], *, now_us: int) -> 
             else:  # use the family's spec: the grace was shortened, perhaps after the boards were read
                 found.update({board.key: Closure(_closes_us(spec, board) <= shut_us) for board in theirs})
     if alone:
-        for key, opens_us, ends_us, closes_us, closed_us in (yield _seasons(dialect).bind(keys=sorted(alone))):
+        for key, opens_us, ends_us, closes_us, closed_us in (yield _SEASONS.bind(keys=sorted(alone))):
             shut = closed_us is not None or (closes_us is not None and closes_us <= now_us)
             found[key] = Closure(shut, opens_us, ends_us)
     return found
@@ -100,21 +99,25 @@ def _closes_us(spec: FamilySpec, board: Board) -> int:
     return closes_us or 0
 
 
-@lru_cache
-def _closed_through(dialect: Dialect) -> Statement:
-    through = select(col("family_key"), col("closed_through"), col("spec")).from_(FAMILIES)
-    through = through.where(col("family_key").in_(param("keys")))
-    return through.locked(Lock.SHARE, asc(col("family_key"))).compile(dialect)
+_CLOSED_THROUGH = (
+    select(col("family_key"), col("closed_through"), col("spec"))
+    .from_(FAMILIES)
+    .where(col("family_key").in_(param("keys")))
+    .locked(Lock.SHARE, asc(col("family_key")))
+    .prepared()
+)
 
 
-@lru_cache
-def _seasons(dialect: Dialect) -> Statement:
-    names = ("board_key", "opens_at", "ends_at", "closes_at", "closed_at")
-    seasons = select(*map(col, names)).from_(BOARDS).where(col("board_key").in_(param("keys")))
-    return seasons.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)
+_SEASONS = (
+    select(*map(col, ("board_key", "opens_at", "ends_at", "closes_at", "closed_at")))
+    .from_(BOARDS)
+    .where(col("board_key").in_(param("keys")))
+    .locked(Lock.SHARE, asc(col("board_key")))
+    .prepared()
+)
 
 
-def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
+def hold_rows_key(board: Board) -> Program[int]:
     """Lock the catalog's row of a board, and return its `rows_key`.
 
     Until the transaction ends, no other transaction archives or removes the board's rows.
@@ -123,7 +126,7 @@ def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board was archived.
     """
-    rows = yield _rows_keys(dialect).bind(keys=[board.key])
+    rows = yield _ROWS_KEYS.bind(keys=[board.key])
     if not rows:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
     if rows[0][2] is not None:
@@ -131,14 +134,16 @@ def hold_rows_key(dialect: Dialect, board: Board) -> Program[int]:
     return rows[0][1] or 0
 
 
-def hold_boards_with_rows(dialect: Dialect, board_keys: Iterable[int]) -> Program[set[int]]:
+def hold_boards_with_rows(board_keys: Iterable[int]) -> Program[set[int]]:
     """Lock the catalog's rows of these boards. Return the keys of the boards that exist and are not archived."""
-    rows = yield _rows_keys(dialect).bind(keys=sorted(board_keys))
+    rows = yield _ROWS_KEYS.bind(keys=sorted(board_keys))
     return {row[0] for row in rows if row[2] is None}
 
 
-@lru_cache
-def _rows_keys(dialect: Dialect) -> Statement:
-    found = select(col("board_key"), col("rows_key"), col("archived_at")).from_(BOARDS)
-    found = found.where(col("board_key").in_(param("keys")))
-    return found.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)
+_ROWS_KEYS = (
+    select(col("board_key"), col("rows_key"), col("archived_at"))
+    .from_(BOARDS)
+    .where(col("board_key").in_(param("keys")))
+    .locked(Lock.SHARE, asc(col("board_key")))
+    .prepared()
+)

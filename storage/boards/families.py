@@ -22,10 +22,8 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Condition,
-    Dialect,
     Lock,
     Select,
-    Statement,
     all_of,
     asc,
     col,
@@ -116,9 +114,7 @@ def family_table(family: Family) -> Layout:
     return Layout(table, shared, columns_of(family.spec.board.columns, shared=shared))
 
 
-def put_family(
-    dialect: Dialect, *, family_id: str, spec: FamilySpec, now_us: int, families_max: int
-) -> Program[tuple[Family, bool]]:
+def put_family(*, family_id: str, spec: FamilySpec, now_us: int, families_max: int) -> Program[tuple[Family, bool]]:
     """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
 
     Raises:
@@ -126,26 +122,24 @@ def put_family(
         SpecConflictError: the change would reinterpret or drop stored values; or an existing board outside the new
             family has an id that looks like one of the family's ids.
     """
-    rows = yield _by_id(Lock.UPDATE).build(dialect, id=family_id)
+    rows = yield _by_id(Lock.UPDATE).bind(id=family_id)
     if rows:
-        return (yield from _change(dialect, _family(rows[0]), spec)), False
-    [[families]] = yield select(count()).from_(FAMILIES).build(dialect)
+        return (yield from _change(_family(rows[0]), spec)), False
+    [[families]] = yield select(count()).from_(FAMILIES).bind()
     if families >= families_max:
         raise TooManyFamiliesError(f"this store holds {families_max} families, as many as catalog_families_max allows")
-    taken = yield from list_boards(dialect, prefix=f"{family_id}:", after="", limit=1)
+    taken = yield from list_boards(prefix=f"{family_id}:", after="", limit=1)
     if taken:
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
-    family = Family((yield from take_number(dialect, "board_key")), family_id, spec, now_us)
+    family = Family((yield from take_number("board_key")), family_id, spec, now_us)
     yield (
-        insert(FAMILIES)
-        .values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us)
-        .build(dialect)
+        insert(FAMILIES).values(family_key=family.key, id=family_id, spec=_spec_text(spec), created_at=now_us).bind()
     )
-    yield from create_row_table(dialect, family_table(family))
+    yield from create_row_table(family_table(family))
     return family, True
 
 
-def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Family]:
+def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     stored = family.spec
     if wanted.time_zone != stored.time_zone:
         detail = (
@@ -166,29 +160,24 @@ def _change(dialect: Dialect, family: Family, wanted: FamilySpec) -> Program[Fam
         spec = replace(
             spec, grace_seconds=wanted.grace_seconds, first_grace_seconds=stored.longest_grace_us // 1_000_000
         )
-        yield from _close_earlier(dialect, family, stored.grace_seconds - wanted.grace_seconds)
+        yield from _close_earlier(family, stored.grace_seconds - wanted.grace_seconds)
     if spec == stored:
         return family
     changed = replace(family, spec=spec)
     if board != stored.board:
-        yield from _change_boards(dialect, family, board)
+        yield from _change_boards(family, board)
     if (spec.keep, spec.grace_seconds) != (
         stored.keep,
         stored.grace_seconds,
     ):  # closed boards may now be archived at other times, so the closing job has to check all of them again
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
-        yield looked_at.build(dialect, key=family.key)
-    yield (
-        update(FAMILIES)
-        .set(spec=_spec_text(spec))
-        .where(col("family_key").eq(param("key")))
-        .build(dialect, key=family.key)
-    )
+        yield looked_at.bind(key=family.key)
+    yield (update(FAMILIES).set(spec=_spec_text(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
     return changed
 
 
-def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[None]:
+def _close_earlier(family: Family, seconds: int) -> Program[None]:
     """Make a family's open boards close `seconds` earlier. The closing job closes those whose new time has passed."""
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
     sooner = -seconds * 1_000_000
@@ -196,109 +185,96 @@ def _close_earlier(dialect: Dialect, family: Family, seconds: int) -> Program[No
         update(BOARDS)
         .set(closes_at=plus(col("closes_at"), sooner), due_at=plus(col("closes_at"), sooner))
         .where(col("family_key").eq(param("key")), *still_open)
-        .build(dialect, key=family.key)
+        .bind(key=family.key)
     )
 
 
-def _change_boards(dialect: Dialect, family: Family, spec: BoardSpec) -> Program[None]:
+def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     """Give every board of a family this spec, and store the new states, so that other processes notice the change."""
-    changed = [replace(board, spec=spec) for board in (yield from _boards(dialect, family))]
+    changed = [replace(board, spec=spec) for board in (yield from _boards(family))]
     width = len(family.spec.board.columns)
     layouts = [family_table(replace(family, spec=replace(family.spec, board=spec)))]
     if not family.shares_table:
         layouts += [layout_of(board) for board in changed if board.archived_us is None]
     for layout in layouts:
-        yield from add_columns(dialect, layout, layout.columns[width:])
-    yield (
-        update(BOARDS)
-        .set(spec=spec_text(spec))
-        .where(col("family_key").eq(param("key")))
-        .build(dialect, key=family.key)
-    )
+        yield from add_columns(layout, layout.columns[width:])
+    yield (update(BOARDS).set(spec=spec_text(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
     states = [(board.key, STATE, state_of(board)) for board in changed]
     yield (
         insert(TOTALS)
         .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
         .on_conflict("board_key", "column_index")
         .overwrite()
-        .build(dialect, rows=states)
+        .bind(rows=states)
     )
 
 
-def delete_family(dialect: Dialect, *, family_id: str) -> Program[list[Board]]:
+def delete_family(*, family_id: str) -> Program[list[Board]]:
     """Delete a family with all its boards, and return the boards, or raise `UnknownFamilyError`.
 
     The post ids of the family become void, because no later family gets the same key.
     """
-    family = yield from find_family(dialect, family_id, lock=Lock.UPDATE)
-    boards = yield from _boards(dialect, family)
+    family = yield from find_family(family_id, lock=Lock.UPDATE)
+    boards = yield from _boards(family)
     own = [] if family.shares_table else [layout_of(board) for board in boards if board.archived_us is None]
     for layout in [family_table(family), *own]:
-        yield drop_table(layout.table).build(dialect)
-    yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).build(dialect, key=family.key)
-    yield from note_dropped_post_ids(dialect, family.key)
+        yield drop_table(layout.table).bind()
+    yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
+    yield from note_dropped_post_ids(family.key)
     leased = [refresh_resource(board.key, index) for board in boards for index in board.sorted_indexes]
     yield (
         delete(WORK_LEASES)
         .where(col("pool").eq(REFRESH_POOL), col("resource").in_(param("leased")))
-        .build(dialect, leased=leased)
+        .bind(leased=leased)
     )
     theirs = select(col("board_key")).from_(BOARDS).where(col("family_key").eq(param("key")))
     for table in (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES):
-        yield delete(table).where(col("board_key").in_(theirs)).build(dialect, key=family.key)
+        yield delete(table).where(col("board_key").in_(theirs)).bind(key=family.key)
     for table in (BOARDS, FAMILIES):
-        yield delete(table).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+        yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
     return boards
 
 
-def find_family(dialect: Dialect, family_id: str, *, lock: Lock | None = None) -> Program[Family]:
+def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
     """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
-    rows = yield _by_id(lock).build(dialect, id=family_id)
+    rows = yield _by_id(lock).bind(id=family_id)
     if not rows:
         raise UnknownFamilyError(f"no family {family_id!r}")
     return _family(rows[0])
 
 
-def find_families_by_key(dialect: Dialect, family_keys: Iterable[int]) -> Program[dict[int, Family]]:
+def find_families_by_key(family_keys: Iterable[int]) -> Program[dict[int, Family]]:
     """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has."""
-    rows = yield _families_by_key(dialect).bind(keys=list(family_keys))
+    rows = yield _FAMILIES_BY_KEY.bind(keys=list(family_keys))
     return {row[0]: _family(row) for row in rows}
 
 
-@lru_cache
-def _families_by_key(dialect: Dialect) -> Statement:
-    return select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().compile(dialect)
+_FAMILIES_BY_KEY = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").in_(param("keys"))).packed().prepared()
 
 
-def lock_family_by_key(dialect: Dialect, family_key: int, *, lock: Lock) -> Program[Family | None]:
+def lock_family_by_key(family_key: int, *, lock: Lock) -> Program[Family | None]:
     """Lock the row of the family with that key and return the family, or None if it was deleted."""
     found = select(*_COLUMNS).from_(FAMILIES).where(col("family_key").eq(param("key"))).locked(lock)
-    rows = yield found.build(dialect, key=family_key)
+    rows = yield found.bind(key=family_key)
     return _family(rows[0]) if rows else None
 
 
-def list_families(dialect: Dialect, *, after: str, limit: int) -> Program[list[Family]]:
+def list_families(*, after: str, limit: int) -> Program[list[Family]]:
     """Return families with an id greater than `after`, ordered by id."""
     found = select(*_COLUMNS).from_(FAMILIES).where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
-    rows = yield found.build(dialect)
+    rows = yield found.bind()
     return [_family(row) for row in rows]
 
 
-def count_boards(dialect: Dialect, family: Family) -> Program[int]:
+def count_boards(family: Family) -> Program[int]:
     """Return how many boards of a family have received a post."""
     counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
-    [[boards]] = yield counted.build(dialect, key=family.key)
+    [[boards]] = yield counted.bind(key=family.key)
     return int(boards)
 
 
 def make_boards(
-    dialect: Dialect,
-    family_id: str,
-    wanted: Iterable[NewBoard],
-    *,
-    now_us: int,
-    boards_max: int,
-    own_tables_max: int | None = None,
+    family_id: str, wanted: Iterable[NewBoard], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
     """Return the boards with these ids, and create those that are missing.
 
@@ -308,21 +284,19 @@ def make_boards(
         UnknownFamilyError: the family was deleted.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
     """
-    family = yield from find_family(dialect, family_id, lock=Lock.SHARE)
+    family = yield from find_family(family_id, lock=Lock.SHARE)
     asked = sorted(set(wanted))  # all transactions create boards in this order, so they never deadlock
-    there = {board.id for board in (yield from _boards_named(dialect, asked))}
+    there = {board.id for board in (yield from _boards_named(asked))}
     missing = [new for new in asked if new.id not in there]
     if missing:
         own = not family.shares_table
-        yield from check_board_limits(
-            dialect, new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max
-        )
-        yield from _make(dialect, family, missing, now_us)
-    return (yield from _boards_named(dialect, asked))
+        yield from check_board_limits(new=len(missing), own=own, boards_max=boards_max, own_tables_max=own_tables_max)
+        yield from _make(family, missing, now_us)
+    return (yield from _boards_named(asked))
 
 
-def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
-    last = yield from take_numbers(dialect, "board_key", len(missing))
+def _make(family: Family, missing: Sequence[NewBoard], now_us: int) -> Program[None]:
+    last = yield from take_numbers("board_key", len(missing))
     text, shared = spec_text(family.spec.board), family.shares_table
     table_key = family.key if shared else None
     rows = []
@@ -351,22 +325,15 @@ def _make(dialect: Dialect, family: Family, missing: Sequence[NewBoard], now_us:
         .on_conflict("id")
         .do_nothing()
         .returning(*COLUMNS)
-        .build(dialect, rows=rows)
+        .bind(rows=rows)
     )
     if not shared:
         for board in map(decode_board, made):
-            yield from create_row_table(dialect, layout_of(board))
+            yield from create_row_table(layout_of(board))
 
 
 def list_boards_on_shelf(
-    dialect: Dialect,
-    family: Family,
-    shelf: str,
-    *,
-    names: Sequence[str],
-    values: Mapping[str, str],
-    after: str,
-    limit: int,
+    family: Family, shelf: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
     """Return those boards of one period and one list of facets that have received a post, ordered by id.
 
@@ -378,7 +345,7 @@ def list_boards_on_shelf(
         found.where(col("id").gt(param("after")), *_facets_in_id(names, values))
         .order_by(asc(col("id")))
         .limit(limit)
-        .build(dialect, key=family.key, shelf=shelf, after=after)
+        .bind(key=family.key, shelf=shelf, after=after)
     )
     return [decode_board(row) for row in rows]
 
@@ -404,13 +371,13 @@ def _by_id(lock: Lock | None) -> Select:
     return found if lock is None else found.locked(lock)
 
 
-def _boards(dialect: Dialect, family: Family) -> Program[list[Board]]:
-    rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).build(dialect, key=family.key)
+def _boards(family: Family) -> Program[list[Board]]:
+    rows = yield select(*COLUMNS).from_(BOARDS).where(col("family_key").eq(param("key"))).bind(key=family.key)
     return [decode_board(row) for row in rows]
 
 
-def _boards_named(dialect: Dialect, wanted: Sequence[NewBoard]) -> Program[list[Board]]:
-    return (yield from find_boards_by_id(dialect, [new.id for new in wanted]))
+def _boards_named(wanted: Sequence[NewBoard]) -> Program[list[Board]]:
+    return (yield from find_boards_by_id([new.id for new in wanted]))
 
 
 class FamilyCatalog:
@@ -421,7 +388,7 @@ class FamilyCatalog:
         self._by_id: dict[str, Family] = {}
 
     async def load(self, *, families_max: int) -> None:
-        found = await self._store.read(lambda: list_families(self._store.dialect, after="", limit=families_max))
+        found = await self._store.read(lambda: list_families(after="", limit=families_max))
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
@@ -431,7 +398,7 @@ class FamilyCatalog:
     async def reread_family(self, family_id: str) -> Family:
         """Read the family from the store, keep it in the copy and return it, or raise `UnknownFamilyError`."""
         self._by_id.pop(family_id, None)
-        family = await self._store.read(lambda: find_family(self._store.dialect, family_id))
+        family = await self._store.read(lambda: find_family(family_id))
         return self._by_id.setdefault(family_id, family)
 
     def keep_family(self, family: Family) -> None:

@@ -6,27 +6,26 @@ A profile belongs to no board, and no ranking and no count depends on it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from querybuilder import Dialect, col, delete, excluded, insert, param, select
+from querybuilder import col, delete, excluded, insert, param, select
 from storage.schema.tables import PROFILES
 from storage.store import Program
 
 
 class Profiles:
-    """Programs that find, store and remove profiles. The function `profiles` keeps one object for each dialect."""
+    """Programs that find, store and remove profiles."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self) -> None:
         found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
-        self._find = found.packed().compile(dialect)
+        self._find = found.packed().prepared()
         self._put = (
             insert(PROFILES)
             .values(owner=param("owner"), profile=param("profile"), updated_at=param("now_us"))
             .on_conflict("owner")
             .do_update(profile=excluded("profile"), updated_at=excluded("updated_at"))
-            .compile(dialect)
+            .prepared()
         )
-        self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).compile(dialect)
+        self._remove = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
 
     def find_profiles(self, owners: Sequence[str]) -> Program[dict[str, str]]:
         """Return the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
@@ -42,6 +41,4 @@ class Profiles:
         return bool(rows[0][0])
 
 
-@lru_cache
-def profiles(dialect: Dialect) -> Profiles:
-    return Profiles(dialect)
+profiles = Profiles()

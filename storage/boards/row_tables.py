@@ -19,7 +19,6 @@ from querybuilder import (
     TEXT,
     Column,
     Condition,
-    Dialect,
     add_column,
     asc,
     col,
@@ -107,32 +106,32 @@ def _physical(index: int, column: ColumnSpec, *, shared: bool) -> RowColumn:
     return RowColumn(f"c{index + 1}{sign}", kind, best)
 
 
-def create_row_table(dialect: Dialect, layout: Layout) -> Program[None]:
+def create_row_table(layout: Layout) -> Program[None]:
     table = create_table(layout.table)
     if layout.shared:
         table = table.column(ROWS_KEY, INTEGER)
     table = table.column("owner", TEXT, sortable=True).column("updated_at", INTEGER)
     for column in layout.columns:
         table = table.column(column.name, column.kind, null=True, sortable=column.best is not None)
-    yield table.primary_key(*layout.key_columns).clustered().build(dialect)
+    yield table.primary_key(*layout.key_columns).clustered().bind()
     for column in layout.columns:
         if column.best is not None:
-            yield from create_ranking_index(dialect, layout, column)
+            yield from create_ranking_index(layout, column)
 
 
-def add_columns(dialect: Dialect, layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
+def add_columns(layout: Layout, added: Iterable[RowColumn]) -> Program[None]:
     for column in added:
         sortable = column.best is not None
-        yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).build(dialect)
+        yield add_column(layout.table, column.name, column.kind, null=True, sortable=sortable).bind()
         if sortable:
-            yield from create_ranking_index(dialect, layout, column)
+            yield from create_ranking_index(layout, column)
 
 
 def index_name(layout: Layout, column: RowColumn) -> str:
     return f"{layout.table}_{column.name}"
 
 
-def create_ranking_index(dialect: Dialect, layout: Layout, column: RowColumn) -> Program[None]:
+def create_ranking_index(layout: Layout, column: RowColumn) -> Program[None]:
     """Create a column's ranking index, with the best value first. The index leaves out rows without a value.
 
     Equal values are ordered by owner, ascending, whichever end is best.
@@ -141,4 +140,4 @@ def create_ranking_index(dialect: Dialect, layout: Layout, column: RowColumn) ->
     order = desc(cell) if column.best is Best.HIGH else asc(cell)
     of_board = (asc(col(ROWS_KEY)),) if layout.shared else ()
     name, owner = index_name(layout, column), asc(col("owner"))
-    yield create_index(name, layout.table, *of_board, order, owner, where=cell.not_null()).build(dialect)
+    yield create_index(name, layout.table, *of_board, order, owner, where=cell.not_null()).bind()

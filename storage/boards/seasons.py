@@ -6,7 +6,7 @@ opening time stays. A closed board stays closed. The end of an open board moves 
 
 from __future__ import annotations
 
-from querybuilder import Dialect, col, param, update
+from querybuilder import col, param, update
 from storage.errors import SpecConflictError
 from storage.records import Board, Season
 from storage.schema.tables import BOARDS
@@ -51,14 +51,14 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
     return time_us is not None and time_us < now_us
 
 
-def store_times(dialect: Dialect, board: Board) -> Program[None]:
+def store_times(board: Board) -> Program[None]:
     """Store a board's times in the catalog, and the time at which the closing job next has to check the board."""
     times = times_of(board.spec.season)
     yield (
         update(BOARDS)
         .set(due_at=param("due_at"), **{name: param(name) for name in times})
         .where(col("board_key").eq(param("key")), col("archived_at").is_null())
-        .build(dialect, key=board.key, due_at=due_us(board), **times)
+        .bind(key=board.key, due_at=due_us(board), **times)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from querybuilder import Dialect, Lock, asc, col, delete, insert, param, select, update
+from querybuilder import Lock, asc, col, delete, insert, param, select, update
 from storage.schema.sequences import take_number
 from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
 from storage.store import Program
@@ -22,58 +22,50 @@ _IDS = 0  # the `table_key` that means the table of post ids; the key of a share
 _BETWEEN = ","  # separates names of columns; no name contains it
 
 
-def find_or_create_table(dialect: Dialect, columns: Sequence[RowColumn]) -> Program[int]:
+def find_or_create_table(columns: Sequence[RowColumn]) -> Program[int]:
     """Return the key of the shared table for boards with these columns. Create the table if there is none."""
     layout = _BETWEEN.join(column.name for column in columns)
     found = yield (
-        select(col("table_key"))
-        .from_(SHARED_TABLES)
-        .where(col("layout").eq(param("layout")))
-        .build(dialect, layout=layout)
+        select(col("table_key")).from_(SHARED_TABLES).where(col("layout").eq(param("layout"))).bind(layout=layout)
     )
     if found:
         return int(found[0][0])
-    table_key = yield from take_number(dialect, "board_key")
-    yield insert(SHARED_TABLES).values(table_key=table_key, layout=layout, columns=layout).build(dialect)
-    yield from create_row_table(dialect, Layout(shared_table(table_key), True, tuple(columns)))
+    table_key = yield from take_number("board_key")
+    yield insert(SHARED_TABLES).values(table_key=table_key, layout=layout, columns=layout).bind()
+    yield from create_row_table(Layout(shared_table(table_key), True, tuple(columns)))
     return table_key
 
 
-def widen_table(dialect: Dialect, table_key: int, added: Sequence[RowColumn]) -> Program[None]:
+def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
     """Add columns to a shared table. Skip those that the table already has because of another board."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
-    [[columns]] = yield found.build(dialect, key=table_key)
+    [[columns]] = yield found.bind(key=table_key)
     names = columns.split(_BETWEEN)
     missing = [column for column in added if column.name not in names]
     if missing:
-        yield from add_columns(dialect, Layout(shared_table(table_key), True, tuple(missing)), missing)
+        yield from add_columns(Layout(shared_table(table_key), True, tuple(missing)), missing)
         now = _BETWEEN.join([*names, *(column.name for column in missing)])
-        yield (
-            update(SHARED_TABLES)
-            .set(columns=now)
-            .where(col("table_key").eq(param("key")))
-            .build(dialect, key=table_key)
-        )
+        yield (update(SHARED_TABLES).set(columns=now).where(col("table_key").eq(param("key"))).bind(key=table_key))
 
 
-def note_dropped_rows(dialect: Dialect, table_key: int, rows_key: int) -> Program[None]:
+def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
     """Note that these rows are no longer used, so that `sweep_rows` deletes them."""
-    yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).build(dialect)
+    yield insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key).bind()
 
 
-def note_dropped_post_ids(dialect: Dialect, key: int) -> Program[None]:
+def note_dropped_post_ids(key: int) -> Program[None]:
     """Note that the post ids of a board or family are no longer used, so that `sweep_rows` deletes them."""
-    yield from note_dropped_rows(dialect, _IDS, key)
+    yield from note_dropped_rows(_IDS, key)
 
 
-def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
+def sweep_rows(*, rows_max: int) -> Program[int]:
     """Delete at most `rows_max` of the rows that one board left behind. Return 0 if no board has rows to delete.
 
     Otherwise return how many rows were deleted, but at least 1, so that the caller calls again for the next rows or
     the next board.
     """
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
-    left = yield first.order_by(asc(col("table_key")), asc(col("rows_key"))).build(dialect)
+    left = yield first.order_by(asc(col("table_key")), asc(col("rows_key"))).bind()
     if not left:
         return 0
     table_key, rows_key = left[0]
@@ -84,11 +76,11 @@ def sweep_rows(dialect: Dialect, *, rows_max: int) -> Program[int]:
     )
     theirs = key.eq(param("rows_key"))
     some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
-    [[gone]] = yield delete(table).where(theirs, row.in_(some)).build(dialect, rows_key=rows_key, rows_max=rows_max)
+    [[gone]] = yield delete(table).where(theirs, row.in_(some)).bind(rows_key=rows_key, rows_max=rows_max)
     if gone < rows_max:
         yield (
             delete(DROPPED_ROWS)
             .where(col("table_key").eq(param("table_key")), col("rows_key").eq(param("rows_key")))
-            .build(dialect, table_key=table_key, rows_key=rows_key)
+            .bind(table_key=table_key, rows_key=rows_key)
         )
     return max(1, int(gone))

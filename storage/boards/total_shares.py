@@ -24,8 +24,9 @@ def count_shares(dialect: Dialect) -> int:
     return _SHARES if dialect.row_locks else 1
 
 
-def stored_indexes(dialect: Dialect, column_index: int) -> list[int]:
-    return [stored_index(column_index, share) for share in range(count_shares(dialect))]
+def stored_indexes(column_index: int) -> list[int]:
+    """Return all values of `column_index` under which a total of several shares is stored."""
+    return [stored_index(column_index, share) for share in range(_SHARES)]
 
 
 def add_up_shares(stored: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -19,18 +19,17 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal
 
 from config.settings import JobSettings
 from predictor import Curve, RankCurve
-from querybuilder import Dialect, Statement, col, length, param, select
+from querybuilder import col, length, param, select
 from storage.boards.boards import CHANGES, check_copy, find_totals
 from storage.entries.entries import Entries, read_live_epochs
 from storage.entries.rankings import Ranking
 from storage.errors import UnknownBoardError
 from storage.log.cells import Padding, RankedCells
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import AFTER_MARK, LogMark, change_log, mark_parameters
 from storage.records import Board
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
@@ -91,7 +90,6 @@ class Audit:
 
 
 def audit_curve(
-    dialect: Dialect,
     entries: Entries,
     column_index: int,
     moment: AuditedCurve,
@@ -108,11 +106,11 @@ def audit_curve(
     """
     ends_s = monotonic() + limits.audit_s_max
     board = entries.board
-    totals = (yield from find_totals(dialect, [board.key]))[board.key]
-    if not totals and board.key not in (yield from read_live_epochs(dialect, [board.key])):
+    totals = (yield from find_totals([board.key]))[board.key]
+    if not totals and board.key not in (yield from read_live_epochs([board.key])):
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
     check_copy(board, totals)
-    since = yield from _read_changes_since(dialect, board, column_index, moment, totals.get(CHANGES, 0), limits)
+    since = yield from _read_changes_since(board, column_index, moment, totals.get(CHANGES, 0), limits)
     total = totals.get(column_index, 0)
     if since is None:
         return Audit("changed", moment.curve)
@@ -186,22 +184,19 @@ class _ChangesSince:
 
 
 def _read_changes_since(
-    dialect: Dialect, board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: JobSettings
+    board: Board, column_index: int, moment: AuditedCurve, changes: int, limits: JobSettings
 ) -> Program[_ChangesSince | None]:
     """Return the changes since the curve's moment, or None if some are unknown or too many."""
     if isinstance(moment.curve, Curve):
-        stored = (yield from find_curve_summaries(dialect, [board.key])).get((board.key, column_index))
+        stored = (yield from find_curve_summaries([board.key])).get((board.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (moment.version, changes):
             return _ChangesSince((), ())
     if moment.mark is None:
         return None
-    log = change_log(dialect)
-    pruned_before = yield from log.find_pruned_position()
-    if not pruned_before <= moment.mark.position <= (yield from log.find_horizon()):
+    pruned_before = yield from change_log.find_pruned_position()
+    if not pruned_before <= moment.mark.position <= (yield from change_log.find_horizon()):
         return None  # the changes were pruned, or the store was restored and its changes are numbered anew
-    rows = yield _changes_after(dialect).bind(
-        key=board.key, limit=limits.audit_changes_max + 1, **log.mark_parameters(moment.mark)
-    )
+    rows = yield _CHANGES_AFTER.bind(key=board.key, limit=limits.audit_changes_max + 1, **mark_parameters(moment.mark))
     if len(rows) > limits.audit_changes_max:
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
@@ -215,14 +210,12 @@ def _keys(board: Board, column_index: int, texts: Iterable[str]) -> list[int]:
     return [padding.key_of_cell(cell) for cell in found if cell is not None]
 
 
-@lru_cache
-def _changes_after(dialect: Dialect) -> Statement:
-    return (
-        select(col("value", _PIECE))
-        .from_(CHANGE_LOG)
-        .each_piece(col("cells"), _PIECE)
-        .where(col("board_key").eq(param("key")), change_log(dialect).after_mark(), length(col("value", _PIECE)).gt(0))
-        .limit(param("limit"))
-        .packed()
-        .compile(dialect)
-    )
+_CHANGES_AFTER = (
+    select(col("value", _PIECE))
+    .from_(CHANGE_LOG)
+    .each_piece(col("cells"), _PIECE)
+    .where(col("board_key").eq(param("key")), AFTER_MARK, length(col("value", _PIECE)).gt(0))
+    .limit(param("limit"))
+    .packed()
+    .prepared()
+)

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from config.settings import JobSettings
-from querybuilder import Dialect
 from storage.boards.boards import find_boards_by_key
 from storage.log.bundles import Bundle
 from storage.log.change_log import LogMark, change_log
@@ -108,24 +107,23 @@ class FoldBacklog:
         return not self.lost and self.counted.get((fit.board_key, fit.column_index)) == fit.version
 
 
-def read_fold_backlog(dialect: Dialect, known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
+def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
     """Read the changes and the new curves that are to be folded now.
 
     Raises:
         ChangesUnorderedError: raised by `ChangeLog.take_mark`.
     """
-    log = change_log(dialect)
-    before = yield from find_fold_state(dialect)
-    found = FoldBacklog(before, (yield from log.take_mark()))
-    pruned_before = yield from log.find_pruned_position()
-    found.fits = yield from fits_after(dialect, known.version)
+    before = yield from find_fold_state()
+    found = FoldBacklog(before, (yield from change_log.take_mark()))
+    pruned_before = yield from change_log.find_pruned_position()
+    found.fits = yield from fits_after(known.version)
     if not known.version:
-        found.counted = yield from counted_fits(dialect)
+        found.counted = yield from counted_fits()
     found.lost = before is None or not _follows(before.mark, found.mark, pruned_before)
     if before is not None and not found.lost and before.mark != found.mark:
-        yield from _read_changes(dialect, found, known, before.mark, limits)
-    yield from _read_replays(dialect, found, pruned_before, limits)
-    yield from _read_documents(dialect, found, known)
+        yield from _read_changes(found, known, before.mark, limits)
+    yield from _read_replays(found, pruned_before, limits)
+    yield from _read_documents(found, known)
     return found
 
 
@@ -137,15 +135,13 @@ def _follows(done: LogMark, now: LogMark, pruned_before: int) -> bool:
     return pruned_before <= done.position <= now.position
 
 
-def _read_changes(
-    dialect: Dialect, found: FoldBacklog, known: KnownCurves, done: LogMark, limits: JobSettings
-) -> Program[None]:
-    log, netted, past = change_log(dialect), NetChanges(), (0, 0)
+def _read_changes(found: FoldBacklog, known: KnownCurves, done: LogMark, limits: JobSettings) -> Program[None]:
+    netted, past = NetChanges(), (0, 0)
     # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
     boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from log.list_bundles_between(
+        page = yield from change_log.list_bundles_between(
             done, found.mark, limit=limits.fold_rows_max, past=past, boards=boards
         )
         netted.add_bundles(page)
@@ -159,10 +155,10 @@ def _read_changes(
         past = page[-1].position, page[-1].seq
     found.changes = netted.of_boards()
     if not found.rows and boards is not None:
-        found.others = yield from log.has_changes_between(done, found.mark)
+        found.others = yield from change_log.has_changes_between(done, found.mark)
 
 
-def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limits: JobSettings) -> Program[None]:
+def _read_replays(found: FoldBacklog, pruned_before: int, limits: JobSettings) -> Program[None]:
     """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:
@@ -172,7 +168,7 @@ def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limi
         if fit.mark is None or not _follows(fit.mark, found.mark, pruned_before):
             found.void.add(slot)
             continue
-        changes, bundles = yield from changes_of_board(dialect, fit.board_key, fit.mark, changes_max=rows_max)
+        changes, bundles = yield from changes_of_board(fit.board_key, fit.mark, changes_max=rows_max)
         rows_max -= changes
         if rows_max < 0:
             found.void.add(slot)
@@ -183,7 +179,7 @@ def _read_replays(dialect: Dialect, found: FoldBacklog, pruned_before: int, limi
         found.replays[slot] = netted.of_boards().get(fit.board_key, [])
 
 
-def _read_documents(dialect: Dialect, found: FoldBacklog, known: KnownCurves) -> Program[None]:
+def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
     """Read the contents of curves that changes or replays concern, unless the process holds them decoded."""
     versions: dict[Slot, int] = {}
     for board_key in found.changes:
@@ -196,9 +192,9 @@ def _read_documents(dialect: Dialect, found: FoldBacklog, known: KnownCurves) ->
             versions[slot] = fit.version
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
-        found.boards = yield from find_boards_by_key(dialect, concerned)
+        found.boards = yield from find_boards_by_key(concerned)
     missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
     if missing:
-        found.curves = yield from read_documents(dialect, list(missing.values()))
+        found.curves = yield from read_documents(list(missing.values()))
     if old := sorted({slot[0] for slot in missing if slot not in found.replays}):
-        found.counts = {(one.board_key, one.column_index): one for one in (yield from counts_of(dialect, old))}
+        found.counts = {(one.board_key, one.column_index): one for one in (yield from counts_of(old))}

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, asc, coalesce, col, insert, param, select, sum_
+from querybuilder import INTEGER, TEXT, asc, coalesce, col, insert, param, select, sum_
 from storage.log.bundles import Bundle
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS, LogMark, mark_parameters
 from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program, Row
 
@@ -63,10 +62,9 @@ def parse_mark(position: int | None, seen: str | None) -> LogMark | None:
 
 
 class _Statements:
-    def __init__(self, dialect: Dialect) -> None:
-        log = change_log(dialect)
+    def __init__(self) -> None:
         mark = ("position", "seen", "as_of", "version")
-        self.mark = select(*map(col, mark)).from_(LIVE_MARK).compile(dialect)
+        self.mark = select(*map(col, mark)).from_(LIVE_MARK).prepared()
         self.set_mark = (
             insert(LIVE_MARK)
             .values(
@@ -78,7 +76,7 @@ class _Statements:
             )
             .on_conflict("mark_key")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
         slot = ("board_key", "column_index", "epoch", "curve_version", "version")
         self.put = (
@@ -86,28 +84,26 @@ class _Statements:
             .values(**{name: param(name) for name in (*slot, "document")}, counted=param("counted"))
             .on_conflict("board_key", "column_index")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
         counts = select(*map(col, (*slot, "document"))).from_(LIVE_COUNTS)
-        self.after = counts.where(col("version").gt(param("version"))).order_by(asc(col("version"))).compile(dialect)
-        self.of_boards = counts.where(col("board_key").in_(param("keys"))).compile(dialect)
+        self.after = counts.where(col("version").gt(param("version"))).order_by(asc(col("version"))).prepared()
+        self.of_boards = counts.where(col("board_key").in_(param("keys"))).prepared()
         listed = select(*map(col, (*slot[:2], "curve_version"))).from_(LIVE_COUNTS)
-        self.counted = listed.where(col("counted").eq(1)).packed().compile(dialect)
+        self.counted = listed.where(col("counted").eq(1)).packed().prepared()
         fit = ("board_key", "column_index", "epoch", "version", "mark_position", "mark_seen")
         newer = select(*map(col, fit)).from_(CURVES).where(col("version").gt(param("version")))
-        self.fits = newer.order_by(asc(col("version"))).packed().compile(dialect)
-        past = (col("board_key").eq(param("key")), log.after_mark())
-        self.changes = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*past).compile(dialect)
-        self.of_board = select(*log.bundle_columns()).from_(CHANGE_LOG).where(*past).packed().compile(dialect)
+        self.fits = newer.order_by(asc(col("version"))).packed().prepared()
+        past = (col("board_key").eq(param("key")), AFTER_MARK)
+        self.changes = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*past).prepared()
+        self.of_board = select(*BUNDLE_COLUMNS).from_(CHANGE_LOG).where(*past).packed().prepared()
 
 
-@lru_cache
-def _statements(dialect: Dialect) -> _Statements:
-    return _Statements(dialect)
+_STATEMENTS = _Statements()
 
 
-def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
-    rows = yield _statements(dialect).mark.bind()
+def find_fold_state() -> Program[FoldState | None]:
+    rows = yield _STATEMENTS.mark.bind()
     if not rows:
         return None
     position, seen, as_of_us, version = rows[0]
@@ -116,14 +112,14 @@ def find_fold_state(dialect: Dialect) -> Program[FoldState | None]:
     return FoldState(mark, as_of_us, version)
 
 
-def find_fold_position(dialect: Dialect) -> Program[int | None]:
+def find_fold_position() -> Program[int | None]:
     """Return the log position from which changes are not yet folded; None before the first fold."""
-    now = yield from find_fold_state(dialect)
+    now = yield from find_fold_state()
     return None if now is None else now.mark.position
 
 
-def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
-    statements = _statements(dialect)
+def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
+    statements = _STATEMENTS
     for one in counts:
         yield statements.put.bind(
             board_key=one.board_key,
@@ -139,31 +135,31 @@ def store_folded(dialect: Dialect, now: FoldState, counts: Iterable[StoredCounts
     )
 
 
-def counts_after(dialect: Dialect, version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
+def counts_after(version: int) -> Program[tuple[FoldState | None, list[StoredCounts]]]:
     """Return the mark and the documents newer than a version, oldest first.
 
     If the store was restored from a backup, its documents may have lower versions. Then return all documents.
     """
-    now = yield from find_fold_state(dialect)
+    now = yield from find_fold_state()
     if now is None or now.version == version:
         return now, []
-    rows = yield _statements(dialect).after.bind(version=version if version < now.version else 0)
+    rows = yield _STATEMENTS.after.bind(version=version if version < now.version else 0)
     return now, [StoredCounts(*row) for row in rows]
 
 
-def counts_of(dialect: Dialect, board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
-    rows = yield _statements(dialect).of_boards.bind(keys=board_keys)
+def counts_of(board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
+    rows = yield _STATEMENTS.of_boards.bind(keys=board_keys)
     return [StoredCounts(*row) for row in rows]
 
 
-def counted_fits(dialect: Dialect) -> Program[dict[tuple[int, int], int]]:
-    rows = yield _statements(dialect).counted.bind()
+def counted_fits() -> Program[dict[tuple[int, int], int]]:
+    rows = yield _STATEMENTS.counted.bind()
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def fits_after(dialect: Dialect, version: int) -> Program[list[StoredFit]]:
+def fits_after(version: int) -> Program[list[StoredFit]]:
     """Return the curves stored after a version, oldest first, without their contents."""
-    rows = yield _statements(dialect).fits.bind(version=version)
+    rows = yield _STATEMENTS.fits.bind(version=version)
     return [_fit(row) for row in rows]
 
 
@@ -172,15 +168,13 @@ def _fit(row: Row) -> StoredFit:
     return StoredFit(board_key, column_index, epoch, version, parse_mark(position, seen))
 
 
-def changes_of_board(
-    dialect: Dialect, board_key: int, done: LogMark, *, changes_max: int
-) -> Program[tuple[int, list[Bundle]]]:
+def changes_of_board(board_key: int, done: LogMark, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
     """Return how many of a board's changes the mark `done` does not cover, and these changes in any order.
 
     If there are more than `changes_max`, the list is empty.
     """
-    bound = {"key": board_key, **change_log(dialect).mark_parameters(done)}
-    [[changes]] = yield _statements(dialect).changes.bind(**bound)
+    bound = {"key": board_key, **mark_parameters(done)}
+    [[changes]] = yield _STATEMENTS.changes.bind(**bound)
     if changes > changes_max:
         return changes, []
-    return changes, [Bundle(*row) for row in (yield _statements(dialect).of_board.bind(**bound))]
+    return changes, [Bundle(*row) for row in (yield _STATEMENTS.of_board.bind(**bound))]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from querybuilder import Condition, Dialect, asc, col, excluded, insert, param, select, update
+from querybuilder import Condition, asc, col, excluded, insert, param, select, update
 from storage.records import Board
 from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS
@@ -46,9 +46,9 @@ class RefreshRequestState:
     answer: RefreshAnswer
 
 
-def store_refresh_request(dialect: Dialect, board: Board, column_index: int, origin: str = "") -> Program[int]:
+def store_refresh_request(board: Board, column_index: int, origin: str = "") -> Program[int]:
     """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
-    number = yield from take_number(dialect, "refresh_demand")
+    number = yield from take_number("refresh_demand")
     yield (
         insert(REFRESH_REQUESTS)
         .values(
@@ -67,12 +67,12 @@ def store_refresh_request(dialect: Dialect, board: Board, column_index: int, ori
         )
         .on_conflict("board_key", "column_index")
         .do_update(epoch=excluded("epoch"), demanded=excluded("demanded"), origin=excluded("origin"))
-        .build(dialect, board_id=board.id, origin=origin)
+        .bind(board_id=board.id, origin=origin)
     )
     return number
 
 
-def list_open_refresh_requests(dialect: Dialect, limit: int) -> Program[list[StoredRefreshRequest]]:
+def list_open_refresh_requests(limit: int) -> Program[list[StoredRefreshRequest]]:
     """Return up to `limit` requests that no job process has taken, oldest first."""
     rows = yield (
         select(*(col(name) for name in ("board_key", "column_index", "epoch", "board_id", "demanded", "origin")))
@@ -80,32 +80,32 @@ def list_open_refresh_requests(dialect: Dialect, limit: int) -> Program[list[Sto
         .where(col("demanded").gt(col("taken")))
         .order_by(asc(col("demanded")))
         .limit(limit)
-        .build(dialect)
+        .bind()
     )
     return [StoredRefreshRequest(*row) for row in rows]
 
 
-def take_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Program[bool]:
+def take_refresh_request(request: StoredRefreshRequest) -> Program[bool]:
     """Take a request. Return False if another process was faster, or if the refresh was requested again meanwhile."""
     [[rows]] = yield (
         update(REFRESH_REQUESTS)
         .set(taken=request.number)
         .where(*_slot(), col("demanded").eq(param("number")), col("taken").lt(param("number")))
-        .build(dialect, key=request.board_key, index=request.column_index, number=request.number)
+        .bind(key=request.board_key, index=request.column_index, number=request.number)
     )
     return bool(rows)
 
 
-def return_refresh_request(dialect: Dialect, request: StoredRefreshRequest) -> Program[None]:
+def return_refresh_request(request: StoredRefreshRequest) -> Program[None]:
     yield (
         update(REFRESH_REQUESTS)
         .set(taken=0)
         .where(*_slot(), col("taken").eq(param("number")))
-        .build(dialect, key=request.board_key, index=request.column_index, number=request.number)
+        .bind(key=request.board_key, index=request.column_index, number=request.number)
     )
 
 
-def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
+def answer_refresh_request(request: StoredRefreshRequest, answer: RefreshAnswer) -> Program[None]:
     """Store the answer to a request, unless a later request is already answered."""
     yield (
         update(REFRESH_REQUESTS)
@@ -117,8 +117,7 @@ def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answ
             took_us=answer.took_us,
         )
         .where(*_slot(), col("answered").lt(param("number")))
-        .build(
-            dialect,
+        .bind(
             key=request.board_key,
             index=request.column_index,
             number=request.number,
@@ -127,15 +126,13 @@ def answer_refresh_request(dialect: Dialect, request: StoredRefreshRequest, answ
     )
 
 
-def find_refresh_request_state(
-    dialect: Dialect, board_key: int, column_index: int
-) -> Program[RefreshRequestState | None]:
+def find_refresh_request_state(board_key: int, column_index: int) -> Program[RefreshRequestState | None]:
     """Return the state of a column's requests; None if there are none or the board was deleted."""
     rows = yield (
         select(*(col(name) for name in ("taken", "answered", "outcome", "detail", "version", "took_us")))
         .from_(REFRESH_REQUESTS)
         .where(*_slot())
-        .build(dialect, key=board_key, index=column_index)
+        .bind(key=board_key, index=column_index)
     )
     if not rows:
         return None

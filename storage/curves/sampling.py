@@ -22,8 +22,8 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Dialect,
+    Prepared,
     Query,
-    Statement,
     asc,
     close_cursor,
     col,
@@ -62,19 +62,19 @@ def sample_curve(
 
     The curve has further knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
-    totals = yield from find_totals(dialect, [entries.board.key])
+    totals = yield from find_totals([entries.board.key])
     total = totals[entries.board.key].get(column_index, 0)
     if total == 0:
         return Curve((), total=0, as_of_us=now_us)
-    knots = yield from _walk(entries, column_index, total, gap_rows_max)
+    knots = yield from _walk(dialect, entries, column_index, total, gap_rows_max)
     return Curve(knots, total=total, as_of_us=now_us)
 
 
-def _walk(entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
+def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
     ranking = entries.rankings[column_index]
     padding = ranking.padding
-    stride_max = STRIDE_MAX if entries.dialect.lateral else 1
-    strides = Strides(entries.dialect, entries.board, column_index, total=total)
+    stride_max = STRIDE_MAX if dialect.lateral else 1
+    strides = Strides(dialect, entries.board, column_index, total=total)
     samples = max(KNOTS_MIN, entries.board.spec.predictor.samples)
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 
@@ -106,7 +106,7 @@ class Strides:
     """Reads the strides of one walk over a column's `total` entries. All strides must run in one snapshot."""
 
     def __init__(self, dialect: Dialect, board: Board, index: int, *, total: int) -> None:
-        self._dialect, self._layout, self._index = dialect, layout_of(board), index
+        self._layout, self._index = layout_of(board), index
         self._scope = scope_of(board)
         self._by_cursor = dialect.cursors and not self._layout.shared and total <= CURSOR_ROWS_MAX
         self._opened = False
@@ -118,9 +118,9 @@ class Strides:
             InexpressibleError: the dialect cannot express the statement.
         """
         if self._by_cursor and not self._opened:
-            yield _ordered(self._layout, self._index).build(self._dialect)
+            yield _ordered(self._layout, self._index).bind()
             self._opened = True
-        rows = yield _statement(self._dialect, self._layout, self._index, cursor=self._by_cursor).bind(
+        rows = yield _statement(self._layout, self._index, cursor=self._by_cursor).bind(
             cell=below,
             next_rank=stride.next_rank,
             ratio_ppm=stride.ratio_ppm,
@@ -134,7 +134,7 @@ class Strides:
     def close(self) -> Program[None]:
         """Close the cursor, so that another walk in the same transaction can begin."""
         if self._opened:
-            yield close_cursor(_CURSOR).build(self._dialect)
+            yield close_cursor(_CURSOR).bind()
             self._opened = False
 
 
@@ -146,7 +146,7 @@ def _ordered(layout: Layout, index: int) -> Query:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _statement(dialect: Dialect, layout: Layout, index: int, *, cursor: bool) -> Statement:
+def _statement(layout: Layout, index: int, *, cursor: bool) -> Prepared:
     column, scope = layout.columns[index], layout.scope("e")
     before, found, ties = "w", "f", "t"
     high = column.best is Best.HIGH
@@ -175,4 +175,4 @@ def _statement(dialect: Dialect, layout: Layout, index: int, *, cursor: bool) ->
     final = select(col("cell"), col("before"), col("ties")).from_("w").where(col("step").gt(0))
     names = ("step", "cell", "before", "ties", "next_rank")
     walk = recursive("w", *names, seed=seed, step=step, final=final.order_by(asc(col("step"))))
-    return walk.compile(dialect)
+    return walk.prepared()

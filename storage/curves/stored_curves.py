@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import structlog
 
@@ -27,7 +26,7 @@ from predictor import (
     decode_curve,
     encode_curve,
 )
-from querybuilder import Dialect, Statement, asc, col, insert, param, select
+from querybuilder import asc, col, insert, param, select
 from storage.entries.entries import read_live_epochs
 from storage.errors import UnknownBoardError
 from storage.log.change_log import LogMark
@@ -147,7 +146,7 @@ class CurveBook:
         return [self._as_it_is(served) for served in self._served.values()]
 
     def _newer(self) -> Program[list[ListedCurve]]:
-        return curves_after(self._store.dialect, self._version, self._poll_rows_max)
+        return curves_after(self._version, self._poll_rows_max)
 
     async def poll(self) -> int:
         """Load and serve the curves that other processes stored since the last poll. Return how many were loaded."""
@@ -186,7 +185,7 @@ class CurveBook:
     async def poll_live(self) -> int:
         """Load the live counts that were folded since the last poll. Return how many curves have new live counts."""
         async with self._polling_live:
-            now, counts = await self._store.read(lambda: counts_after(self._store.dialect, self._live_version))
+            now, counts = await self._store.read(lambda: counts_after(self._live_version))
             if now is None:
                 return 0
             if now.version < self._live_version:  # the store was restored from a backup
@@ -240,7 +239,7 @@ class CurveBook:
         if not missing:
             return found
         versions = [one.version for one in missing]
-        documents = await self._store.read(lambda: read_documents(self._store.dialect, versions))
+        documents = await self._store.read(lambda: read_documents(versions))
         decoded = await asyncio.to_thread(_decode_all, missing, documents)  # decoding takes long
         for one, curve in decoded.items():
             if curve is None:
@@ -285,7 +284,6 @@ def _build_all(
 
 
 def store_curve(
-    dialect: Dialect,
     board: Board,
     column_index: int,
     curve: Curve,
@@ -303,12 +301,12 @@ def store_curve(
         UnknownBoardError: the board was deleted, or emptied since the fit.
         LeaseLostError: `owned` found that another process has taken over the refresh.
     """
-    epochs = yield from read_live_epochs(dialect, [board.key], held=True)
+    epochs = yield from read_live_epochs([board.key], held=True)
     if epochs.get(board.key) != board.epoch:
         raise UnknownBoardError(f"leaderboard {board.id!r} was deleted or emptied meanwhile")
     if owned is not None:
         yield from owned
-    version = yield from take_number(dialect, "curve_version")
+    version = yield from take_number("curve_version")
     yield (
         insert(CURVES)
         .values(
@@ -325,8 +323,7 @@ def store_curve(
         )
         .on_conflict("board_key", "column_index")
         .overwrite()
-        .build(
-            dialect,
+        .bind(
             document=encode_curve(curve),
             changes=changes,
             mark_position=None if mark is None else mark.position,
@@ -336,7 +333,7 @@ def store_curve(
     return version
 
 
-def curves_after(dialect: Dialect, version: int, limit: int) -> Program[list[ListedCurve]]:
+def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
     """Return up to `limit` stored curves newer than a version, oldest first, without their contents."""
     names = ("board_key", "column_index", "epoch", "version", "as_of", "mark_position", "mark_seen")
     rows = yield (
@@ -345,7 +342,7 @@ def curves_after(dialect: Dialect, version: int, limit: int) -> Program[list[Lis
         .where(col("version").gt(version))
         .order_by(asc(col("version")))
         .limit(limit)
-        .build(dialect)
+        .bind()
     )
     return [_listed(row) for row in rows]
 
@@ -355,13 +352,13 @@ def _listed(row: Row) -> ListedCurve:
     return ListedCurve(board_key, column_index, epoch, version, as_of_us, parse_mark(position, seen))
 
 
-def read_documents(dialect: Dialect, versions: Sequence[int]) -> Program[dict[int, bytes]]:
+def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
     """Return the contents of stored curves, by version. Curves that were replaced meanwhile are left out."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)
         .where(col("version").in_(param("versions")))
-        .build(dialect, versions=list(versions))
+        .bind(versions=list(versions))
     )
     return {row[0]: row[1] for row in rows}
 
@@ -380,24 +377,28 @@ def describe_rules(board: Board) -> str:
     return f"{board.spec.predictor.method.value}/{board.spec.predictor.samples}"
 
 
-def find_curve_summaries(dialect: Dialect, board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
-    rows = yield _curve_marks(dialect).bind(keys=board_keys)
+def find_curve_summaries(board_keys: Sequence[int]) -> Program[dict[tuple[int, int], CurveSummary]]:
+    rows = yield _CURVE_MARKS.bind(keys=board_keys)
     return {(row[0], row[1]): CurveSummary(row[2], row[3], row[4], row[5], row[6]) for row in rows}
 
 
-@lru_cache
-def _curve_marks(dialect: Dialect) -> Statement:
-    names = ("board_key", "column_index", "epoch", "version", "as_of", "changes", "rules")
-    marks = select(*(col(name) for name in names)).from_(CURVES).where(col("board_key").in_(param("keys")))
-    return marks.packed().compile(dialect)
+_CURVE_MARKS = (
+    select(*(col(name) for name in ("board_key", "column_index", "epoch", "version", "as_of", "changes", "rules")))
+    .from_(CURVES)
+    .where(col("board_key").in_(param("keys")))
+    .packed()
+    .prepared()
+)
 
 
-def curve_version(dialect: Dialect, board_key: int, column_index: int) -> Program[int]:
-    rows = yield _curve_version(dialect).bind(board_key=board_key, column_index=column_index)
+def curve_version(board_key: int, column_index: int) -> Program[int]:
+    rows = yield _CURVE_VERSION.bind(board_key=board_key, column_index=column_index)
     return int(rows[0][0]) if rows else 0
 
 
-@lru_cache
-def _curve_version(dialect: Dialect) -> Statement:
-    one = (col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
-    return select(col("version")).from_(CURVES).where(*one).compile(dialect)
+_CURVE_VERSION = (
+    select(col("version"))
+    .from_(CURVES)
+    .where(col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
+    .prepared()
+)

@@ -16,7 +16,7 @@ import structlog
 
 from config.pools import COMMON_CONNECTION_POOL, BoardConnectionPool, parse_connection_pools
 from config.settings import Settings
-from querybuilder import POSTGRES, Built, Dialect
+from querybuilder import POSTGRES, Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreUnsupportedError
 from storage.store import Program, Rows, StoreSize
 
@@ -117,9 +117,10 @@ class PostgresStore:
 
         return await self._attempts.run(self._connections.heavy if heavy else self._connections.light, attempt)
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
-        return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, query))
+        built = query.build(self.dialect)
+        return await self._attempts.run(self._connections.light, lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection) -> T:
@@ -130,12 +131,13 @@ class PostgresStore:
 
         return await self._attempts.run(self._connections.writers, attempt)
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         """Run one statement as a transaction without BEGIN and COMMIT, which saves two round trips."""
+        built = query.build(self.dialect)
         rows = await self._attempts.run(
-            self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, query)
+            self._connections.writers, lambda connection: self._attempts.run_single_statement(connection, built)
         )
-        self._ran(query, rows)
+        self._ran(built, rows)
         return rows
 
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
@@ -147,7 +149,7 @@ class PostgresStore:
         try:
             query = next(program)
             while True:
-                query = program.send(await self._run(connection, query))
+                query = program.send(await self._run(connection, query.build(self.dialect)))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import structlog
 
-from querybuilder import Built
+from querybuilder import Bound
 from storage.errors import StoreBusyError
 from storage.store import Program, Rows, StoreSize
 
@@ -78,13 +78,13 @@ class ReplicaFirst:
             await self._sleep(POLL_S)
             waited_s += POLL_S
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         return await self._primary.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._primary.write(program)
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         return await self._primary.write_query(query)
 
     async def size(self) -> StoreSize:

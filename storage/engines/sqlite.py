@@ -21,7 +21,7 @@ import structlog
 
 from config.pools import COMMON_CONNECTION_POOL
 from config.settings import Settings
-from querybuilder import SQLITE, Built
+from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
 from storage.store import Program, Rows, StoreSize
 
@@ -75,7 +75,7 @@ def _drive(connection: sqlite3.Connection, program: Program[T], ran: Ran) -> T:
     try:
         query = next(program)
         while True:
-            query = program.send(_execute(connection, query, ran))
+            query = program.send(_execute(connection, query.build(SQLITE), ran))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
@@ -208,8 +208,9 @@ class SqliteStore:
             lambda raw: _in_transaction(raw, "BEGIN", program, self._ran), self._heavy if heavy else self._light
         )
 
-    async def read_query(self, query: Built) -> Rows:
-        return await self._reading(lambda raw: _execute(raw, query, self._ran), self._light)
+    async def read_query(self, query: Bound) -> Rows:
+        built = query.build(SQLITE)
+        return await self._reading(lambda raw: _execute(raw, built, self._ran), self._light)
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], queue: asyncio.Queue[_Connection]) -> T:
         if self._waiting >= self._limits.reads_waiting_max:
@@ -310,7 +311,7 @@ class SqliteStore:
             self._full = False
             log.warning("store_has_room", path=str(self._path.resolve()))
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         def program() -> Program[Rows]:
             return (yield query)
 

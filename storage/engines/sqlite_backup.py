@@ -102,7 +102,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
     [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise BackupFailedError(f"{source} is damaged: {found}")
-    query = select(col("content")).from_(META).where(col("name").eq("schema_version")).build(SQLITE)
+    query = select(col("content")).from_(META).where(col("name").eq("schema_version")).bind().build(SQLITE)
     rows = []
     with suppress(sqlite3.OperationalError):  # the file may lack this table
         rows = copy.execute(query.sql, query.arguments).fetchall()

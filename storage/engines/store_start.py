@@ -54,54 +54,58 @@ async def prepare_store(store: Store) -> str:
     if not isinstance(store, PostgresStore):
         return await store.write(lambda: create_schema(store.dialect))
     plain = store.dialect
-    before = await store.write(lambda: _read_offset(plain))
+    before = await store.write(_read_offset)
     if before:
         store.set_dialect(numbered_from(plain, before))
     salt = await store.write(lambda: create_schema(store.dialect))
     moved = before
-    if await store.read(lambda: _find_foreign_number(plain, before)):
-        moved = await store.write(lambda: _raise_offset(plain))
+    if await store.read(lambda: _find_foreign_number(0)):
+        moved = await store.write(lambda: _raise_offset(plain, before))
     if moved != before:
         log.warning("store_was_restored", transactions_before=moved)
         store.set_dialect(numbered_from(plain, moved))
     return salt
 
 
-def _read_offset(dialect: Dialect) -> Program[int]:
+def _read_offset() -> Program[int]:
     """Return the constant that the store adds to this cluster's transaction numbers, or 0 if none is stored."""
-    yield create_meta_table().build(dialect)
-    return (yield from _stored(dialect))
+    yield create_meta_table().bind()
+    return (yield from _stored())
 
 
-def _stored(dialect: Dialect) -> Program[int]:
-    rows = yield select(col("content")).from_(META).where(col("name").eq(_BEFORE)).build(dialect)
+def _stored() -> Program[int]:
+    rows = yield select(col("content")).from_(META).where(col("name").eq(_BEFORE)).bind()
     return int(rows[0][0]) if rows else 0
 
 
-def _raise_offset(plain: Dialect) -> Program[int]:
-    """Return the constant that this cluster's numbers need. If the stored one is too small, store a larger one."""
+def _raise_offset(plain: Dialect, known: int) -> Program[int]:
+    """Return the constant that this cluster's numbers need. If the stored one is too small, store a larger one.
+
+    `known`: the constant of the store's current dialect.
+    """
     # Only one process stores the constant. Other processes that start at the same time wait for this lock, and then
     # find the constant. The lock comes before the first read, because renumbering a table waits for all its readers.
-    yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).build(plain)
-    before = yield from _stored(plain)
-    highest = yield from _find_foreign_number(plain, before)
+    yield select(col("content")).from_(META).where(col("name").eq("schema_version")).locked(Lock.UPDATE).bind()
+    before = yield from _stored()
+    highest = yield from _find_foreign_number(before - known)
     if not highest:
         return before
-    dialect = numbered_from(plain, highest)
     row = insert(META).values(name=param("name"), content=param("content")).on_conflict("name").overwrite()
-    yield row.build(dialect, name=_BEFORE, content=str(highest))
+    yield row.bind(name=_BEFORE, content=str(highest))
     for table in (CHANGE_LOG, LEASE_JOURNAL):
-        yield renumber(table, _POSITION).build(dialect)
+        yield renumber(table, _POSITION, numbered_from(plain, highest)).bind()
     return highest
 
 
-def _find_foreign_number(plain: Dialect, before: int) -> Program[int]:
-    """Return the highest number in the store if this cluster can't have assigned it, else 0."""
-    dialect = numbered_from(plain, before) if before else plain
-    rows = yield select(next_transaction(), *_highest()).build(dialect)
+def _find_foreign_number(more: int) -> Program[int]:
+    """Return the highest number in the store if this cluster can't have assigned it, else 0.
+
+    `more` is added to the numbers of the store's current dialect.
+    """
+    rows = yield select(next_transaction(), *_highest()).bind()
     following, *numbers = rows[0]
     highest = max(numbers)
-    return highest if highest > following else 0
+    return highest if highest > following + more else 0
 
 
 def _highest() -> list[Term]:

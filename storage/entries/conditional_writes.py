@@ -14,9 +14,8 @@ from typing import Any
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     Lock,
-    Statement,
+    Prepared,
     all_of,
     asc,
     col,
@@ -40,8 +39,8 @@ RowId = tuple[int, str]  # the board's key in the table, and the owner
 class RowWrites:
     """Programs that lock and write the rows of one table. Their statements are compiled once."""
 
-    def __init__(self, dialect: Dialect, layout: Layout) -> None:
-        self._dialect, self._layout = dialect, layout
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
         self._kinds = layout.kinds
         self._key_kinds: dict[str, Any] = {ROWS_KEY: INTEGER, "owner": TEXT} if layout.shared else {"owner": TEXT}
         self._hold = self._compile_hold()
@@ -50,17 +49,17 @@ class RowWrites:
             .rows(param("rows"), **self._key_kinds, updated_at=INTEGER, **self._kinds)
             .on_conflict(*layout.key_columns)
             .do_nothing()
-            .compile(dialect)
+            .prepared()
         )
-        self._updates: dict[tuple[int, ...], Statement] = {}
+        self._updates: dict[tuple[int, ...], Prepared] = {}
 
-    def _compile_hold(self) -> Statement:
+    def _compile_hold(self) -> Prepared:
         # All writers lock rows in this order. The statement also locks the table, so nobody drops or empties it before
         # the transaction ends.
         table, row = self._layout.table, self._layout.row_columns(_HELD)
         if not self._layout.shared:
             asked = select(*row).from_(table, _HELD).where(col("owner", _HELD).in_(param("owners")))
-            return asked.packed().locked(Lock.NO_KEY_UPDATE, asc(col("owner", _HELD))).compile(self._dialect)
+            return asked.packed().locked(Lock.NO_KEY_UPDATE, asc(col("owner", _HELD))).prepared()
         key, owner = col(ROWS_KEY, _HELD), col("owner", _HELD)
         return (
             select(key, *row)
@@ -68,7 +67,7 @@ class RowWrites:
             .join(table, all_of(key.eq(col(ROWS_KEY, _ROW_ALIAS)), owner.eq(col("owner", _ROW_ALIAS))), alias=_HELD)
             .packed()
             .locked(Lock.NO_KEY_UPDATE, asc(key), asc(owner))
-            .compile(self._dialect)
+            .prepared()
         )
 
     def lock_rows(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
@@ -110,7 +109,7 @@ class RowWrites:
         written = yield statement.bind(rows=list(values) if self._layout.shared else [value[1:] for value in values])
         return int(written[0][0])
 
-    def _compile_update(self, indexes: tuple[int, ...]) -> Statement:
+    def _compile_update(self, indexes: tuple[int, ...]) -> Prepared:
         table, names = self._layout.table, [self._layout.columns[index].name for index in indexes]
         cells = {name: col(name, _ROW_ALIAS) for name in names}
         same_row = [col(name, table).eq(col(name, _ROW_ALIAS)) for name in self._key_kinds]
@@ -126,7 +125,7 @@ class RowWrites:
                 **{name: self._kinds[name] for name in names},
             )
             .where(*same_row, col("updated_at", table).eq(col("expected", _ROW_ALIAS)))
-            .compile(self._dialect)
+            .prepared()
         )
 
 
@@ -139,5 +138,5 @@ def _owner(row: tuple[Any, ...]) -> Any:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def shared_writes(dialect: Dialect, layout: Layout) -> RowWrites:
-    return RowWrites(dialect, layout)
+def shared_writes(layout: Layout) -> RowWrites:
+    return RowWrites(layout)

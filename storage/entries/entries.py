@@ -8,9 +8,8 @@ from functools import cached_property, lru_cache
 
 from querybuilder import (
     INTEGER,
-    Dialect,
     Lock,
-    Statement,
+    Prepared,
     asc,
     col,
     delete,
@@ -26,7 +25,7 @@ from querybuilder import (
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import hold_rows_key
 from storage.boards.row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.boards.total_shares import add_up_shares, count_shares, stored_index
+from storage.boards.total_shares import add_up_shares, stored_index
 from storage.errors import LostRaceError
 from storage.log.cells import RankedCells
 from storage.log.change_log import NewChange, change_log
@@ -43,10 +42,10 @@ _ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; n
 
 
 class _EntryStatements:
-    def __init__(self, dialect: Dialect, layout: Layout) -> None:
+    def __init__(self, layout: Layout) -> None:
         table, row, scope = layout.table, layout.row_columns(), layout.scope()
         found = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
-        self.by_owners = found.packed().compile(dialect)
+        self.by_owners = found.packed().prepared()
         # One statement reads the owners' rows and the board's totals, so a point read costs one round trip.
         no_cells = (null(kind) for kind in layout.kinds.values())
         totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
@@ -56,32 +55,32 @@ class _EntryStatements:
                 totals.where(col("board_key").eq(param("totals_key", INTEGER))),
             )
             .packed()
-            .compile(dialect)
+            .prepared()
         )
-        self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).compile(dialect)
-        self._dialect, self._layout = dialect, layout
+        self.erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
+        self._layout = layout
 
     @cached_property
-    def of_owner(self) -> Statement:
+    def of_owner(self) -> Prepared:
         found = select(col(ROWS_KEY), *self._layout.row_columns()).from_(self._layout.table)
         mine = found.where(col(ROWS_KEY).in_(param("keys")), col("owner").eq(param("owner")))
-        return mine.packed().compile(self._dialect)
+        return mine.packed().prepared()
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout) -> _EntryStatements:
-    return _EntryStatements(dialect, layout)
+def _shared_statements(layout: Layout) -> _EntryStatements:
+    return _EntryStatements(layout)
 
 
 class Pattern:
     """The statements and rules that boards with the same table and spec share. Opening another such board is cheap."""
 
-    def __init__(self, dialect: Dialect, board: Board) -> None:
-        self.spec, self.dialect = board.spec, dialect
+    def __init__(self, board: Board) -> None:
+        self.spec = board.spec
         self.layout = layout_of(board)
         shared = self.layout.shared
-        self.writes = (shared_writes if shared else RowWrites)(dialect, self.layout)
-        self._sql = (_shared_statements if shared else _EntryStatements)(dialect, self.layout)
+        self.writes = (shared_writes if shared else RowWrites)(self.layout)
+        self._sql = (_shared_statements if shared else _EntryStatements)(self.layout)
         self.ranked_cells = RankedCells(board)
         self.merger = Merger(board)
         self.sorted_indexes = board.sorted_indexes
@@ -90,9 +89,9 @@ class Pattern:
 class Entries:
     """Programs that read and write one board's rows, and a `Ranking` for each sorted column."""
 
-    def __init__(self, dialect: Dialect, board: Board, pattern: Pattern | None = None) -> None:
-        self.pattern = pattern or Pattern(dialect, board)
-        self.board, self.dialect = board, dialect
+    def __init__(self, board: Board, pattern: Pattern | None = None) -> None:
+        self.pattern = pattern or Pattern(board)
+        self.board = board
         self.layout, self.writes = self.pattern.layout, self.pattern.writes
         self.ranked_cells, self._sql = self.pattern.ranked_cells, self.pattern._sql
         self._scope = scope_of(board)
@@ -100,7 +99,7 @@ class Entries:
     @cached_property
     def rankings(self) -> dict[int, Ranking]:
         """Return the rankings by column index. They are created on first use, because posts need none."""
-        return {index: Ranking(self.dialect, self.board, index) for index in self.board.sorted_indexes}
+        return {index: Ranking(self.board, index) for index in self.board.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Return the entries of these owners, by owner, in one statement. Owners without an entry are left out."""
@@ -134,7 +133,7 @@ class Entries:
         """
         if self.board.is_unreached:
             return None
-        rows_key = yield from hold_rows_key(self.dialect, self.board)
+        rows_key = yield from hold_rows_key(self.board)
         held = yield from self.writes.lock_rows([(rows_key, owner)])
         if not held:
             return None
@@ -152,7 +151,7 @@ class Entries:
         Raises:
             LostRaceError: the owner has a row already.
         """
-        rows_key = yield from hold_rows_key(self.dialect, self.board)
+        rows_key = yield from hold_rows_key(self.board)
         inserted = yield from self.writes.insert_rows([(rows_key, entry)])
         if inserted != 1:
             raise LostRaceError(f"{entry.owner!r} has a row already")
@@ -163,10 +162,10 @@ class Entries:
         yield from self._moved(entry, change, 1, now_us=now_us, place=place)
 
     def _moved(self, entry: Entry, change: NewChange, more: int, *, now_us: int, place: int) -> Program[None]:
-        yield from change_log(self.dialect).append_changes([change], now_us=now_us, place=place)
+        yield from change_log.append_changes([change], now_us=now_us, place=place)
         counted = {ALL_ENTRIES: more, CHANGES: 1}
         counted.update({index: more for index in self.pattern.sorted_indexes if entry.cells[index] is not None})
-        yield from add_totals(self.dialect, {self.board.key: counted})
+        yield from add_totals({self.board.key: counted})
 
 
 def find_on_shared_tables(boards: Iterable[Entries], owner: str) -> Program[dict[int, Entry]]:
@@ -193,57 +192,58 @@ def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[lis
     return found
 
 
-def add_totals(dialect: Dialect, changes: dict[int, dict[int, int]], *, spread: int = 0) -> Program[None]:
+def add_totals(changes: dict[int, dict[int, int]], *, share: int = 0) -> Program[None]:
     """Add to the totals of boards. Call this in the transaction that changes the rows.
 
-    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. `spread` is
-    any number; it selects the share to change. Transactions that change different shares do not wait for each other.
+    `changes`: what to add, by board key and column index. A total is stored in several rows, its shares. Transactions
+    that change different shares do not wait for each other. A share is less than `count_shares` of the dialect.
     """
-    share = spread % count_shares(dialect)
     rows = [
         (key, stored_index(index, share), count)
         for key, by_index in changes.items()
         for index, count in by_index.items()
         if count
     ]
-    yield _add_totals(dialect).bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
+    yield _ADD_TOTALS.bind(rows=sorted(rows))  # all writers use one order, so they never deadlock
 
 
-@lru_cache
-def _add_totals(dialect: Dialect) -> Statement:
-    return (
-        insert(TOTALS)
-        .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-        .on_conflict("board_key", "column_index")
-        .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
-        .compile(dialect)
-    )
+_ADD_TOTALS = (
+    insert(TOTALS)
+    .rows(param("rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+    .on_conflict("board_key", "column_index")
+    .do_update(entries=plus(col("entries", TOTALS), excluded("entries")))
+    .prepared()
+)
 
 
-def read_live_epochs(dialect: Dialect, board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
+def read_live_epochs(board_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, int]]:
     """Return the epochs of the boards that still exist, by board key. `held`: lock these boards in the catalog."""
-    rows = yield _live_epochs(dialect, held).bind(keys=list(board_keys))
+    rows = yield _live_epochs(held).bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
 
 @lru_cache
-def _live_epochs(dialect: Dialect, held: bool) -> Statement:
+def _live_epochs(held: bool) -> Prepared:
     epochs = select(col("board_key"), col("epoch")).from_(BOARDS)
     epochs = epochs.where(col("board_key").in_(param("keys"))).packed()
-    return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).compile(dialect)
+    return (epochs.locked(Lock.SHARE, asc(col("board_key"))) if held else epochs).prepared()
 
 
-def lock_rows_keys(dialect: Dialect, board_keys: Iterable[int]) -> Program[dict[int, int]]:
+def lock_rows_keys(board_keys: Iterable[int]) -> Program[dict[int, int]]:
     """Lock the keys of the boards' rows in shared tables until the transaction ends, and return them by board key.
 
     A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
     these old rows would be lost. A board in a table of its own needs no lock: a write to a dropped table fails.
     """
-    rows = yield _held_rows_keys(dialect).bind(keys=list(board_keys))
+    rows = yield _HELD_ROWS_KEYS.bind(keys=list(board_keys))
     return {row[0]: row[1] for row in rows}
 
 
-@lru_cache
-def _held_rows_keys(dialect: Dialect) -> Statement:
-    keys = select(col("board_key"), col("rows_key")).from_(BOARDS).where(col("board_key").in_(param("keys"))).packed()
-    return keys.locked(Lock.SHARE, asc(col("board_key"))).compile(dialect)
+_HELD_ROWS_KEYS = (
+    select(col("board_key"), col("rows_key"))
+    .from_(BOARDS)
+    .where(col("board_key").in_(param("keys")))
+    .packed()
+    .locked(Lock.SHARE, asc(col("board_key")))
+    .prepared()
+)

@@ -10,12 +10,10 @@ token then come before all changes under the name, so a job that counts from the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     Lock,
     Term,
     asc,
@@ -30,7 +28,7 @@ from querybuilder import (
     update,
 )
 from storage.log.bundles import NAMELESS, cells_text, owner_mark, owners_of, owners_text, pieces_of
-from storage.log.change_log import change_log, count_rows_holding
+from storage.log.change_log import HORIZON, POSITION, count_rows_holding
 from storage.log.log_record import decode_records, encode_records
 from storage.log.owner_index import PositionRange, may_hold, owner_blocks
 from storage.records import INT64_MAX
@@ -41,44 +39,39 @@ _ALIAS = "v"
 
 
 class ErasureStatements:
-    """Programs that take an owner out of the change log. `erasure_statements` returns the instance for a dialect."""
+    """Programs that take an owner out of the change log."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._log = log = change_log(dialect)
-        positions = (log.position.ge(param("first")), log.position.le(param("last")))
+    def __init__(self) -> None:
+        positions = (POSITION.ge(param("first")), POSITION.le(param("last")))
         theirs = select(col("seq"), col("changes")).from_(CHANGE_LOG)
         between = (*positions, col("seq").gt(param("past")), col("seq").le(param("until")))
         theirs = theirs.where(*between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(col("seq")))
-        self._found = theirs.limit(param("limit")).packed().compile(dialect)
+        self._found = theirs.limit(param("limit")).packed().prepared()
         held = select(*map(col, ("seq", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
         held = held.where(*positions, col("seq").in_(param("seqs"))).order_by(asc(col("seq")))
-        self._held = held.packed().locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._held = held.packed().locked(Lock.NO_KEY_UPDATE).prepared()
         row = {"board_key": INTEGER, "seq": INTEGER, "owners": TEXT, "posts": TEXT}
         same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
         renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts", _ALIAS), erased=1)
-        self._rename = renamed.from_rows(_ALIAS, param("rows"), **row).where(*same).compile(dialect)
+        self._rename = renamed.from_rows(_ALIAS, param("rows"), **row).where(*same).prepared()
         event: dict[str, Term | str | int] = {"board_key": 0, "updated_at": param("now_us"), "changes": 1, "cells": ""}
-        event |= {"owners": owners_text([""]), "posts": encode_records([None])}
-        event |= {"place": param("place")} if dialect.transaction else {}
-        self._log_event = insert(CHANGE_LOG).values(**event).returning(col("seq")).compile(dialect)
-        horizon = log.horizon_now.scalar()
+        event |= {"owners": owners_text([""]), "posts": encode_records([None]), "place": param("place")}
+        self._log_event = insert(CHANGE_LOG).values(**event).only_numbered("place").returning(col("seq")).prepared()
         folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
         fits = select(min_(col("mark_position"))).from_(CURVES)
         fitted = fits.where(col("board_key", CURVES).eq(col("board_key", CHANGE_LOG))).scalar()
-        counted = (log.position.lt(coalesce(bound, horizon)) for bound in (folded, fitted))
+        counted = (POSITION.lt(coalesce(bound, HORIZON)) for bound in (folded, fitted))
         old = (col("erased").not_null(), col("updated_at").lt(param("before_us")))
-        erased = select(log.position, col("seq"), col("changes")).from_(CHANGE_LOG).where(*old, *counted)
-        self._erased = erased.order_by(asc(col("seq"))).limit(param("limit")).packed().compile(dialect)
+        erased = select(POSITION, col("seq"), col("changes")).from_(CHANGE_LOG).where(*old, *counted)
+        self._erased = erased.order_by(asc(col("seq"))).limit(param("limit")).packed().prepared()
         cells = {"board_key": INTEGER, "seq": INTEGER, "cells": TEXT}
         same = (col(name, CHANGE_LOG).eq(col(name, _ALIAS)) for name in ("board_key", "seq"))
         blanked = update(CHANGE_LOG).set(cells=col("cells", _ALIAS), erased=null(INTEGER))
-        self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(*same).compile(dialect)
+        self._blank = blanked.from_rows(_ALIAS, param("rows"), **cells).where(*same).prepared()
 
     def log_erasure(self, *, now_us: int, place: int = 0) -> Program[int]:
         """Log that an owner is erased, without the owner's name, and return the `seq` of the bundle."""
-        given = {"now_us": now_us} | ({"place": place} if self._dialect.transaction else {})
-        rows = yield self._log_event.bind(**given)
+        rows = yield self._log_event.bind(now_us=now_us, place=place)
         return int(rows[0][0])
 
     def find_stretches(self, owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
@@ -86,11 +79,10 @@ class ErasureStatements:
 
         Also return the position to pass as `past` in the next call, or None if there are no further ranges.
         """
-        index = owner_blocks(self._dialect)
-        page = yield from index.list_blocks_above(past)
+        page = yield from owner_blocks.list_blocks_above(past)
         if page:
             return [block.positions for block in page if may_hold(block.filter, owner)], page[-1].positions.first
-        covered = yield from index.find_covered_position()
+        covered = yield from owner_blocks.find_covered_position()
         return [PositionRange(max(past, covered) + 1, INT64_MAX)], None
 
     def rename_owner(
@@ -154,6 +146,4 @@ def _blanked(cells: str, posts: str) -> str:
     return cells_text(["" if record is None else piece for piece, record in changes])
 
 
-@lru_cache
-def erasure_statements(dialect: Dialect) -> ErasureStatements:
-    return ErasureStatements(dialect)
+erasure_statements = ErasureStatements()

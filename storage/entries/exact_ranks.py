@@ -25,14 +25,13 @@ from typing import NamedTuple, Protocol
 from predictor import AnchorKnot, Bracket, KeyBracket
 from querybuilder import (
     INTEGER,
-    Built,
-    Dialect,
-    Statement,
-    Term,
+    Bound,
+    Prepared,
     coalesce,
     col,
     count,
     count_if,
+    if_dialect,
     lit,
     minus,
     null,
@@ -43,7 +42,7 @@ from querybuilder import (
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.boards.total_shares import add_up_shares
 from storage.log.cells import CellSpan, Padding, RankedCells
-from storage.log.change_log import LogMark, change_log
+from storage.log.change_log import AFTER_MARK, HORIZON, POSITION, PRUNED_BEFORE, LogMark, mark_parameters
 from storage.records import Best, Board
 from storage.schema.tables import CHANGE_LOG, TOTALS
 from storage.store import Program, Rows
@@ -84,7 +83,7 @@ class GapCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _GapCountQuery:
-    query: Built
+    query: Bound
     mark: LogMark
     anchor: AnchorKnot
     changes_max: int
@@ -109,8 +108,8 @@ class _GapCountQuery:
 class GapCounts:
     """Programs that count in one ranked column of a board, each with one statement."""
 
-    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
-        self._dialect, self._board, self._index = dialect, board, index
+    def __init__(self, board: Board, index: int) -> None:
+        self._board, self._index = board, index
         self._padding = Padding.for_column(board.spec, board.spec.columns[index])
         self._high = board.spec.columns[index].best is Best.HIGH
 
@@ -146,26 +145,26 @@ class GapCounts:
             changes=start.changes_max + 1,
             totals_key=self._board.key,
             **scope_of(self._board),
-            **change_log(self._dialect).mark_parameters(start.mark),
+            **mark_parameters(start.mark),
         )
         return _GapCountQuery(query, start.mark, anchor, start.changes_max, from_below)
 
     @cached_property
-    def _from_above(self) -> Statement:
+    def _from_above(self) -> Prepared:
         return self._statement(from_below=False)
 
     @cached_property
-    def _from_below(self) -> Statement:
+    def _from_below(self) -> Prepared:
         return self._statement(from_below=True)
 
-    def _statement(self, *, from_below: bool) -> Statement:
-        make = _compiled if self._board.table_key is None else _shared_statement
+    def _statement(self, *, from_below: bool) -> Prepared:
+        make = _prepare_count if self._board.table_key is None else _shared_statement
         place = RankedCells(self._board).find_span(self._index)
-        return make(self._dialect, layout_of(self._board), self._index, place, from_below=from_below)
+        return make(layout_of(self._board), self._index, place, from_below=from_below)
 
 
-def _compiled(dialect: Dialect, layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Statement:
-    log, high = change_log(dialect), place.high
+def _prepare_count(layout: Layout, index: int, place: CellSpan, *, from_below: bool) -> Prepared:
+    high = place.high
     own, anchor, cell = col(layout.columns[index].name), param("anchor"), param("cell")
     entries = select(count()).from_(layout.table).where(*layout.scope())
     if from_below:
@@ -178,28 +177,22 @@ def _compiled(dialect: Dialect, layout: Layout, index: int, place: CellSpan, *, 
     # Without ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     piece = col("value", _PIECE)
     past = select(*place.cells_before_and_after(piece)).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
-    past = past.where(of_board, log.after_mark(), place.holds_column(piece))
+    past = past.where(of_board, AFTER_MARK, place.holds_column(piece))
+    # The number of positions of `mark.seen` that the log holds in this snapshot.
+    listed = select(POSITION).from_(CHANGE_LOG).where(POSITION.in_(param("mark_seen"))).group_by(POSITION)
+    seen = select(count()).from_(listed)
     counted = select(
         lit(_COUNT_ROW),
         minus(count_if(entered), count_if(left)),
         count(),
         entries.where(*between).scalar(),
         entries.where(own.eq(cell), col("owner").lt(param("owner"))).scalar(),
-        log.horizon_now.scalar(),
-        _seen(dialect),
-        coalesce(log.pruned_before.scalar(), 0),
-    ).from_(past.order_by(log.position).limit(param("changes")))
+        HORIZON,
+        if_dialect("transaction", seen.scalar(), lit(0)),
+        coalesce(PRUNED_BEFORE.scalar(), 0),
+    ).from_(past.order_by(POSITION).limit(param("changes")))
     totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 6).from_(TOTALS)
-    return union_all(counted, totals.where(of_board)).packed().compile(dialect)
+    return union_all(counted, totals.where(of_board)).packed().prepared()
 
 
-_shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_compiled)
-
-
-def _seen(dialect: Dialect) -> Term:
-    """Return the term that counts how many positions of `mark.seen` the log holds in this snapshot."""
-    log = change_log(dialect)
-    if not dialect.transaction:
-        return lit(0)
-    seen = select(log.position).from_(CHANGE_LOG).where(log.position.in_(param("mark_seen")))
-    return select(count()).from_(seen.group_by(log.position)).scalar()
+_shared_statement = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_prepare_count)

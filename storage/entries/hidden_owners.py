@@ -19,7 +19,6 @@ end the change gets `LostRaceError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +26,6 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     asc,
     col,
     delete,
@@ -86,20 +84,19 @@ _NOTHING = HiddenFound(set(), {}, [])
 
 
 class HiddenStatements:
-    """Programs over the hidden table. `hidden_statements` returns the instance for a dialect."""
+    """Programs over the hidden table."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+    def __init__(self) -> None:
         row = {"board_key": INTEGER, "owner": TEXT, "updated_at": INTEGER, "cells": TEXT}
         rows = select(*map(col, row)).from_(HIDDEN_ENTRIES)
         theirs = col("owner").eq(param("owner"))
         found = rows.where(col("board_key").in_(param("keys")), col("owner").in_(param("owners")))
-        self._find = found.packed().compile(dialect)
-        self._anybody = select(col("board_key")).from_(HIDDEN_ENTRIES).limit(1).compile(dialect)
+        self._find = found.packed().prepared()
+        self._anybody = select(col("board_key")).from_(HIDDEN_ENTRIES).limit(1).prepared()
         of_owner = rows.where(theirs, col("board_key").gt(HIDDEN_KEY)).order_by(asc(col("board_key")))
-        self._of_owner = of_owner.limit(param("limit")).packed().compile(dialect)
+        self._of_owner = of_owner.limit(param("limit")).packed().prepared()
         fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **row).on_conflict(*_KEY)
-        self._insert = fresh.do_nothing().compile(dialect)
+        self._insert = fresh.do_nothing().prepared()
         self._update = (
             update(HIDDEN_ENTRIES)
             .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
@@ -108,15 +105,15 @@ class HiddenStatements:
                 *(col(name, HIDDEN_ENTRIES).eq(col(name, _ALIAS)) for name in ("board_key", "owner")),
                 col("updated_at", HIDDEN_ENTRIES).eq(col("expected", _ALIAS)),
             )
-            .compile(dialect)
+            .prepared()
         )
         here = delete(HIDDEN_ENTRIES).where(theirs, col("board_key").eq(param("key")))
-        self._take = here.returning(col("updated_at"), col("cells")).compile(dialect)
+        self._take = here.returning(col("updated_at"), col("cells")).prepared()
         left = here.where(col("updated_at").eq(param("until_us")))
-        self._take_left = left.returning(col("cells")).compile(dialect)
+        self._take_left = left.returning(col("cells")).prepared()
         begun = insert(HIDDEN_ENTRIES).values(board_key=CHANGING_KEY, owner=param("owner"), **_BEGUN).on_conflict(*_KEY)
-        self._begin = begun.do_update(updated_at=excluded("updated_at")).compile(dialect)
-        self._now = select(this_transaction()).compile(dialect)
+        self._begin = begun.do_update(updated_at=excluded("updated_at")).prepared()
+        self._now = select(this_transaction()).prepared()
 
     def find_hidden(self, board_keys: Sequence[int], owners: Sequence[str]) -> Program[HiddenFound]:
         """Read the marks of these owners, and their hidden entries on these boards."""
@@ -198,9 +195,7 @@ class HiddenStatements:
 
     def have_earlier_ended(self, transaction: int) -> Program[bool]:
         """Return whether all transactions up to this id have ended."""
-        if not self._dialect.transaction:
-            return True
-        return (yield from change_log(self._dialect).find_horizon()) > transaction
+        return (yield from change_log.find_horizon()) > transaction
 
     def hide_owner(self, boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
         moved: list[HiddenEntry] = []
@@ -233,7 +228,7 @@ class HiddenStatements:
             return False
         none = entries.ranked_cells.none
         gone = NewChange(entries.board.key, owner, none, none, record_of_event(ChangeKind.ERASED))
-        yield from change_log(self._dialect).append_changes([gone], now_us=now_us, place=place)
+        yield from change_log.append_changes([gone], now_us=now_us, place=place)
         return True
 
 
@@ -246,6 +241,4 @@ def _hidden(row: Sequence[object]) -> HiddenEntry:
     return HiddenEntry(key, Entry(owner, updated_at_us, _decode(cells)))
 
 
-@lru_cache
-def hidden_statements(dialect: Dialect) -> HiddenStatements:
-    return HiddenStatements(dialect)
+hidden_statements = HiddenStatements()

@@ -18,14 +18,14 @@ from querybuilder import (
     TEXT,
     Column,
     Condition,
-    Dialect,
-    Statement,
+    Prepared,
     Term,
     Union,
     asc,
     col,
     count,
     desc,
+    if_dialect,
     param,
     rows,
     select,
@@ -63,27 +63,27 @@ class OwnersNeighbours(NamedTuple):
 
 
 class _NeighbourStatements:
-    def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
-        self._dialect, self._layout, self._index = dialect, layout, index
+    def __init__(self, layout: Layout, index: int) -> None:
+        self._layout, self._index = layout, index
         column = layout.columns[index]
         self._table, self._high, self._name = layout.table, column.best is Best.HIGH, column.name
         self._cell, self._owner = col(self._name), col("owner")
         self._row = layout.row_columns()
 
     @cached_property
-    def of_places(self) -> Statement:
+    def of_places(self) -> Prepared:
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         outputs = self._around(col("cell", _PLACE), col("owner", _PLACE))
-        return select(col("number", _PLACE), *outputs).from_(place).packed().compile(self._dialect)
+        return select(col("number", _PLACE), *outputs).from_(place).packed().prepared()
 
     @cached_property
-    def ties_before(self) -> Statement:
+    def ties_before(self) -> Prepared:
         place = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         ties = self._ties(col("cell", _PLACE), col("owner", _PLACE))
-        return select(col("number", _PLACE), ties).from_(place).packed().compile(self._dialect)
+        return select(col("number", _PLACE), ties).from_(place).packed().prepared()
 
     @cached_property
-    def of_owners(self) -> Statement:
+    def of_owners(self) -> Prepared:
         asked = rows(_PLACE, param("owners"), number=INTEGER, owner=TEXT)
         cell, owner = col(self._name, _OWN), col("owner", _OWN)
         return (
@@ -98,14 +98,15 @@ class _NeighbourStatements:
             .join(self._table, owner.eq(col("owner", _PLACE)), alias=_OWN)
             .where(*self._layout.scope(_OWN), cell.not_null())
             .packed()
-            .compile(self._dialect)
+            .prepared()
         )
 
     def _total(self, column_index: int) -> Term:
         found = select(sum_(col("entries"))).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
-        indexes = stored_indexes(self._dialect, column_index)
         stored = col("column_index")
-        return found.where(stored.in_(indexes) if len(indexes) > 1 else stored.eq(indexes[0])).scalar()
+        return found.where(
+            if_dialect("row_locks", stored.in_(stored_indexes(column_index)), stored.eq(column_index))
+        ).scalar()
 
     def _around(self, cell: Column, owner: Column) -> tuple[Term, ...]:
         better = self._cell.gt(cell) if self._high else self._cell.lt(cell)
@@ -130,16 +131,16 @@ class _NeighbourStatements:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> _NeighbourStatements:
-    return _NeighbourStatements(dialect, layout, index)
+def _shared_statements(layout: Layout, index: int) -> _NeighbourStatements:
+    return _NeighbourStatements(layout, index)
 
 
 class NeighbourReads:
     """Programs that read the rows around places of one ranked column of a board."""
 
-    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+    def __init__(self, board: Board, index: int) -> None:
         make = _NeighbourStatements if board.table_key is None else _shared_statements
-        self._sql = make(dialect, layout_of(board), index)
+        self._sql = make(layout_of(board), index)
         self._scope, self._board_key, self._index = scope_of(board), board.key, index
 
     def read_around_place(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from querybuilder import Dialect, Select, asc, col, count, count_if, desc, lit, param, select, union_all
+from querybuilder import Select, asc, col, count, count_if, desc, lit, param, select, union_all
 from storage.boards.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.log.cells import Padding
 from storage.records import Best, Board, Entry
@@ -32,9 +32,9 @@ def decode_entry(row: Sequence[Any]) -> Entry:
 
 
 class _RankingStatements:
-    def __init__(self, dialect: Dialect, layout: Layout, index: int) -> None:
+    def __init__(self, layout: Layout, index: int) -> None:
         column = layout.columns[index]
-        self._dialect, self._layout = dialect, layout
+        self._layout = layout
         self._table, self._name, self._high = layout.table, column.name, column.best is Best.HIGH
         high = self._high
         self._cell = col(self._name)
@@ -50,38 +50,37 @@ class _RankingStatements:
         counted = select(count()).from_(self._table).where(*scope)
         landing = select(self._cell, self._owner).from_(self._table).where(*scope)
 
-        def compiled(query: Any) -> Any:
-            return query.compile(dialect)
-
-        self.count_better = compiled(counted.where(better(cell)))
-        self.count_better_up_to = compiled(
-            select(count()).from_(select(lit(1).as_("one")).from_(self._table).where(*scope, better(cell)).limit(limit))
+        self.count_better = counted.where(better(cell)).prepared()
+        self.count_better_up_to = (
+            select(count())
+            .from_(select(lit(1).as_("one")).from_(self._table).where(*scope, better(cell)).limit(limit))
+            .prepared()
         )
-        self.count_range = compiled(counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))))
-        self.count_tied = compiled(
-            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(*scope, tied)
+        self.count_range = counted.where(self._cell.ge(param("least")), self._cell.lt(param("past"))).prepared()
+        self.count_tied = (
+            select(count(), count_if(self._owner.lt(owner))).from_(self._table).where(*scope, tied).prepared()
         )
         at = landing.order_by(*self._best_first).limit(1).offset(param("offset"))
-        self.landing_from_top = compiled(at.where(ranked))
-        self.landing_below = compiled(at.where(worse(cell)))
+        self.landing_from_top = at.where(ranked).prepared()
+        self.landing_below = at.where(worse(cell)).prepared()
         worst = landing.where(ranked).order_by(*self._worst_first).limit(1)
-        self.worst = compiled(worst)
-        self.sample_from_top = compiled(self._with_ties(at.where(ranked)))
-        self.sample_below = compiled(self._with_ties(at.where(worse(cell))))
-        self.sample_worst = compiled(self._with_ties(worst))
+        self.worst = worst.prepared()
+        self.sample_from_top = self._with_ties(at.where(ranked)).prepared()
+        self.sample_below = self._with_ties(at.where(worse(cell))).prepared()
+        self.sample_worst = self._with_ties(worst).prepared()
         tallied = select(self._cell, count()).from_(self._table).where(*scope).group_by(self._cell)
         tallied = tallied.order_by(self._best_first[0]).limit(limit).packed()
-        self.tallied_from_top = compiled(tallied.where(ranked))
-        self.tallied_below = compiled(tallied.where(worse(cell)))
+        self.tallied_from_top = tallied.where(ranked).prepared()
+        self.tallied_below = tallied.where(worse(cell)).prepared()
         rows_of = select(*self._row).from_(self._table).where(*scope)
-        self.first_rows = compiled(rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed())
+        self.first_rows = rows_of.where(ranked).order_by(*self._best_first).limit(limit).packed().prepared()
         # The rows after a place are read in two parts: the later rows with the place's cell, and the rows with a worse
         # cell. With a comparison of row values, the database would test every row again.
         after = union_all(rows_of.where(tied, self._owner.gt(owner)), rows_of.where(worse(cell)))
         before = union_all(rows_of.where(tied, self._owner.lt(owner)), rows_of.where(better(cell)))
-        self.rows_after = compiled(after.order_by(*self._best_first).limit(limit).packed())
-        self.next_better = compiled(landing.where(better(cell)).order_by(*self._worst_first).limit(1))
-        self.rows_before = compiled(before.order_by(*self._worst_first).limit(limit).packed())
+        self.rows_after = after.order_by(*self._best_first).limit(limit).packed().prepared()
+        self.next_better = landing.where(better(cell)).order_by(*self._worst_first).limit(1).prepared()
+        self.rows_before = before.order_by(*self._worst_first).limit(limit).packed().prepared()
 
     def _with_ties(self, one_row: Select) -> Select:
         # Count the ties before the found row and the other ties separately. A count of all ties would read the ties
@@ -98,21 +97,21 @@ class _RankingStatements:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _shared_statements(dialect: Dialect, layout: Layout, index: int) -> _RankingStatements:
-    return _RankingStatements(dialect, layout, index)
+def _shared_statements(layout: Layout, index: int) -> _RankingStatements:
+    return _RankingStatements(layout, index)
 
 
 class Ranking:
     """Programs that read one ranked column of one board."""
 
-    def __init__(self, dialect: Dialect, board: Board, index: int) -> None:
+    def __init__(self, board: Board, index: int) -> None:
         self.index = index
         self.padding = Padding.for_column(board.spec, board.spec.columns[index])
         self.timed = self.padding.timed
-        self.neighbours = NeighbourReads(dialect, board, index)
-        self.gaps = GapCounts(dialect, board, index)
+        self.neighbours = NeighbourReads(board, index)
+        self.gaps = GapCounts(board, index)
         make = _RankingStatements if board.table_key is None else _shared_statements
-        self._sql = make(dialect, layout_of(board), index)
+        self._sql = make(layout_of(board), index)
         self._scope = scope_of(board)
 
     def count_better(self, cell: str) -> Program[int]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from querybuilder import Dialect, Lock
+from querybuilder import Lock
 from storage.boards.boards import ALL_ENTRIES, CHANGES, find_board, find_totals, remove_rows, store_state
 from storage.errors import ArchivedError, JournalIncompleteError, NothingReplayedError
 from storage.log.cells import Cell
@@ -55,7 +55,7 @@ class OwnerRow(NamedTuple):
 _ERASED = (0, None, False)
 
 
-def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
+def rebuild_board(*, board_id: str) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
 
     Raises:
@@ -64,16 +64,16 @@ def rebuild_board(dialect: Dialect, *, board_id: str) -> Program[RebuildCounts]:
         NothingReplayedError: the journal has no post to the board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
-    board, done, changes = yield from empty_board(dialect, board_id)
-    owners = yield from _owners(dialect, board, done)
+    board, done, changes = yield from empty_board(board_id)
+    owners = yield from _owners(board, done)
     if not done.replayed:
-        raise NothingReplayedError((yield from _where_posts_are(dialect, board)))
-    yield from store_owner_rows(Entries(dialect, board), owners, changes, done)
-    yield from store_state(dialect, board)
+        raise NothingReplayedError((yield from _where_posts_are(board)))
+    yield from store_owner_rows(Entries(board), owners, changes, done)
+    yield from store_state(board)
     return done
 
 
-def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
+def empty_board(board_id: str) -> Program[tuple[Board, RebuildCounts, int]]:
     """Empty a board and lock it, so that nobody posts to it before this transaction ends.
 
     Return the board, a `RebuildCounts` with the board's earlier number of entries, and the board's number of changes.
@@ -82,20 +82,20 @@ def empty_board(dialect: Dialect, board_id: str) -> Program[tuple[Board, Rebuild
         UnknownBoardError: there is no such board.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
-    board = yield from find_board(dialect, board_id, lock=Lock.UPDATE)
+    board = yield from find_board(board_id, lock=Lock.UPDATE)
     if board.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
-    totals = (yield from find_totals(dialect, [board.key]))[board.key]
+    totals = (yield from find_totals([board.key]))[board.key]
     done = RebuildCounts(entries_before=totals.get(ALL_ENTRIES, 0))
-    return (yield from remove_rows(dialect, board)), done, totals.get(CHANGES, 0)
+    return (yield from remove_rows(board)), done, totals.get(CHANGES, 0)
 
 
-def _owners(dialect: Dialect, board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
-    log, reader = journal(dialect), RowReader(board)
+def _owners(board: Board, done: RebuildCounts) -> Program[dict[str, OwnerRow]]:
+    reader = RowReader(board)
     owners: dict[str, OwnerRow] = {}
     emptied = after = 0
     while True:
-        rows = yield from log.read_changes(after, limit=PAGE_ROWS, boards=[board.key], held=True)
+        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=[board.key], held=True)
         done.rows += len(rows)
         for row in rows:
             if row.record is None or row.order < emptied:
@@ -111,7 +111,7 @@ def _owners(dialect: Dialect, board: Board, done: RebuildCounts) -> Program[dict
             break
         after = rows[-1].number
     if not emptied:
-        yield from _check_start(dialect, board)
+        yield from _check_start(board)
     return {owner: last for owner, last in owners.items() if last.order > emptied}
 
 
@@ -122,22 +122,22 @@ def _last(row: JournalRow, posted: ChangeRecord, reader: RowReader) -> OwnerRow:
     return OwnerRow(row.order, version, reader.cells_after(row, posted), posted.kind in _UNSEEN)
 
 
-def _check_start(dialect: Dialect, board: Board) -> Program[None]:
+def _check_start(board: Board) -> Program[None]:
     """Raise `JournalIncompleteError` if changes of the board may have been removed from the journal."""
-    begins_after = yield from journal(dialect).find_begin()
+    begins_after = yield from journal.find_begin()
     if not begins_after:
         return
-    oldest_us = yield from journal(dialect).oldest_us()
+    oldest_us = yield from journal.oldest_us()
     if oldest_us is None or board.created_at_us < oldest_us + CLOCK_SKEW_US_MAX:
         detail = f"the journal begins after {begins_after}, and {board.id!r} is older, so earlier posts are missing"
         raise JournalIncompleteError(detail + "; keep it longer with change_log_retention_s")
 
 
-def _where_posts_are(dialect: Dialect, board: Board) -> Program[str]:
+def _where_posts_are(board: Board) -> Program[str]:
     """Return the message of `NothingReplayedError`, with the number of the first change of an earlier board."""
-    log, nothing = journal(dialect), f"the journal has no post to {board.id!r} since it was created or reset"
-    earlier = yield from log.find_deleted_boards(board.id, since=0)
-    rows = yield from log.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
+    nothing = f"the journal has no post to {board.id!r} since it was created or reset"
+    earlier = yield from journal.find_deleted_boards(board.id, since=0)
+    rows = yield from journal.read_changes(0, limit=1, boards=[board.key, *earlier], held=True)
     return f"{nothing}; earlier posts begin at --since {rows[0].number}" if rows else nothing
 
 
@@ -154,16 +154,14 @@ def store_owner_rows(
         if seen:
             yield from entries.writes.insert_rows([(entries.board.rows_key, entry) for entry in seen])
         if unseen:
-            yield from hidden_statements(entries.dialect).insert_rows(
-                [HiddenEntry(entries.board.key, entry) for entry in unseen]
-            )
+            yield from hidden_statements.insert_rows([HiddenEntry(entries.board.key, entry) for entry in unseen])
         done.entries += len(seen)
         done.hidden_entries += len(unseen)
         for index in entries.pattern.sorted_indexes:
             counted[index] += sum(entry.cells[index] is not None for entry in seen)
     counted[ALL_ENTRIES] = done.entries
     counted[CHANGES] += done.entries
-    yield from add_totals(entries.dialect, {entries.board.key: counted})
+    yield from add_totals({entries.board.key: counted})
 
 
 def _pages(owners: Mapping[str, OwnerRow]) -> Iterator[list[tuple[str, OwnerRow]]]:

@@ -95,8 +95,7 @@ class LeaseBatcher:
         )
 
     async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:
-        findings = lease_findings(self._store.dialect)
-        return [await read_single(self._store, lambda: findings.read_findings(asked))] * len(asked)
+        return [await read_single(self._store, lambda: lease_findings.read_findings(asked))] * len(asked)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
         """Give a key a resource, or extend the lease that it has; return the lease.

@@ -22,7 +22,6 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Condition,
-    Dialect,
     SqlType,
     clock_us,
     col,
@@ -36,19 +35,16 @@ from querybuilder import (
 from storage.store import Program, Rows
 
 GIVEN_BACK = 0  # the `expires_at` of a document that nobody holds
+_CLOCK = select(clock_us()).prepared()
 _DOCUMENT = ("holder", "version", "expires_at")
 
 StoreClock = Callable[[], Program[int]]  # a program that returns microseconds since 1970
 
 
-def store_clock(dialect: Dialect) -> StoreClock:
-    query = select(clock_us()).build(dialect)
-
-    def now_us() -> Program[int]:
-        rows = yield query
-        return int(rows[0][0])
-
-    return now_us
+def store_clock() -> Program[int]:
+    """Return the time of the database. All processes of a store share its clock."""
+    rows = yield _CLOCK.bind()
+    return int(rows[0][0])
 
 
 class Claims:
@@ -59,12 +55,10 @@ class Claims:
     rows from the parameter `rows`.
     """
 
-    def __init__(
-        self, dialect: Dialect, table: str, keys: dict[str, SqlType], more: dict[str, SqlType] | None = None
-    ) -> None:
+    def __init__(self, table: str, keys: dict[str, SqlType], more: dict[str, SqlType] | None = None) -> None:
         one = tuple(col(name).eq(param(name)) for name in keys)
         held = (*one, col("version").eq(param("version")), col("expires_at").ne(GIVEN_BACK))
-        self._find = select(*map(col, _DOCUMENT)).from_(table).where(*one).compile(dialect)
+        self._find = select(*map(col, _DOCUMENT)).from_(table).where(*one).prepared()
         claimed = {name: param(name) for name in (*keys, "holder", "expires_at")}
         self._claim = (
             insert(table)
@@ -77,9 +71,9 @@ class Claims:
                 where=col("expires_at", table).le(param("expired_before")),
             )
             .returning(col("version"))
-            .compile(dialect)
+            .prepared()
         )
-        self._expire_at = update(table).set(expires_at=param("expires_at")).where(*held).compile(dialect)
+        self._expire_at = update(table).set(expires_at=param("expires_at")).where(*held).prepared()
         written = {"holder": TEXT, "version": INTEGER, "expires_at": INTEGER, **(more or {})}
         self.writing = (
             update(table)
@@ -88,7 +82,7 @@ class Claims:
             .where(*(col(name, table).eq(col(name, "v")) for name in keys), *_as_found(table))
             .returning(*(col(name, table) for name in keys))
         )
-        self._write = self.writing.compile(dialect)
+        self._write = self.writing.prepared()
 
     def find_document(self, **keys: object) -> Program[tuple[str, int, int] | None]:
         """Return holder, version and expiry of a document, even an expired one, or None."""

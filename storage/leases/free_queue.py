@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TypeVar
 
-from querybuilder import Dialect
 from storage.store import Program, Store
 
 from .lease_records import Resource
@@ -48,9 +47,10 @@ PartitionKey = tuple[Region, int]  # region and partition
 
 
 class FreeQueues:
-    def __init__(self, dialect: Dialect) -> None:
-        self._resources = lease_resources(dialect)
-        self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and time of that read
+    """The queues of free resources, as one process knows them."""
+
+    def __init__(self) -> None:
+        self._known: dict[PartitionKey, tuple[int, int]] = {}  # `free_since` of the first row, and when it was read
         self._ahead: dict[PartitionKey, deque[Resource]] = {}  # the next rows; another process may have taken some
         self.running_low: set[PartitionKey] = set()  # partitions that `read_ahead` should read
         # Versions of the rows that this process took. Until the commit, reads still see these rows as free.
@@ -113,7 +113,7 @@ class FreeQueues:
     def _remember_rows(self, place: PartitionKey, limit: int, now_us: int) -> Program[None]:
         (region, partition), (since_us, _) = place, self._begin(place, now_us)
         wanted = limit + AHEAD
-        found = yield from self._resources.find_free(*region, partition, limit=wanted, since_us=since_us, locked=False)
+        found = yield from lease_resources.find_free(*region, partition, limit=wanted, since_us=since_us, locked=False)
         _bound(self._ahead, AHEAD_MAX)[place] = deque(row for row in found if self._taken.get(row[:2]) != row.version)
         if len(found) < wanted:
             _bound(self._ended_us, KNOWN_MAX)[place] = now_us
@@ -126,10 +126,10 @@ class FreeQueues:
     def _read_front(self, place: PartitionKey, *, limit: int, now_us: int) -> Program[list[Resource]]:
         (region, partition), (since_us, known_us) = place, self._begin(place, now_us)
         self._ahead.pop(place, None)
-        rows = yield from self._resources.find_free(*region, partition, limit=limit, since_us=since_us)
+        rows = yield from lease_resources.find_free(*region, partition, limit=limit, since_us=since_us)
         if len(rows) < limit and since_us:
             known_us = now_us
-            rows = yield from self._resources.find_free(*region, partition, limit=limit)
+            rows = yield from lease_resources.find_free(*region, partition, limit=limit)
         if len(rows) < limit:
             _bound(self._exhausted_us, KNOWN_MAX)[place] = now_us
         self._take(rows)

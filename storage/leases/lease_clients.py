@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
-from querybuilder import Dialect, asc, col, count, delete, insert, param, select, update
+from querybuilder import asc, col, count, delete, insert, param, select, update
 from storage.errors import UnknownClientError
 from storage.schema.lease_tables import LEASE_CLIENTS, LEASE_POOLS, build_pool_drop
 from storage.store import Program
@@ -19,27 +18,29 @@ class Client(NamedTuple):
 
 
 class LeaseClients:
-    def __init__(self, dialect: Dialect) -> None:
+    """Programs on clients."""
+
+    def __init__(self) -> None:
         alive = col("deleted_at", "p").is_null()
         theirs = col("client_id", "p").eq(col("client_id", "c"))
         pools = select(count()).from_(LEASE_POOLS, "p").where(theirs, alive).scalar()
         rows = select(*(col(name, "c") for name in ("client_id", "name", "created_at")), pools).from_(
             LEASE_CLIENTS, "c"
         )
-        self._find = rows.where(col("client_id", "c").eq(param("client_id"))).compile(dialect)
+        self._find = rows.where(col("client_id", "c").eq(param("client_id"))).prepared()
         after = rows.where(col("client_id", "c").gt(param("after"))).order_by(asc(col("client_id", "c")))
-        self._listed = after.limit(param("limit")).compile(dialect)
+        self._listed = after.limit(param("limit")).prepared()
         self._insert = (
             insert(LEASE_CLIENTS)
             .values(client_id=param("client_id"), name=param("name"), created_at=param("now_us"))
             .on_conflict("client_id")
             .do_nothing()
-            .compile(dialect)
+            .prepared()
         )
         by_id = col("client_id").eq(param("client_id"))
-        self._rename = update(LEASE_CLIENTS).set(name=param("name")).where(by_id).compile(dialect)
-        self._delete = delete(LEASE_CLIENTS).where(by_id).compile(dialect)
-        self._drop_pools = build_pool_drop().where(by_id, col("deleted_at").is_null()).compile(dialect)
+        self._rename = update(LEASE_CLIENTS).set(name=param("name")).where(by_id).prepared()
+        self._delete = delete(LEASE_CLIENTS).where(by_id).prepared()
+        self._drop_pools = build_pool_drop().where(by_id, col("deleted_at").is_null()).prepared()
 
     def ensure_client(self, client_id: str, *, now_us: int, name: str = "") -> Program[bool]:
         """Make a client unless it exists; return whether it is new."""
@@ -72,6 +73,4 @@ class LeaseClients:
         yield self._delete.bind(client_id=client_id)
 
 
-@lru_cache
-def lease_clients(dialect: Dialect) -> LeaseClients:
-    return LeaseClients(dialect)
+lease_clients = LeaseClients()

@@ -10,13 +10,11 @@ So there are gaps between the numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     Insert,
     all_of,
     any_of,
@@ -24,13 +22,15 @@ from querybuilder import (
     col,
     count,
     delete,
+    if_dialect,
     insert,
-    lit,
     max_,
     min_,
     oldest_transaction,
     param,
+    plus,
     select,
+    times,
 )
 from storage.schema.lease_tables import LEASE_JOURNAL, LEASE_POOLS
 from storage.store import Program
@@ -70,30 +70,27 @@ def journal_rows(happened: Sequence[LeaseEvent]) -> list[tuple[object, ...]]:
 
 
 class LeaseJournal:
-    def __init__(self, dialect: Dialect) -> None:
-        self._in_order = not dialect.transaction
-        self._append = build_journal_insert("rows").compile(dialect)
-        position = col("seq" if self._in_order else "position", LEASE_JOURNAL)
-        place = lit(0) if self._in_order else col("place", LEASE_JOURNAL)
-        after = position.gt(param("position"))
-        order = [asc(position)]
-        if not self._in_order:
-            after = all_of(position.ge(param("position")), any_of(after, place.gt(param("place"))))
-            order.append(asc(col("seq", LEASE_JOURNAL)))
+    """Programs on the journal."""
+
+    def __init__(self) -> None:
+        self._append = build_journal_insert("rows").prepared()
+        seq, position, place = (col(name, LEASE_JOURNAL) for name in ("seq", "position", "place"))
+        number = if_dialect("transaction", plus(times(position, PLACES), place), seq)
+        beyond = any_of(position.gt(param("position")), place.gt(param("place")))
+        published = all_of(position.ge(param("position")), beyond, position.lt(oldest_transaction()))
         rows = (
-            select(position, place, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
+            select(number, col("client_id"), col("pool_id"), *(col(name, LEASE_JOURNAL) for name in _BODY))
             .from_(LEASE_JOURNAL)
             .join(LEASE_POOLS, col("pool_key", LEASE_POOLS).eq(col("pool_key", LEASE_JOURNAL)))
-            .where(after)
+            .where(if_dialect("transaction", published, seq.gt(param("after"))))
+            .order_by(asc(if_dialect("transaction", position, seq)), asc(seq))
         )
-        if not self._in_order:
-            rows = rows.where(position.lt(oldest_transaction()))
-        self._page = rows.order_by(*order).limit(param("limit")).packed().compile(dialect)
-        plain = col("seq" if self._in_order else "position")
+        self._page = rows.limit(param("limit")).packed().prepared()
+        plain = if_dialect("transaction", col("position"), col("seq"))
         head = (
             select(plain.as_("position"), col("at"))
             .from_(LEASE_JOURNAL)
-            .order_by(asc(plain), *([] if self._in_order else [asc(col("seq"))]))
+            .order_by(asc(plain), asc(col("seq")))
             .limit(param("rows"))
         )
         self._ages = select(
@@ -101,8 +98,8 @@ class LeaseJournal:
             select(max_(col("position"))).from_(head).scalar(),
             select(min_(col("position"))).from_(head).scalar(),
             select(count()).from_(head).scalar(),
-        ).compile(dialect)
-        self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).compile(dialect)
+        ).prepared()
+        self._delete = delete(LEASE_JOURNAL).where(plain.lt(param("boundary"))).prepared()
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
         """Append all events of this transaction. Call this only once in a transaction: it counts places from 0."""
@@ -111,13 +108,9 @@ class LeaseJournal:
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
         """Return up to `limit` published events with numbers greater than `after`, in their order."""
-        position, place = (after, 0) if self._in_order else divmod(after, PLACES)
-        bound = {"position": position} | ({} if self._in_order else {"place": place})
-        rows = yield self._page.bind(**bound, limit=limit)
-        return [
-            PublishedLeaseEvent(position if self._in_order else position * PLACES + place, *body)
-            for position, place, *body in rows
-        ]
+        position, place = divmod(after, PLACES)
+        rows = yield self._page.bind(after=after, position=position, place=place, limit=limit)
+        return [PublishedLeaseEvent(*row) for row in rows]
 
     def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
         """Delete about `rows_max` of the oldest rows, if they are older than `before_us`. Return their number.
@@ -137,6 +130,4 @@ class LeaseJournal:
         return int(rows[0][0])
 
 
-@lru_cache
-def lease_journal(dialect: Dialect) -> LeaseJournal:
-    return LeaseJournal(dialect)
+lease_journal = LeaseJournal()

@@ -93,12 +93,14 @@ def change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
 
 
 class LeaseResources:
-    def __init__(self, dialect: Dialect) -> None:
+    """Programs on resources."""
+
+    def __init__(self) -> None:
         more = {"region": TEXT, "partition": INTEGER, "free_since": INTEGER, "acquired_at": INTEGER}
-        self._claims = Claims(dialect, LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
+        self._claims = Claims(LEASE_RESOURCES, {"pool_key": INTEGER, "resource": TEXT}, more)
         self.writing = self._claims.writing
-        self._by_holders = select_named_resources("holder").compile(dialect)
-        self._by_names = select_named_resources("resource").compile(dialect)
+        self._by_holders = select_named_resources("holder").prepared()
+        self._by_names = select_named_resources("resource").prepared()
         region = (
             col("pool_key", RESOURCES_ALIAS).eq(param("pool_key")),
             col("region", RESOURCES_ALIAS).eq(param("region")),
@@ -109,13 +111,13 @@ class LeaseResources:
             col("free_since", RESOURCES_ALIAS).not_null(),
             col("free_since", RESOURCES_ALIAS).ge(param("since")),
         ).order_by(asc(col("free_since", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
-        self._see_free = queue.compile(dialect)
-        self._free = queue.locked(Lock.NO_KEY_UPDATE).compile(dialect)
+        self._see_free = queue.prepared()
+        self._free = queue.locked(Lock.NO_KEY_UPDATE).prepared()
         expired = in_region.where(
             col("free_since", RESOURCES_ALIAS).is_null(), col("expires_at", RESOURCES_ALIAS).le(param("expired_before"))
         ).order_by(asc(col("expires_at", RESOURCES_ALIAS)), asc(col("resource", RESOURCES_ALIAS)))
-        self._expired = expired.locked(Lock.NO_KEY_UPDATE).compile(dialect)
-        self._count_expired = select(count()).from_(expired).compile(dialect)
+        self._expired = expired.locked(Lock.NO_KEY_UPDATE).prepared()
+        self._count_expired = select(count()).from_(expired).prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
         """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
@@ -158,22 +160,21 @@ class LeaseResources:
         return {(row[0], row[1]) for row in changed}
 
 
-@lru_cache
-def lease_resources(dialect: Dialect) -> LeaseResources:
-    return LeaseResources(dialect)
+lease_resources = LeaseResources()
 
 
 _CHANGED = "changed"
 
 
 class LeaseWrites:
-    def __init__(self, dialect: Dialect) -> None:
-        self._counts = lease_counts(dialect)
-        writing, changes = lease_resources(dialect).writing, param("changes", INTEGER)
+    """The statement that writes resources, journal and counts together; see `lease_writes`."""
+
+    def __init__(self) -> None:
+        writing, changes = lease_resources.writing, param("changes", INTEGER)
         journal, counts = build_journal_insert("happened"), build_counts_upsert("counts")
         all_changed = select(count()).from_(_CHANGED).scalar().eq(changes)
-        self._write = chained(_CHANGED, writing, journal.where(all_changed), counts.where(all_changed)).compile(dialect)
-        self._write_all = chained(_CHANGED, writing, journal, counts).require_changes(changes).compile(dialect)
+        self._write = chained(_CHANGED, writing, journal.where(all_changed), counts.where(all_changed)).prepared()
+        self._write_all = chained(_CHANGED, writing, journal, counts).require_changes(changes).prepared()
 
     def write_changes(
         self,
@@ -207,7 +208,7 @@ class LeaseWrites:
         counts: Mapping[Region, RegionCounts],
         rng: random.Random,
     ) -> dict[str, object]:
-        rows = self._counts.rows(counts, rng)
+        rows = lease_counts.rows(counts, rng)
         return {
             "rows": change_rows(changes),
             "changes": len(changes),
@@ -218,5 +219,5 @@ class LeaseWrites:
 
 @lru_cache
 def lease_writes(dialect: Dialect) -> LeaseWrites | None:
-    """Return the statement; None for a dialect whose statements can change only one table."""
-    return LeaseWrites(dialect) if dialect.chains else None
+    """Return the statement, compiled once; None for a dialect whose statements can change only one table."""
+    return LeaseWrites() if dialect.chains else None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from querybuilder import TEXT, Dialect, all_of, clock_us, col, param, rows, select
@@ -120,11 +120,9 @@ class LeaseTransactions:
         If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
         whether keys may also lease in other stores.
         """
-        self._dialect, self._peers, self._queues = dialect, peers, FreeQueues(dialect)
-        self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
-        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
-        self._findings = lease_findings(dialect)
-        # With peers, rows about other stores are written as well, which takes several statements.
+        self._dialect, self._peers, self._queues = dialect, peers, FreeQueues()
+        # With peers, rows about other stores are written between the resources and the counts. So a transaction needs
+        # several statements.
         self._writes = None if peers else lease_writes(dialect)
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
@@ -138,10 +136,10 @@ class LeaseTransactions:
         Raises:
             RacesLostError: resources kept changing.
         """
-        found = found or (yield from self._findings.read_findings(requests))
+        found = found or (yield from lease_findings.read_findings(requests))
         if self._clock is not None:
             found = found._replace(now_us=(yield from self._clock()))
-        settled, roaming = _Settled(_unknown(requests, found)), RemoteRequests(self._dialect)
+        settled, roaming = _Settled(_unknown(requests, found)), RemoteRequests()
         outcomes = settled.outcomes
         for attempt in range(self._attempts_max):
             left = [index for index in range(len(requests)) if index not in outcomes]
@@ -149,15 +147,15 @@ class LeaseTransactions:
                 break
             if attempt:
                 keys = sorted((found.pools[requests[index][:2]].key, requests[index].key) for index in left)
-                found = found._replace(held=(yield from self._resources.find_by_holders(keys)))
+                found = found._replace(held=(yield from lease_resources.find_by_holders(keys)))
             yield from self._try(requests, left, found, settled, roaming)
         else:
             if len(outcomes) < len(requests):
                 raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
         yield from roaming.store_requests()
         if not settled.stored:
-            yield from self._journal.append_events(settled.happened)
-            yield from self._counts.add_counts(settled.counts, self._rng)
+            yield from lease_journal.append_events(settled.happened)
+            yield from lease_counts.add_counts(settled.counts, self._rng)
         return [outcomes[index] for index in range(len(requests))]
 
     def plan_single_write(self, requests: Sequence[PoolRequest], found: Findings) -> SingleWrite | None:
@@ -169,7 +167,7 @@ class LeaseTransactions:
             return None
         settled, now_us = _Settled(_unknown(requests, found)), found.now_us
         left = [index for index in range(len(requests)) if index not in settled.outcomes]
-        trying = self._decide(requests, left, found, {}, settled, RemoteRequests(self._dialect))
+        trying = self._decide(requests, left, found, {}, settled, RemoteRequests())
         places: list[tuple[Region, int, int]] = []
         for region, pool in trying.regions(found):
             partition = self._queues.order_partitions(region, pool.spec.partitions, rng=self._rng, now_us=now_us)[0]
@@ -208,11 +206,15 @@ class LeaseTransactions:
             self._queues.note_lost_race(region, failed.now_us)
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, or raise `UnknownPoolError` or `UnknownLeaseError`."""
-        pool = yield from self._pools.read_pool(client_id, pool_id)
+        """Return the running lease of a key in another store, as far as this store knows.
+
+        Raises:
+            UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
+        """
+        pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
-            now_us, place = (yield from (self._clock or store_clock(self._dialect))()), (pool.key, key)
-            away = yield from RemoteRequests(self._dialect).find_running([place], {}, now_us)
+            now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
+            away = yield from RemoteRequests().find_running([place], {}, now_us)
             if place in away:
                 return away[place].grant(now_us)
         raise UnknownLeaseError(f"{key!r} has no lease in this pool")
@@ -280,7 +282,7 @@ class LeaseTransactions:
         """
         changes = [one.change for one in decided]
         if self._writes is None or not changes:
-            return (yield from self._resources.write_changes(changes))
+            return (yield from lease_resources.write_changes(changes))
         whole = settled.copy()
         for one in decided:
             whole.settle(one)
@@ -308,10 +310,10 @@ class LeaseTransactions:
                 rows = yield from self._queues.take_front(region, partition, limit=limit, now_us=now_us)
             else:  # no free resource is left: take resources whose lease has expired
                 before_us = now_us - self._margin_us
-                rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=limit)
+                rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=limit)
             _give(rows, requests, region, trying, now_us)
         if waiting:
-            known = yield from self._counts.read_counts([pool.key])
+            known = yield from lease_counts.read_counts([pool.key])
             for index in waiting:
                 if region not in known:  # a region that does not exist must not get counts
                     settled.outcomes[index] = UnknownRegionError(f"the pool has no region {region[1]!r}")
@@ -321,7 +323,9 @@ class LeaseTransactions:
 
 
 class LeaseFindings:
-    def __init__(self, dialect: Dialect) -> None:
+    """The statement that reads everything that is needed to decide requests."""
+
+    def __init__(self) -> None:
         asked = rows("v", param("asked"), client_id=TEXT, pool_id=TEXT, name=TEXT)
         holds = (
             col("pool_key", RESOURCES_ALIAS).eq(col("pool_key", "p")),
@@ -337,7 +341,7 @@ class LeaseFindings:
             .join(LEASE_POOLS, pool_condition("v"), alias="p")
             .left_join(LEASE_RESOURCES, all_of(*holds), alias=RESOURCES_ALIAS)
             .packed()
-            .compile(dialect)
+            .prepared()
         )
 
     def read_findings(self, requests: Sequence[PoolRequest]) -> Program[Findings]:
@@ -345,9 +349,7 @@ class LeaseFindings:
         return _findings((yield self._find.bind(asked=sorted({request[:3] for request in requests}))))
 
 
-@lru_cache
-def lease_findings(dialect: Dialect) -> LeaseFindings:
-    return LeaseFindings(dialect)
+lease_findings = LeaseFindings()
 
 
 def merge_findings(requests: Sequence[PoolRequest], found: Sequence[Findings]) -> Findings:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +18,6 @@ from querybuilder import (
     ASC,
     INTEGER,
     TEXT,
-    Dialect,
     Lock,
     asc,
     coalesce,
@@ -62,50 +60,47 @@ def pool_from_row(row: Row) -> Pool:
 
 
 class LeasePools:
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._counts, self._journal = lease_counts(dialect), lease_journal(dialect)
-        self._resources = lease_resources(dialect)
+    """Programs on pools."""
+
+    def __init__(self) -> None:
         alive = col("deleted_at", "p").is_null()
         pools = select(*(col(name, "p") for name in POOL_COLUMNS))
         named = rows("v", param("names"), client_id=TEXT, pool_id=TEXT)
-        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, pool_condition("v")).packed().compile(dialect)
+        self._by_names = pools.from_(LEASE_POOLS, "p").join(named, pool_condition("v")).packed().prepared()
         listed = pools.from_(LEASE_POOLS, "p").where(alive).limit(param("limit")).packed()
         order = (asc(col("client_id", "p")), asc(col("pool_id", "p")))
         after = seek((col("client_id", "p"), ASC, param("client_id")), (col("pool_id", "p"), ASC, param("pool_id")))
-        self._listed = listed.where(after).order_by(*order).compile(dialect)
+        self._listed = listed.where(after).order_by(*order).prepared()
         one_client = col("client_id", "p").eq(param("client_id"))
         of_client = listed.where(one_client, col("pool_id", "p").gt(param("pool_id")))
-        self._of_client = of_client.order_by(*order).compile(dialect)
-        self._number = select(count()).from_(LEASE_POOLS).where(col("deleted_at").is_null()).compile(dialect)
+        self._of_client = of_client.order_by(*order).prepared()
+        self._number = select(count()).from_(LEASE_POOLS).where(col("deleted_at").is_null()).prepared()
         by_key = col("pool_key").eq(param("pool_key"))
         self._insert = (
             insert(LEASE_POOLS)
             .values(**{name: param(name) for name in POOL_COLUMNS}, deleted_at=None, swept=0)
-            .compile(dialect)
+            .prepared()
         )
-        self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).compile(dialect)
+        self._set_spec = update(LEASE_POOLS).set(spec=param("spec")).where(by_key).prepared()
         higher = (by_key, col("floor").lt(param("floor")))
-        self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).compile(dialect)
+        self._set_floor = update(LEASE_POOLS).set(floor=param("floor")).where(*higher).prepared()
         still_there = select(col("floor")).from_(LEASE_POOLS).where(by_key, col("deleted_at").is_null())
-        self._hold = still_there.locked(Lock.NO_KEY_UPDATE).compile(dialect)
-        self._drop = build_pool_drop().where(by_key).compile(dialect)
+        self._hold = still_there.locked(Lock.NO_KEY_UPDATE).prepared()
+        self._drop = build_pool_drop().where(by_key).prepared()
         same_name = (col("client_id").eq(param("client_id")), col("pool_id").eq(param("pool_id")))
-        self._dropped_floor = (
-            select(coalesce(max_(col("floor")), 0)).from_(LEASE_POOLS).where(*same_name).compile(dialect)
-        )
+        self._dropped_floor = select(coalesce(max_(col("floor")), 0)).from_(LEASE_POOLS).where(*same_name).prepared()
         self._to_sweep = (
             select(col("pool_key"))
             .from_(LEASE_POOLS)
             .where(col("deleted_at").not_null(), col("swept").eq(0))
             .order_by(asc(col("pool_key")))
             .limit(1)
-            .compile(dialect)
+            .prepared()
         )
-        self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).compile(dialect)
-        self._compile_resources(dialect)
+        self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).prepared()
+        self._compile_resources()
 
-    def _compile_resources(self, dialect: Dialect) -> None:
+    def _compile_resources(self) -> None:
         kinds = dict.fromkeys(RESOURCE_COLUMNS, INTEGER) | dict.fromkeys(("resource", "region", "holder"), TEXT)
         self._add = (
             insert(LEASE_RESOURCES)
@@ -113,18 +108,16 @@ class LeasePools:
             .on_conflict("pool_key", "resource")
             .do_nothing()
             .returning(col("resource"))
-            .compile(dialect)
+            .prepared()
         )
         by_key = col("pool_key").eq(param("pool_key"))
         # Only free resources are deleted. A resource that another transaction leases meanwhile stays.
         free = (by_key, col("resource").in_(param("resources")), col("free_since").not_null())
         removed = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS))
-        self._remove = removed.compile(dialect)
-        self._remove_here = removed.where(col("region").eq(param("region"))).compile(dialect)
+        self._remove = removed.prepared()
+        self._remove_here = removed.where(col("region").eq(param("region"))).prepared()
         some = select(col("resource")).from_(LEASE_RESOURCES).where(by_key).order_by(asc(col("resource")))
-        self._sweep = (
-            delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).compile(dialect)
-        )
+        self._sweep = delete(LEASE_RESOURCES).where(by_key, col("resource").in_(some.limit(param("limit")))).prepared()
         page = (
             select_resources()
             .from_(LEASE_RESOURCES, RESOURCES_ALIAS)
@@ -135,7 +128,7 @@ class LeasePools:
             .order_by(asc(col("resource", RESOURCES_ALIAS)))
             .limit(param("limit"))
             .packed()
-            .compile(dialect)
+            .prepared()
         )
 
     def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
@@ -177,8 +170,8 @@ class LeasePools:
         [[number]] = yield self._number.bind()
         if number >= pools_max:
             raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
-        yield from lease_clients(self._dialect).ensure_client(client_id, now_us=now_us)
-        key = yield from take_number(self._dialect, POOL_SEQUENCE)
+        yield from lease_clients.ensure_client(client_id, now_us=now_us)
+        key = yield from take_number(POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "spec": text, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)
         yield self._insert.bind(**bound, floor=floor)
@@ -197,7 +190,7 @@ class LeasePools:
         [[pool_key]] = found
         [[deleted]] = yield self._sweep.bind(pool_key=pool_key, limit=rows_max)
         if deleted < rows_max:
-            yield from self._counts.delete_counts(pool_key)
+            yield from lease_counts.delete_counts(pool_key)
             yield self._swept.bind(pool_key=pool_key)
         return max(1, int(deleted))  # after 0 the caller stops, but another dropped pool may still have rows
 
@@ -218,8 +211,8 @@ class LeasePools:
         }
         added = yield self._add.bind(rows=[wanted[name] for name in sorted(wanted)])
         happened = [LeaseEvent(LeaseEventKind.ADDED, wanted[name], None, now_us) for [name] in added]
-        yield from self._journal.append_events(happened)
-        yield from self._counts.add_counts({(pool.key, region): RegionCounts(total=len(added))}, rng)
+        yield from lease_journal.append_events(happened)
+        yield from lease_counts.add_counts({(pool.key, region): RegionCounts(total=len(added))}, rng)
         return [name for [name] in added]
 
     def remove_resources(
@@ -237,15 +230,15 @@ class LeasePools:
         removed = [Resource(*row) for row in found]
         if removed:
             yield self._set_floor.bind(pool_key=pool.key, floor=max(row.version for row in removed))
-        left = yield from self._resources.find_by_names([(pool.key, name) for name in wanted])
+        left = yield from lease_resources.find_by_names([(pool.key, name) for name in wanted])
         leased = sum(region is None or row.region == region for row in left.values())
         events = [LeaseEvent(LeaseEventKind.REMOVED, row, None, now_us) for row in removed]
-        yield from self._journal.append_events(events)
+        yield from lease_journal.append_events(events)
         changes: dict[Region, RegionCounts] = {}
         for row in removed:
             here = (pool.key, row.region)
             changes[here] = changes.get(here, RegionCounts()).plus(RegionCounts(total=-1))
-        yield from self._counts.add_counts(changes, rng)
+        yield from lease_counts.add_counts(changes, rng)
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
@@ -261,6 +254,4 @@ class LeasePools:
         return [Resource(*row) for row in found]
 
 
-@lru_cache
-def lease_pools(dialect: Dialect) -> LeasePools:
-    return LeasePools(dialect)
+lease_pools = LeasePools()

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
+from querybuilder import INTEGER, TEXT, Insert, asc, col, delete, excluded, insert, param, plus, select, sum_
 from storage.schema.lease_tables import LEASE_COUNTS
 from storage.store import Program
 
@@ -33,9 +32,10 @@ def build_counts_upsert(parameter: str) -> Insert:
 
 
 class LeaseCounts:
-    def __init__(self, dialect: Dialect) -> None:
-        self._shares = _SHARES if dialect.row_locks else 1
-        self._add = build_counts_upsert("rows").compile(dialect)
+    """Programs on counts."""
+
+    def __init__(self) -> None:
+        self._add = build_counts_upsert("rows").prepared()
         self._of_pools = (
             select(col("pool_key"), col("region"), *(sum_(col(name)) for name in _FIELDS))
             .from_(LEASE_COUNTS)
@@ -43,9 +43,9 @@ class LeaseCounts:
             .group_by(col("pool_key"), col("region"))
             .order_by(asc(col("pool_key")), asc(col("region")))
             .packed()
-            .compile(dialect)
+            .prepared()
         )
-        self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).compile(dialect)
+        self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).prepared()
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:
         rows = self.rows(changes, rng)
@@ -53,8 +53,8 @@ class LeaseCounts:
             yield self._add.bind(rows=rows)
 
     def rows(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> list[tuple[object, ...]]:
-        """Return the changes as rows that add to one randomly chosen share of each count."""
-        share = rng.randrange(self._shares)
+        """Return the changes as rows that are added to one randomly chosen share of each count."""
+        share = rng.randrange(_SHARES)
         return [(*region, share, *changes[region]) for region in sorted(changes) if any(changes[region])]
 
     def read_counts(self, pool_keys: Sequence[int]) -> Program[dict[Region, RegionCounts]]:
@@ -65,6 +65,4 @@ class LeaseCounts:
         yield self._forget.bind(pool_key=pool_key)
 
 
-@lru_cache
-def lease_counts(dialect: Dialect) -> LeaseCounts:
-    return LeaseCounts(dialect)
+lease_counts = LeaseCounts()

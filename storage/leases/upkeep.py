@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
 
-from querybuilder import INTEGER, TEXT, Dialect, col, insert, param, select
+from querybuilder import INTEGER, TEXT, col, insert, param, select
 from storage.schema.lease_tables import LEASE_LOADS
 from storage.store import Program
 
@@ -22,22 +21,22 @@ from .region_counts import Region, lease_counts
 
 
 class LeaseUpkeep:
-    def __init__(self, dialect: Dialect) -> None:
-        self._resources, self._journal = lease_resources(dialect), lease_journal(dialect)
-        self._counts = lease_counts(dialect)
+    """The steps as programs."""
+
+    def __init__(self) -> None:
         self._loads = (
             select(col("pool_key"), col("region"), col("load"))
             .from_(LEASE_LOADS)
             .where(col("pool_key").in_(param("pools")))
             .packed()
-            .compile(dialect)
+            .prepared()
         )
         self._set_loads = (
             insert(LEASE_LOADS)
             .rows(param("rows"), pool_key=INTEGER, region=TEXT, load=TEXT)
             .on_conflict("pool_key", "region")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
 
     def liberate_expired(
@@ -47,12 +46,12 @@ class LeaseUpkeep:
 
         A key that asks again gets the same resource back, unless another key got it meanwhile.
         """
-        rows = yield from self._resources.find_expired(*region, before_us=before_us, limit=rows_max)
+        rows = yield from lease_resources.find_expired(*region, before_us=before_us, limit=rows_max)
         changes = [ResourceChange(row, _liberated(row, now_us)) for row in rows]
         freed = yield from self._written(changes)
         happened = [LeaseEvent(LeaseEventKind.LIBERATED, row, row.holder, now_us) for row in freed]
-        yield from self._journal.append_events(happened)
-        yield from self._counts.add_counts({region: RegionCounts(held=-len(freed), freed=len(freed))}, rng)
+        yield from lease_journal.append_events(happened)
+        yield from lease_counts.add_counts({region: RegionCounts(held=-len(freed), freed=len(freed))}, rng)
         return len(freed)
 
     def move_resources(
@@ -76,23 +75,23 @@ class LeaseUpkeep:
         for step in range(partitions):
             wanted = -(-(resources - len(found)) // (partitions - step))
             if wanted > 0:
-                found += yield from self._resources.find_free(
+                found += yield from lease_resources.find_free(
                     pool.key, source, (first + step) % partitions, limit=wanted
                 )
         if len(found) < resources:
             limit = resources - len(found)
-            found += yield from self._resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
-        written = yield from self._resources.write_changes([_moved(row, target, now_us) for row in found])
+            found += yield from lease_resources.find_expired(pool.key, source, before_us=before_us, limit=limit)
+        written = yield from lease_resources.write_changes([_moved(row, target, now_us) for row in found])
         moved = [row for row in found if row[:2] in written]
         happened: list[LeaseEvent] = []
         for row in moved:
             if not row.is_free:
                 happened.append(LeaseEvent(LeaseEventKind.LIBERATED, _liberated(row, now_us), row.holder, now_us))
             happened.append(LeaseEvent(LeaseEventKind.MOVED, _moved(row, target, now_us).after, None, now_us))
-        yield from self._journal.append_events(happened)
+        yield from lease_journal.append_events(happened)
         liberated = sum(not row.is_free for row in moved)
         left = RegionCounts(total=-len(moved), held=-liberated, freed=liberated)
-        yield from self._counts.add_counts(
+        yield from lease_counts.add_counts(
             {(pool.key, source): left, (pool.key, target): RegionCounts(total=len(moved))}, rng
         )
         return len(moved)
@@ -101,22 +100,22 @@ class LeaseUpkeep:
         self, pool: Pool, target: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[int]:
         """Move named resources to `target` if they are free in another region; return how many moved."""
-        found = yield from self._resources.find_by_names((pool.key, name) for name in names)
+        found = yield from lease_resources.find_by_names((pool.key, name) for name in names)
         elsewhere = [row for row in found.values() if row.is_free and row.region != target]
         changes = [ResourceChange(row, row._replace(region=target, version=row.version + 1)) for row in elsewhere]
         moved = yield from self._written(changes)
         came = {row.resource for row in moved}
-        yield from self._journal.append_events([LeaseEvent(LeaseEventKind.MOVED, row, None, now_us) for row in moved])
+        yield from lease_journal.append_events([LeaseEvent(LeaseEventKind.MOVED, row, None, now_us) for row in moved])
         counts = {(pool.key, target): RegionCounts(total=len(moved))}
         for row in elsewhere:
             if row.resource in came:
                 place = (pool.key, row.region)
                 counts[place] = counts.get(place, RegionCounts()).plus(RegionCounts(total=-1))
-        yield from self._counts.add_counts(counts, rng)
+        yield from lease_counts.add_counts(counts, rng)
         return len(moved)
 
     def _written(self, changes: Sequence[ResourceChange]) -> Program[list[Resource]]:
-        written = yield from self._resources.write_changes(changes)
+        written = yield from lease_resources.write_changes(changes)
         return [change.after for change in changes if change.after[:2] in written]
 
     def loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
@@ -138,6 +137,4 @@ def _moved(row: Resource, target: str, now_us: int) -> ResourceChange:
     return ResourceChange(row, free._replace(region=target, version=row.version + 1))
 
 
-@lru_cache
-def lease_upkeep(dialect: Dialect) -> LeaseUpkeep:
-    return LeaseUpkeep(dialect)
+lease_upkeep = LeaseUpkeep()

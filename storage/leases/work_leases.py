@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import TEXT, Dialect, Lock, asc, col, param, select, update
+from querybuilder import TEXT, Lock, asc, col, param, select, update
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.schema.tables import WORK_LEASES
 from storage.store import Program
@@ -28,22 +28,24 @@ class WorkLease:
 
 
 class WorkLeases:
-    def __init__(self, dialect: Dialect, clock: StoreClock, *, margin_us: int) -> None:
-        """Compile the statements. Nobody takes an expired lease before `margin_us` have passed since the expiry.
+    """Programs on the work leases of a store."""
+
+    def __init__(self, clock: StoreClock, *, margin_us: int) -> None:
+        """Compile the statements.
 
         The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
         self.clock = self._clock = clock
         self._margin_us = margin_us
-        self._claims = Claims(dialect, WORK_LEASES, {"pool": TEXT, "resource": TEXT})
+        self._claims = Claims(WORK_LEASES, {"pool": TEXT, "resource": TEXT})
         documents = select(col("resource"), col("holder"), col("version"), col("expires_at")).from_(WORK_LEASES)
         of_pool = documents.where(col("pool").eq(param("pool")))
-        self._of_pool = of_pool.packed().compile(dialect)
+        self._of_pool = of_pool.packed().prepared()
         named = (col("pool").eq(param("pool")), col("resource").in_(param("resources")))
         versions = select(col("resource"), col("version")).from_(WORK_LEASES)
         held = versions.where(*named, col("expires_at").ne(GIVEN_BACK)).packed()
-        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).compile(dialect)
-        self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).compile(dialect)
+        self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
+        self._extend = update(WORK_LEASES).set(expires_at=param("expires_at")).where(*named).prepared()
 
     def find_lease(self, pool: str, resource: str) -> Program[WorkLease | None]:
         """Return the last lease on a resource (even if it expired or was released), or None."""

@@ -15,24 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
     TEXT,
-    Column,
-    Condition,
-    Dialect,
-    Ordering,
-    Statement,
+    Select,
+    Term,
     all_of,
     any_of,
     asc,
     coalesce,
     col,
     delete,
+    if_dialect,
     insert,
     lit,
     max_,
@@ -40,6 +37,7 @@ from querybuilder import (
     oldest_transaction,
     param,
     plus,
+    query_if_dialect,
     select,
     union_all,
 )
@@ -72,75 +70,69 @@ class NewChange(NamedTuple):
     record: RecordFields  # see `log_record`
 
 
-class ChangeLog:
-    """Programs over the change log. `change_log` returns the instance for a dialect."""
+# The column that orders the log. Where transactions have no numbers, one writes at a time, so `seq` is that order.
+POSITION = if_dialect("transaction", col("position"), col("seq"))
+_next_number = select(plus(coalesce(max_(col("seq")), 0), 1)).from_(CHANGE_LOG)
+HORIZON = if_dialect("transaction", select(oldest_transaction()).scalar(), _next_number.scalar())
+BUNDLE_COLUMNS = (POSITION, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
+LOG_ORDER = (asc(POSITION), asc(col("seq")))
+# The condition that a mark does not cover a row; `mark_parameters` returns its parameters.
+_past_mark = POSITION.ge(param("mark_position"))
+AFTER_MARK = if_dialect("transaction", all_of(_past_mark, not_(POSITION.in_(param("mark_seen")))), _past_mark)
+PRUNED_BEFORE = select(col("next")).from_(SEQUENCES).where(col("name").eq(CHANGES_PRUNED))
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._in_order = not dialect.transaction
-        self.position = col("seq" if self._in_order else "position")
-        order = (asc(self.position),) if self._in_order else (asc(self.position), asc(col("seq")))
-        row = {
-            "board_key": INTEGER,
-            "updated_at": INTEGER,
-            "changes": INTEGER,
-            "owners": TEXT,
-            "cells": TEXT,
-            "posts": TEXT,
-        }
-        placed = row if self._in_order else row | {"place": INTEGER}
-        self._append = insert(CHANGE_LOG).rows(param("rows"), **placed).compile(dialect)
-        next_number = select(plus(coalesce(max_(self.position), 0), 1)).from_(CHANGE_LOG)
-        self.horizon_now = next_number if self._in_order else select(oldest_transaction())
-        self._horizon = self.horizon_now.compile(dialect)
-        seen = select(self.position).from_(CHANGE_LOG).group_by(self.position).limit(SEEN_MAX + 1)
-        self._mark = (
-            self._horizon
-            if self._in_order
-            else union_all(self.horizon_now, seen.where(self.position.ge(oldest_transaction()))).compile(dialect)
+
+def mark_parameters(mark: LogMark) -> dict[str, object]:
+    return {"mark_position": mark.position, "mark_seen": mark.seen}
+
+
+def _select_between(*columns: Term) -> Select:
+    beyond, until = POSITION.gt(param("past_position")), POSITION.lt(param("until"))
+    same_or_beyond = all_of(POSITION.ge(param("past_position")), any_of(beyond, col("seq").gt(param("past_seq"))))
+    return (
+        select(*columns)
+        .from_(CHANGE_LOG)
+        .where(
+            if_dialect("transaction", same_or_beyond, beyond),
+            AFTER_MARK,
+            if_dialect("transaction", any_of(until, POSITION.in_(param("until_seen"))), until),
         )
-        beyond = self.position.gt(param("past_position"))
-        until = self.position.lt(param("until"))
-        if not self._in_order:
-            beyond = all_of(self.position.ge(param("past_position")), any_of(beyond, col("seq").gt(param("past_seq"))))
-            until = any_of(until, self.position.in_(param("until_seen")))
-        between = beyond, self.after_mark(), until
-        self._sizes, self._between = self._pages(dialect, order, between)
-        self._sizes_of_boards, self._between_of_boards = self._pages(
-            dialect, order, (*between, col("board_key").in_(param("boards")))
+    )
+
+
+class ChangeLog:
+    """Programs over the change log."""
+
+    def __init__(self) -> None:
+        row = dict.fromkeys(("board_key", "updated_at", "changes"), INTEGER)
+        row |= dict.fromkeys(("owners", "cells", "posts"), TEXT) | {"place": INTEGER}
+        self._append = insert(CHANGE_LOG).rows(param("rows"), **row).only_numbered("place").prepared()
+        self._horizon = select(HORIZON).prepared()
+        seen = select(POSITION).from_(CHANGE_LOG).group_by(POSITION).limit(SEEN_MAX + 1)
+        self._mark = query_if_dialect(
+            "transaction",
+            union_all(select(oldest_transaction()), seen.where(POSITION.ge(oldest_transaction()))),
+            select(HORIZON),
+        ).prepared()
+        sizes, bundles = (
+            _select_between(*columns).order_by(*LOG_ORDER).limit(param("limit")).packed()
+            for columns in ((col("changes"),), BUNDLE_COLUMNS)
         )
-        self._any_between = select(lit(1)).from_(CHANGE_LOG).where(*between).limit(1).compile(dialect)
-        self.pruned_before = select(col("next")).from_(SEQUENCES).where(col("name").eq(CHANGES_PRUNED))
-        self._pruned = self.pruned_before.compile(dialect)
-        oldest = select(self.position, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(*order)
-        self._ages = oldest.limit(param("rows")).packed().compile(dialect)
-        self._delete = delete(CHANGE_LOG).where(self.position.lt(param("boundary"))).compile(dialect)
+        of_boards = col("board_key").in_(param("boards"))
+        self._sizes, self._sizes_of_boards = sizes.prepared(), sizes.where(of_boards).prepared()
+        self._between, self._between_of_boards = bundles.prepared(), bundles.where(of_boards).prepared()
+        self._any_between = _select_between(lit(1)).limit(1).prepared()
+        self._pruned = PRUNED_BEFORE.prepared()
+        oldest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(*LOG_ORDER)
+        self._ages = oldest.limit(param("rows")).packed().prepared()
+        self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
         self._set_pruned = (
             insert(SEQUENCES)
             .values(name=CHANGES_PRUNED, next=param("boundary"))
             .on_conflict("name")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
-
-    def _pages(
-        self, dialect: Dialect, order: tuple[Ordering, ...], between: tuple[Condition, ...]
-    ) -> tuple[Statement, Statement]:
-        def compiled(*columns: Column) -> Statement:
-            found = select(*columns).from_(CHANGE_LOG).where(*between).order_by(*order)
-            return found.limit(param("limit")).packed().compile(dialect)
-
-        return compiled(col("changes")), compiled(*self.bundle_columns())
-
-    def after_mark(self) -> Condition:
-        """Return the condition that a mark does not cover a row. `mark_parameters` returns its parameters."""
-        past = self.position.ge(param("mark_position"))
-        return past if self._in_order else all_of(past, not_(self.position.in_(param("mark_seen"))))
-
-    def mark_parameters(self, mark: LogMark) -> dict[str, object]:
-        return {"mark_position": mark.position} | ({} if self._in_order else {"mark_seen": mark.seen})
-
-    def bundle_columns(self) -> tuple[Column, ...]:
-        return (self.position, *map(col, ("seq", "board_key", "owners", "cells", "changes")))
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int, place: int = 0) -> Program[None]:
         """Log changes in the transaction that makes them. The changes of each board keep their order.
@@ -153,11 +145,10 @@ class ChangeLog:
         yield from self.append_drafts(list(drafts.values()), now_us=now_us, place=place)
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int, place: int = 0) -> Program[None]:
-        rows: list[tuple[object, ...]] = [draft.encode_row(now_us) for draft in drafts]
-        if not self._in_order:
-            places = accumulate((len(draft.changes) for draft in drafts), initial=place)
-            rows = [(*row, at) for row, at in zip(rows, places, strict=False)]
-        yield self._append.bind(rows=rows)
+        places = accumulate((len(draft.changes) for draft in drafts), initial=place)
+        yield self._append.bind(
+            rows=[(*draft.encode_row(now_us), at) for draft, at in zip(drafts, places, strict=False)]
+        )
 
     def find_horizon(self) -> Program[int]:
         """Return the horizon. All transactions at positions before it have ended, and this snapshot sees them."""
@@ -206,8 +197,8 @@ class ChangeLog:
         return bool(rows)
 
     def _between_parameters(self, done: LogMark, until: LogMark, past: tuple[int, int]) -> dict[str, object]:
-        bound = self.mark_parameters(done) | {"past_position": past[0], "until": until.position}
-        return bound if self._in_order else bound | {"past_seq": past[1], "until_seen": until.seen}
+        bound = {"past_position": past[0], "past_seq": past[1], "until": until.position, "until_seen": until.seen}
+        return mark_parameters(done) | bound
 
     def find_pruned_position(self) -> Program[int]:
         """Return the position before which all bundles were pruned, or 0. A reader with an earlier mark missed some."""
@@ -254,6 +245,4 @@ def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
     return len(sizes)
 
 
-@lru_cache
-def change_log(dialect: Dialect) -> ChangeLog:
-    return ChangeLog(dialect)
+change_log = ChangeLog()

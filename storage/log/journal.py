@@ -13,7 +13,6 @@ its bundle. So numbers have gaps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ import msgspec
 
 from querybuilder import (
     TEXT,
-    Dialect,
     Select,
     all_of,
     any_of,
@@ -29,6 +27,7 @@ from querybuilder import (
     col,
     contains_text,
     desc,
+    if_dialect,
     lit,
     oldest_transaction,
     param,
@@ -36,6 +35,7 @@ from querybuilder import (
     select,
 )
 from storage.boards.boards import find_boards_by_key
+from storage.log.change_log import POSITION
 from storage.records import INT64_MAX, Board, BoardSpec
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
@@ -67,42 +67,39 @@ class JournalRow(NamedTuple):
 
 
 class Journal:
-    """Programs that read the journal and log events of boards. `journal` returns the instance for a dialect."""
+    """Programs that read the journal and log events of boards."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect, self._in_order = dialect, not dialect.transaction
-        self._log = change_log(dialect)
-        position, place = self._log.position, lit(0) if self._in_order else col("place")
+    def __init__(self) -> None:
+        position, place = POSITION, if_dialect("transaction", col("place"), lit(0))
         names = ("seq", "board_key", "updated_at", "owners", "cells", "posts")
         bundles = select(position, place, *map(col, names)).from_(CHANGE_LOG)
-        published = () if self._in_order else (position.lt(oldest_transaction()),)
+        published = if_dialect("transaction", position.lt(oldest_transaction()), all_of())
         beyond = (position.gt(param("position")), plus(place, col("changes")).gt(param("next")))
         later = (position.ge(param("position")), any_of(*beyond))
         of_boards = col("board_key").in_(param("boards"))
         sizes = select(col("changes")).from_(CHANGE_LOG)
         self._page, self._of_boards, self._held = (
-            [self._ordered(rows.where(*later, *which)).compile(dialect) for rows in (sizes, bundles)]
-            for which in (published, (*published, of_boards), (of_boards,))
+            [self._ordered(rows.where(*later, *which)).prepared() for rows in (sizes, bundles)]
+            for which in ((published,), (published, of_boards), (of_boards,))
         )
         below = all_of(
             position.le(param("position")),
             any_of(position.lt(param("position")), place.lt(param("place"))),
         )
         stretch = (position.ge(param("first")), position.le(param("last")))
-        theirs = bundles.where(*published, *stretch, contains_text(col("owners"), param("owner", TEXT)), below)
-        self._of_owner = self._ordered(theirs, newest_first=True).compile(dialect)
+        theirs = bundles.where(published, *stretch, contains_text(col("owners"), param("owner", TEXT)), below)
+        self._of_owner = self._ordered(theirs, newest_first=True).prepared()
         last = bundles.where(col("board_key").eq(param("board_key")))
-        self._last_of_board = self._ordered(last, newest_first=True).compile(dialect)
+        self._last_of_board = self._ordered(last, newest_first=True).prepared()
         # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the
         # bundle holds the id unescaped.
         ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(position.ge(param("position")))
         ends = ends.where(col("owners").eq(param("nobody")), contains_text(col("posts"), param("named", TEXT)))
-        self._deleted = ends.packed().compile(dialect)
+        self._deleted = ends.packed().prepared()
 
     def _ordered(self, rows: Select, *, newest_first: bool = False) -> Select:
         way = desc if newest_first else asc
-        order = (self._log.position,) if self._in_order else (self._log.position, col("seq"))
-        return rows.order_by(*map(way, order)).limit(param("limit")).packed()
+        return rows.order_by(way(POSITION), way(col("seq"))).limit(param("limit")).packed()
 
     def read_changes(
         self, after: int, *, limit: int, boards: Sequence[int] | None = None, held: bool = False
@@ -137,14 +134,13 @@ class Journal:
         One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
         even if there are more.
         """
-        index = owner_blocks(self._dialect)
-        covered = yield from index.find_covered_position()
+        covered = yield from owner_blocks.find_covered_position()
         found: list[JournalRow] = []
         rows = yield from self._in_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
         found += rows
         at, looked_at = position_of(before), 0
         while len(found) < limit:
-            page = yield from index.list_blocks_below(min(at + 1, INT64_MAX))
+            page = yield from owner_blocks.list_blocks_below(min(at + 1, INT64_MAX))
             if not page:
                 return found, None
             for block in page:
@@ -180,12 +176,12 @@ class Journal:
 
     def find_last_published(self) -> Program[int]:
         """Return the number up to which all changes are published. There need not be a change with this number."""
-        horizon = yield from self._log.find_horizon()
+        horizon = yield from change_log.find_horizon()
         return self._last_below(horizon)
 
     def find_begin(self) -> Program[int]:
         """Return the number after which the journal is complete; 0 if no change was ever removed from it."""
-        pruned = yield from self._log.find_pruned_position()
+        pruned = yield from change_log.find_pruned_position()
         return max(0, self._last_below(pruned))
 
     def _last_below(self, position: int) -> int:
@@ -198,7 +194,7 @@ class Journal:
     def find_boards(self, board_keys: Iterable[int]) -> Program[dict[int, Board]]:
         """Return the boards with these keys. A deleted board is returned as long as the journal holds its deletion."""
         keys = sorted(set(board_keys))
-        found = yield from find_boards_by_key(self._dialect, keys)
+        found = yield from find_boards_by_key(keys)
         for key in keys:
             if key in found:
                 continue
@@ -223,14 +219,14 @@ class Journal:
 
     def log_reset(self, board: Board, now_us: int) -> Program[None]:
         event = NewChange(board.key, "", "", "", record_of_event(ChangeKind.RESET))
-        yield from self._log.append_changes([event], now_us=now_us)
+        yield from change_log.append_changes([event], now_us=now_us)
 
     def log_deleted(self, boards: Sequence[Board], now_us: int) -> Program[None]:
         """Log that this transaction deletes boards. Their earlier changes stay readable."""
         for start in range(0, len(boards), _DELETED_A_STATEMENT):
             some = boards[start : start + _DELETED_A_STATEMENT]
             events = [NewChange(board.key, "", "", "", record_of_deletion(board.id, board.spec)) for board in some]
-            yield from self._log.append_changes(events, now_us=now_us, place=start)
+            yield from change_log.append_changes(events, now_us=now_us, place=start)
 
 
 def _deleted_board(board_key: int, record: ChangeRecord) -> Board:
@@ -266,9 +262,7 @@ def position_of(number: int) -> int:
     return number // PLACES
 
 
-@lru_cache
-def journal(dialect: Dialect) -> Journal:
-    return Journal(dialect)
+journal = Journal()
 
 
 # Records of these kinds hold every cell, because `next` does not hold the ranked cells.

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
-from querybuilder import Dialect, asc, col, delete, desc, insert, max_, param, select
+from querybuilder import asc, col, delete, desc, insert, max_, param, select
 from storage.schema.tables import CHANGE_LOG, JOURNAL_BLOCKS
 from storage.store import Program, Rows
 
 from .bundles import owners_of
-from .change_log import change_log, count_rows_holding
+from .change_log import HORIZON, POSITION, change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
 _FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks that lack an owner is searched in vain
@@ -62,27 +61,23 @@ def _bits(owner: str) -> Iterator[int]:
 
 
 class OwnerBlocks:
-    """Programs over the blocks. `owner_blocks` returns the instance for a dialect."""
+    """Programs over the blocks."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._log = change_log(dialect)
-        position = self._log.position
-        self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).compile(dialect)
-        beyond = position.gt(param("past")), position.lt(self._log.horizon_now.scalar())
-        sizes = select(position, col("changes")).from_(CHANGE_LOG).where(*beyond).order_by(asc(position))
-        self._sizes = sizes.limit(BLOCK_CHANGES).packed().compile(dialect)
-        owners = select(col("owners")).from_(CHANGE_LOG).where(position.gt(param("past")), position.le(param("last")))
-        self._owners = owners.packed().compile(dialect)
+    def __init__(self) -> None:
+        self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).prepared()
+        beyond = POSITION.gt(param("past")), POSITION.lt(HORIZON)
+        sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*beyond).order_by(asc(POSITION))
+        self._sizes = sizes.limit(param("limit")).packed().prepared()
+        owners = select(col("owners")).from_(CHANGE_LOG).where(POSITION.gt(param("past")), POSITION.le(param("last")))
+        self._owners = owners.packed().prepared()
         self._add = (
-            insert(JOURNAL_BLOCKS)
-            .values(first=param("first"), last=param("last"), owners=param("owners"))
-            .compile(dialect)
+            insert(JOURNAL_BLOCKS).values(first=param("first"), last=param("last"), owners=param("owners")).prepared()
         )
         found = select(col("first"), col("last"), col("owners")).from_(JOURNAL_BLOCKS)
         down = found.where(col("first").lt(param("at"))).order_by(desc(col("first")))
-        self._down = down.limit(_PAGE).compile(dialect)
-        self._up = found.where(col("first").gt(param("at"))).order_by(asc(col("first"))).limit(_PAGE).compile(dialect)
-        self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).compile(dialect)
+        self._down = down.limit(_PAGE).prepared()
+        self._up = found.where(col("first").gt(param("at"))).order_by(asc(col("first"))).limit(_PAGE).prepared()
+        self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).prepared()
 
     def find_covered_position(self) -> Program[int]:
         """Return the last position that a block covers, or 0."""
@@ -92,7 +87,7 @@ class OwnerBlocks:
     def build_next_block(self) -> Program[OwnerBlock | None]:
         """Read the log and return the next block, or None if too few changes follow the last block."""
         past = yield from self.find_covered_position()
-        sizes = yield self._sizes.bind(past=past)
+        sizes = yield self._sizes.bind(past=past, limit=BLOCK_CHANGES)
         if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
             return None
         last = int(sizes[count_rows_holding([row[1:] for row in sizes], BLOCK_CHANGES) - 1][0])
@@ -105,7 +100,7 @@ class OwnerBlocks:
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)
 
     def prune(self) -> Program[int]:
-        rows = yield self._prune.bind(boundary=(yield from self._log.find_pruned_position()))
+        rows = yield self._prune.bind(boundary=(yield from change_log.find_pruned_position()))
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
@@ -121,6 +116,4 @@ def _blocks(rows: Rows) -> list[OwnerBlock]:
     return [OwnerBlock(PositionRange(row[0], row[1]), bytes(row[2])) for row in rows]
 
 
-@lru_cache
-def owner_blocks(dialect: Dialect) -> OwnerBlocks:
-    return OwnerBlocks(dialect)
+owner_blocks = OwnerBlocks()

@@ -17,7 +17,6 @@ import msgspec
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
     Select,
     all_of,
     asc,
@@ -55,7 +54,7 @@ class RememberedFamilyPost:
 class PostIds:
     """Programs over the remembered post ids of a store."""
 
-    def __init__(self, dialect: Dialect, salt: str) -> None:
+    def __init__(self, salt: str) -> None:
         self._salt = bytes.fromhex(salt)
         # The statement also reads the board's epoch: the board may have been emptied since the caller last saw it.
         self._find = (
@@ -66,19 +65,19 @@ class PostIds:
                 _known(),
             )
             .packed()
-            .compile(dialect)
+            .prepared()
         )
-        self._find_in_family = _known().packed().compile(dialect)
+        self._find_in_family = _known().packed().prepared()
         self._remember = (
             insert(POST_IDS)
             .rows(
                 param("rows"), board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER
             )
-            .compile(dialect)
+            .prepared()
         )
         old = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
-        self._horizon = old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).compile(dialect)
-        self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).compile(dialect)
+        self._horizon = old.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
+        self._prune = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()
 
     def hash_post_id(self, post_id: str) -> str:
         return hashlib.blake2b(post_id.encode(), digest_size=16, key=self._salt).hexdigest()

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from querybuilder import Dialect
 from storage.boards.boards import begin_epoch, store_state
 from storage.entries.entries import Entries
 from storage.entries.hidden_owners import hidden_statements
@@ -57,7 +56,7 @@ class _OwnerState:
 
 
 def replay_board(
-    dialect: Dialect, post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
+    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: int, now_us: int
 ) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the posts in the journal whose number is `since` or greater.
 
@@ -71,24 +70,22 @@ def replay_board(
         StoreBusyError: an owner is being hidden or shown.
         ArchivedError: the board was archived, so its rows were removed on purpose.
     """
-    log = journal(dialect)
-    begins_after = yield from log.find_begin()
+    begins_after = yield from journal.find_begin()
     if since <= begins_after:
         raise JournalIncompleteError(
             f"the journal begins after {begins_after}, so it does not hold all posts since {since}"
         )
-    board, done, changes = yield from empty_board(dialect, board_id)
-    board = yield from begin_epoch(dialect, board)
-    boards = {board.key: board, **(yield from log.find_deleted_boards(board_id, since=since))}
-    entries, in_order = Entries(dialect, board), _ChangeSorter()
+    board, done, changes = yield from empty_board(board_id)
+    board = yield from begin_epoch(board)
+    boards = {board.key: board, **(yield from journal.find_deleted_boards(board_id, since=since))}
+    entries, in_order = Entries(board), _ChangeSorter()
     replay = _Replay(entries, boards, fingerprint_of, done)
-    waiting_max = WAITING_MAX if dialect.transaction else 0  # on SQLite the journal is in the order of commits
     after: int | None = since - 1
     while after is not None:
-        rows = yield from log.read_changes(after, limit=PAGE_ROWS, boards=list(boards), held=True)
+        rows = yield from journal.read_changes(after, limit=PAGE_ROWS, boards=list(boards), held=True)
         done.rows += len(rows)
         after = rows[-1].number if len(rows) == PAGE_ROWS else None
-        ready = in_order.sort_changes(rows, keep=0 if after is None else waiting_max)
+        ready = in_order.sort_changes(rows, keep=0 if after is None else WAITING_MAX)
         for start in range(0, len(ready), PAGE_ROWS):
             page = ready[start : start + PAGE_ROWS]
             known = yield from _known_ids(post_ids, board, page)
@@ -96,8 +93,8 @@ def replay_board(
                 yield from post_ids.remember_posts(fresh, now_us)
     if not done.replayed:
         raise NothingReplayedError(f"the journal has no post to {board_id!r} since {since}")
-    yield from store_owner_rows(entries, (yield from _owner_rows(dialect, replay.owners)), changes, done)
-    yield from store_state(dialect, board)
+    yield from store_owner_rows(entries, (yield from _owner_rows(replay.owners)), changes, done)
+    yield from store_state(board)
     return done
 
 
@@ -215,11 +212,11 @@ def _known_ids(post_ids: PostIds, board: Board, rows: Iterable[JournalRow]) -> P
     return set(known)
 
 
-def _owner_rows(dialect: Dialect, owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
+def _owner_rows(owners: Mapping[str, _OwnerState]) -> Program[dict[str, OwnerRow]]:
     """Return the rows of the owners. Each row says whether its owner is currently hidden."""
     names, hidden_owners = list(owners), set[str]()
     for start in range(0, len(names), PAGE_ROWS):
-        found = yield from hidden_statements(dialect).find_hidden([], names[start : start + PAGE_ROWS])
+        found = yield from hidden_statements.find_hidden([], names[start : start + PAGE_ROWS])
         if found.changing:
             raise StoreBusyError("an owner is being hidden or shown: rebuild the leaderboard once that is done")
         hidden_owners |= found.hidden_owners

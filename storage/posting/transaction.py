@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from querybuilder import Dialect
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.boards.closed_boards import Closure, hold_closures
+from storage.boards.total_shares import count_shares
 from storage.entries.conditional_writes import RowWrites
 from storage.entries.entries import Entries, add_totals, lock_rows_keys, read_live_epochs
 from storage.entries.hidden_owners import HiddenEntry, hidden_statements
@@ -50,6 +51,7 @@ class PostTransaction:
 
     def __init__(
         self,
+        dialect: Dialect,
         boards: Iterable[tuple[Entries, Merger]],
         post_ids: PostIds,
         now_us: int,
@@ -63,7 +65,7 @@ class PostTransaction:
         self._boards = {
             entries.board.key: BoardState(entries, merger, entries.board.rows_key) for entries, merger in by_key
         }
-        self._post_ids = post_ids
+        self._dialect, self._post_ids = dialect, post_ids
         self._now_us = now_us
         self._logged = logged
         self._hidden: set[str] = set()  # hidden owners, whose new rows go to the hidden table
@@ -78,10 +80,6 @@ class PostTransaction:
         self._fresh_in_families: list[tuple[int, str, str, Sequence[PartOutcome]]] = []
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
         self._check_boards = check_boards
-
-    @property
-    def _dialect(self) -> Dialect:
-        return next(iter(self._boards.values())).entries.dialect
 
     def apply_posts(self, posts: Sequence[Post]) -> Program[TransactionResult]:
         """Read what the posts need, apply them in order, and write the result.
@@ -102,8 +100,9 @@ class PostTransaction:
         names = dict.fromkeys(owner for key in keys for owner in owners[key])
         if not names:
             return
-        statements = hidden_statements(self._dialect)
-        self._hidden, changing, found = yield from statements.find_for_write(keys, list(names), now_us=self._now_us)
+        self._hidden, changing, found = yield from hidden_statements.find_for_write(
+            keys, list(names), now_us=self._now_us
+        )
         self._hides = bool(self._hidden or found)
         for each in found:
             state = self._boards[each.board_key]
@@ -138,7 +137,7 @@ class PostTransaction:
                     hashes[part.board.key][post_hash] = None
         if owners and self._check_boards:
             named = [key for key in owners if not self._boards[key].entries.layout.shared]
-            alive = (yield from read_live_epochs(self._dialect, named)) if named else {}
+            alive = (yield from read_live_epochs(named)) if named else {}
             for key in named:
                 self._boards[key].exists = key in alive
         yield from self._find_moved()
@@ -147,7 +146,7 @@ class PostTransaction:
             yield from _hold_rows(writes, states, owners)
         if owners and self._dialect.transaction and not any(state.rows for state in self._boards.values()):
             # A transaction without a locked row has no id yet, so a process that hides an owner would not wait for it.
-            yield from hidden_statements(self._dialect).take_transaction_id()
+            yield from hidden_statements.take_transaction_id()
         # Look up post ids only after the rows are locked. By then, every other transaction with the same post has
         # ended.
         for family_key, asked in of_families.items():
@@ -163,7 +162,7 @@ class PostTransaction:
         """Read and lock the current keys of boards' rows in shared tables. Rows of families' boards never move."""
         movable = [key for key, state in self._boards.items() if state.entries.board.has_movable_rows]
         if movable:
-            found = yield from lock_rows_keys(self._dialect, movable)
+            found = yield from lock_rows_keys(movable)
             for key in movable:
                 self._boards[key].exists = key in found
                 self._boards[key].rows_key = found.get(key, 0)
@@ -172,7 +171,7 @@ class PostTransaction:
         """Read which boards still take posts, and which times these posts may have."""
         may_close = [state.entries.board for state in self._boards.values() if state.entries.board.may_close]
         if may_close:
-            found = yield from hold_closures(self._dialect, may_close, now_us=self._now_us)
+            found = yield from hold_closures(may_close, now_us=self._now_us)
             for board in may_close:
                 state = self._boards[board.key]
                 state.closure = found.get(board.key)
@@ -329,9 +328,9 @@ class PostTransaction:
             )
         if changed := [state.log for state in self._boards.values() if state.log is not None]:
             # Log after all writes to owners' rows, so that an owner's changes are numbered in the order of commits.
-            yield from change_log(self._dialect).append_drafts(changed, now_us=self._now_us)
+            yield from change_log.append_drafts(changed, now_us=self._now_us)
         if totals:
-            yield from add_totals(self._dialect, totals, spread=self._now_us)
+            yield from add_totals(totals, share=self._now_us % count_shares(self._dialect))
         return {key: by_index[CHANGES] for key, by_index in totals.items()}
 
     def _write_hidden(self) -> Program[None]:
@@ -344,9 +343,9 @@ class PostTransaction:
                 elif row.is_hidden and row.changed and row.expected is not None:
                     changed.append((HiddenEntry(key, row.entry), row.expected))
         if changed:
-            _check_all_written((yield from hidden_statements(self._dialect).update_rows(changed)), len(changed))
+            _check_all_written((yield from hidden_statements.update_rows(changed)), len(changed))
         if new:
-            _check_all_written((yield from hidden_statements(self._dialect).insert_rows(new)), len(new))
+            _check_all_written((yield from hidden_statements.insert_rows(new)), len(new))
 
 
 @dataclass(slots=True)

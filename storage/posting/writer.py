@@ -289,6 +289,7 @@ class Writer(RequestIntake[WaitingRequest]):
             if self._begun is not None:
                 loop.call_soon_threadsafe(self._let_answer)  # the store has begun to run this group
             group = PostTransaction(
+                self._store.dialect,
                 opened,
                 self._post_ids,
                 self._now_us(),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
     TEXT,
-    Dialect,
-    Statement,
+    Prepared,
     asc,
     col,
     contains_text,
@@ -76,52 +74,51 @@ class ShardCount:
 
 
 class IngestQueue:
-    def __init__(self, dialect: Dialect) -> None:
+    """Programs on the queue."""
+
+    def __init__(self) -> None:
         self._append = (
             insert(INGEST_BLOCKS)
             .rows(param("rows"), shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
-            .compile(dialect)
+            .prepared()
         )
-        self._dialect = dialect
-        self._heads: dict[int, Statement] = {}  # statements of `heads`, by the number of shards that they read
+        self._heads: dict[int, Prepared] = {}  # statements of `heads`, by the number of shards that they read
         one = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
         blocks = select(col("shard"), col("number"), col("block")).from_(INGEST_BLOCKS).where(*one)
-        self._blocks = blocks.packed().compile(dialect)
+        self._blocks = blocks.packed().prepared()
         self._delete = (
-            delete(INGEST_BLOCKS).where(*one).returning(col("shard"), col("number"), col("edition")).compile(dialect)
+            delete(INGEST_BLOCKS).where(*one).returning(col("shard"), col("number"), col("edition")).prepared()
         )
         as_read = (col(name).eq(param(name)) for name in ("shard", "number", "edition"))
         self._rewrite = (
             update(INGEST_BLOCKS)
             .set(posts=param("posts"), block=param("block"), edition=plus(col("edition"), 1))
             .where(*as_read)
-            .compile(dialect)
+            .prepared()
         )
         self._backlog = (
             select(col("shard"), sum_(col("posts")), min_(col("queued_at")))
             .from_(INGEST_BLOCKS)
             .group_by(col("shard"))
             .packed()
-            .compile(dialect)
+            .prepared()
         )
         any_block = select(col("number")).from_(INGEST_BLOCKS).order_by(asc(col("shard")), asc(col("number"))).limit(1)
-        self._any = any_block.compile(dialect)
+        self._any = any_block.prepared()
         found = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(contains_text(col("block"), param("text")))
         found = found.order_by(asc(col("number"))).limit(param("limit")).packed()
-        self._mentioning = found.compile(dialect)
+        self._mentioning = found.prepared()
         past = (col("shard").eq(param("shard")), col("number").gt(param("past")))
-        self._mentioning_in = found.where(*past).compile(dialect)
-        self._shards = select(count()).from_(INGEST_SHARDS).compile(dialect)
+        self._mentioning_in = found.where(*past).prepared()
+        self._shards = select(count()).from_(INGEST_SHARDS).prepared()
         self._make_shards = (
             insert(INGEST_SHARDS)
             .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
             .on_conflict("shard")
             .do_nothing()
-            .compile(dialect)
+            .prepared()
         )
-        self._counts = (
-            select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().compile(dialect)
-        )
+        self._counts = select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().prepared()
         self._count = (
             insert(INGEST_SHARDS)
             .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
@@ -130,7 +127,7 @@ class IngestQueue:
                 applied=plus(col("applied", INGEST_SHARDS), excluded("applied")),
                 busy_us=plus(col("busy_us", INGEST_SHARDS), excluded("busy_us")),
             )
-            .compile(dialect)
+            .prepared()
         )
 
     def shards(self) -> Program[int]:
@@ -162,13 +159,13 @@ class IngestQueue:
         rows = yield statement.bind(limit=blocks_max, **{f"shard_{index}": each for index, each in enumerate(shards)})
         return sorted((BlockHead(*row) for row in rows), key=_number)
 
-    def _compile_heads(self, shards: int) -> Statement:
-        # Each part of the union reads from the oldest block of one shard up to the limit. So a shard with many blocks
-        # does not slow down the others.
+    def _compile_heads(self, shards: int) -> Prepared:
+        # Each shard has its own part of the union, which reads from the shard's oldest block up to the limit. So a
+        # shard with many blocks does not slow down the others.
         heads = select(*_HEAD).from_(INGEST_BLOCKS)
         ordered = heads.order_by(asc(col("number"))).limit(param("limit", INTEGER))
         arms = [ordered.where(col("shard").eq(param(f"shard_{index}", INTEGER))) for index in range(shards)]
-        return union_all(*arms).packed().compile(self._dialect)
+        return union_all(*arms).packed().prepared()
 
     def blocks(self, heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
         """Return these blocks with their posts, in the same order. Leave out blocks that were removed meanwhile."""
@@ -239,6 +236,4 @@ def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 
-@lru_cache
-def ingest_queue(dialect: Dialect) -> IngestQueue:
-    return IngestQueue(dialect)
+ingest_queue = IngestQueue()

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from config.settings import QueueSettings, Settings
-from querybuilder import Dialect
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import read_live_epochs
 from storage.errors import (
@@ -69,7 +68,6 @@ class Enqueuer(RequestIntake[_Request]):
         super().__init__("enqueuer", wait_s_max=limits.post_wait_s_max)
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._observer, self._now_us, self._appended = limits, observer, now_us, appended
-        self._queue = ingest_queue(store.dialect)
         self._waiting: deque[_Request] = deque()
         self._posts_waiting = 0
 
@@ -140,8 +138,8 @@ class Enqueuer(RequestIntake[_Request]):
         blocks, targets = self._blocks(posts), _targets(posts)
 
         def program() -> Program[None]:
-            yield from targets.check(self._store.dialect)
-            yield from self._queue.append_blocks(blocks)
+            yield from targets.check()
+            yield from ingest_queue.append_blocks(blocks)
 
         try:
             await self._store.write(program)
@@ -200,15 +198,15 @@ class _Targets:
     epochs: dict[int, int]  # the epoch of each board without a family, by board key
     families: set[int]
 
-    def check(self, dialect: Dialect) -> Program[None]:
+    def check(self) -> Program[None]:
         """Raise `_TargetsChangedError` if a board was deleted or emptied, or if a family was deleted."""
         boards: set[int] = set()
         families: set[int] = set()
         if self.epochs:
-            found = yield from read_live_epochs(dialect, sorted(self.epochs))
+            found = yield from read_live_epochs(sorted(self.epochs))
             boards = {key for key, epoch in self.epochs.items() if found.get(key) != epoch}
         if self.families:
-            families = self.families - (yield from find_families_by_key(dialect, sorted(self.families))).keys()
+            families = self.families - (yield from find_families_by_key(sorted(self.families))).keys()
         if boards or families:
             raise _TargetsChangedError(boards, families)
 
@@ -289,7 +287,7 @@ class QueueBacklog:
 
     async def _look(self) -> None:
         began_s, since = self._monotonic(), self._since
-        by_shard = await read_single(self._store, ingest_queue(self._store.dialect).backlog)
+        by_shard = await read_single(self._store, ingest_queue.backlog)
         posts = sum(shard.posts for shard in by_shard.values())
         if self._looked_s is not None and began_s > self._looked_s and self._posts:
             self._rate = max(0.0, self._posts + since - posts) / (began_s - self._looked_s)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Dialect, asc, col, delete, desc, insert, param, select
+from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, param, select
 from storage import errors
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.log.log_record import RecordedError
@@ -51,8 +50,7 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
 
 
 def _anywhere(store: Store, post_ids: PostIds, board: Board, post_id: str, post_hash: str) -> Program[PostFate | None]:
-    queue = ingest_queue(store.dialect)
-    for waiting in (yield from queue.find_mentions(encode_text(post_id), blocks_max=BLOCKS_MAX)):
+    for waiting in (yield from ingest_queue.find_mentions(encode_text(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
         for queued in block.posts:
             if queued.post_hash == post_hash and any(block.boards[place][0] == board.key for place in queued.boards):
@@ -70,7 +68,7 @@ def _settled(store: Store, post_ids: PostIds, board: Board, post_hash: str) -> P
         _, seen = yield from post_ids.find_known(board.key, board.epoch, [post_hash])
         if (found := seen.get(post_hash)) is not None:
             return PostFate(found.status, found.updated_at_us, found.stats)
-    error = yield from rejected_posts(store.dialect).find_error(board.key, post_hash)
+    error = yield from rejected_posts.find_error(board.key, post_hash)
     return None if error is None else PostFate(PostStatus.REJECTED, error=error)
 
 
@@ -81,20 +79,22 @@ class RejectedPost(NamedTuple):
 
 
 class RejectedPosts:
-    def __init__(self, dialect: Dialect) -> None:
+    """Programs on rejected posts."""
+
+    def __init__(self) -> None:
         named = (col("board_key").eq(param("board_key")), col("post_hash").eq(param("post_hash")))
-        self._find = select(col("error")).from_(REJECTED_POSTS).where(*named).compile(dialect)
+        self._find = select(col("error")).from_(REJECTED_POSTS).where(*named).prepared()
         self._remember = (
             insert(REJECTED_POSTS)
             .rows(param("rows"), board_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
             .on_conflict("board_key", "post_hash")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
         times = select(col("rejected_at")).from_(REJECTED_POSTS)
-        self._oldest = times.order_by(asc(col("rejected_at"))).limit(1).offset(param("rows_max")).compile(dialect)
-        self._newest = times.order_by(desc(col("rejected_at"))).limit(1).offset(param("keep")).compile(dialect)
-        self._prune = delete(REJECTED_POSTS).where(col("rejected_at").le(param("until_us"))).compile(dialect)
+        self._oldest = times.order_by(asc(col("rejected_at"))).limit(1).offset(param("rows_max")).prepared()
+        self._newest = times.order_by(desc(col("rejected_at"))).limit(1).offset(param("keep")).prepared()
+        self._prune = delete(REJECTED_POSTS).where(col("rejected_at").le(param("until_us"))).prepared()
 
     def find_error(self, board_key: int, post_hash: str) -> Program[PostError | None]:
         """Return the error with which a board rejected a post, or None."""
@@ -135,6 +135,4 @@ def decode_error(recorded: RecordedError) -> PostError:
     return (kind if known else PostRejectedError)(detail, pointer=pointer)
 
 
-@lru_cache
-def rejected_posts(dialect: Dialect) -> RejectedPosts:
-    return RejectedPosts(dialect)
+rejected_posts = RejectedPosts()

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from config.settings import Settings
-from querybuilder import Dialect
 from storage.boards.boards import find_boards_by_key
 from storage.boards.families import find_families_by_key
 from storage.entries.entries import read_live_epochs
@@ -86,7 +85,6 @@ class Drainer:
         self._store, self._boards, self._post_ids, self._leases = store, boards, post_ids, leases
         self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
         self._sleep, self._rng = sleep, rng
-        self._queue = ingest_queue(store.dialect)
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
@@ -158,7 +156,7 @@ class Drainer:
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:
         blocks_max = max(BLOCKS_MIN, posts_max // max(1, len(shards))) if posts_max > 1 else 1
-        heads = yield from self._queue.heads(shards, blocks_max=blocks_max)
+        heads = yield from ingest_queue.heads(shards, blocks_max=blocks_max)
         chosen: list[BlockHead] = []
         posts = 0
         for head in heads:
@@ -168,11 +166,11 @@ class Drainer:
             posts += head.posts
         batch = _Batch(more=len(chosen) < len(heads) or len(heads) >= blocks_max)
         if chosen:
-            for waiting in (yield from self._queue.blocks(chosen)):
+            for waiting in (yield from ingest_queue.blocks(chosen)):
                 if not self._add(batch, waiting, posts_max):
                     break
             pieces = [(piece.block, piece.posts) for piece in batch.pieces]
-            batch.resolved = yield from resolve_posts(self._store.dialect, pieces)
+            batch.resolved = yield from resolve_posts(pieces)
         return batch
 
     def _add(self, batch: _Batch, waiting: WaitingBlock, posts_max: int) -> bool:
@@ -206,20 +204,20 @@ class _RoundTransaction:
     def program(self) -> Program[tuple[list[list[PartOutcome]], int]]:
         """Run the transaction. Return the outcomes of the posts and the number of rows written."""
         drainer, resolved = self._drainer, self._batch.resolved
-        dialect, queue = drainer._store.dialect, drainer._queue
         now_us = drainer._now_us()
         held = yield from drainer._leases.renew_leases(self._held, lease_us=drainer._lease_us)
         if len(held) < len(self._held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
         yield from self._take()
         if resolved.epochs:
-            found = yield from read_live_epochs(dialect, sorted(resolved.epochs), held=True)
+            found = yield from read_live_epochs(sorted(resolved.epochs), held=True)
             if not epochs_unchanged(resolved.epochs, found):
                 raise BoardChangedError
         outcomes: list[list[PartOutcome]] = []
         rows = logged = 0
         if resolved.posts:
             group = PostTransaction(
+                drainer._store.dialect,
                 self._opened,
                 drainer._post_ids,
                 now_us,
@@ -234,22 +232,22 @@ class _RoundTransaction:
             for each in refused
             if each.there and each.queued.post_hash is not None
         ]
-        yield from rejected_posts(dialect).store_rejected(kept, now_us)
+        yield from rejected_posts.store_rejected(kept, now_us)
         if refused and drainer._limits.change_log:
-            yield from change_log(dialect).append_changes(map(_journalled, refused), now_us=now_us, place=logged)
+            yield from change_log.append_changes(map(_journalled, refused), now_us=now_us, place=logged)
         self.counted_to_s = drainer._monotonic()
         busy_s = self.counted_to_s - self._began_s + drainer._uncounted_s
-        yield from queue.add_counts(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))
+        yield from ingest_queue.add_counts(_posts_by_shard(self._batch), busy_us=round(busy_s * 1e6))
         return outcomes, rows
 
     def _take(self) -> Program[None]:
-        queue, pieces = self._drainer._queue, self._batch.pieces
+        pieces = self._batch.pieces
         if whole := [piece.head for piece in pieces if piece.whole]:
-            yield from queue.take_blocks(whole)
+            yield from ingest_queue.take_blocks(whole)
         for piece in pieces:
             if not piece.whole:
                 posts = len(piece.block.posts) - piece.posts
-                if not (yield from queue.rewrite(piece.head, posts=posts, block=piece.rest)):
+                if not (yield from ingest_queue.rewrite(piece.head, posts=posts, block=piece.rest)):
                     raise LostRaceError("the block was deleted or replaced meanwhile")
 
 
@@ -298,16 +296,16 @@ class _Batch:
     resolved: Resolved = field(default_factory=Resolved)
 
 
-def resolve_posts(dialect: Dialect, blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
-    """Look up the boards of queued posts. Return the posts that can be applied, and the refusals of the others.
+def resolve_posts(blocks: Sequence[tuple[Block, int]]) -> Program[Resolved]:
+    """Look up the boards of queued posts, and return the posts that can be applied and the refusals of the others.
 
     `blocks` holds blocks, each with the number of its first posts to look up.
     """
     keys = {key for block, _ in blocks for key, _ in block.boards}
-    boards = yield from find_boards_by_key(dialect, sorted(keys))
+    boards = yield from find_boards_by_key(sorted(keys))
     families: Mapping[int, Family] = {}
     if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
-        families = yield from find_families_by_key(dialect, sorted(family_keys))
+        families = yield from find_families_by_key(sorted(family_keys))
     resolved = Resolved()
     for block, count in blocks:
         there = [_open(boards.get(key), epoch, families) for key, epoch in block.boards]

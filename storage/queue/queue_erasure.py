@@ -20,15 +20,14 @@ async def drop_queued(store: Store, owner: str, *, board_key: int | None = None)
 
     Each block has a transaction of its own. A transaction that waited for a second block could deadlock with a worker.
     """
-    queue = ingest_queue(store.dialect)
-    shards = await store.read(queue.shards)
+    shards = await store.read(ingest_queue.shards)
     if not shards:
         return 0
     shard, text = shard_of(owner, shards), encode_text(owner)
     dropped = past = 0
 
     def page() -> Program[list[WaitingBlock]]:
-        return (yield from queue.find_mentions_in_shard(shard, text, past=past, blocks_max=BLOCKS_A_PAGE))
+        return (yield from ingest_queue.find_mentions_in_shard(shard, text, past=past, blocks_max=BLOCKS_A_PAGE))
 
     while found := await store.read(page):
         for waiting in found:
@@ -43,7 +42,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
     changed, posts, text = _without_owner(waiting, owner, board_key)
     if not changed:
         return 0
-    written = await store.write(lambda: ingest_queue(store.dialect).rewrite(waiting.head, posts=posts, block=text))
+    written = await store.write(lambda: ingest_queue.rewrite(waiting.head, posts=posts, block=text))
     return changed if written else None
 
 

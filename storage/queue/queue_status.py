@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from querybuilder import Dialect
 from storage.leases.work_leases import WorkLeases
 from storage.store import Program
 
@@ -23,10 +22,10 @@ class QueueState:
     sizing: Sizing
 
 
-def read_queue_state(dialect: Dialect, leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
-    queue = ingest_queue(dialect)
-    backlog = yield from queue.backlog()
-    counts = yield from queue.counts()
+def read_queue_state(leases: WorkLeases, semaphore: Semaphore) -> Program[QueueState]:
+    """Return the present state of the queue."""
+    backlog = yield from ingest_queue.backlog()
+    counts = yield from ingest_queue.counts()
     held, _ = yield from leases.find_held(SHARD_POOL)
     holders = yield from semaphore.holders()
     sizing = yield from semaphore.sizing()

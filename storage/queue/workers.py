@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from querybuilder import Dialect, col, excluded, insert, param, select
+from querybuilder import col, excluded, insert, param, select
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.schema.ingest_tables import SEMAPHORES
@@ -107,13 +107,15 @@ class Sizing:
 
 
 class Semaphore:
-    def __init__(self, dialect: Dialect, leases: WorkLeases, name: str, *, size: int) -> None:
+    """The programs of one semaphore."""
+
+    def __init__(self, leases: WorkLeases, name: str, *, size: int) -> None:
         """Compile the statements. `size` is used as long as the database stores no size."""
         self._leases, self._name, self._size = leases, name, size
         self._pool = f"semaphore {name}"
         named = col("name").eq(param("name"))
         columns = [col("size"), col("capacity"), col("speed"), col("sized_at")]
-        self._find = select(*columns).from_(SEMAPHORES).where(named).compile(dialect)
+        self._find = select(*columns).from_(SEMAPHORES).where(named).prepared()
         self._store = (
             insert(SEMAPHORES)
             .values(
@@ -128,7 +130,7 @@ class Semaphore:
                 **{name: excluded(name) for name in ("size", "capacity", "speed", "sized_at")},
                 where=col("sized_at", SEMAPHORES).eq(param("found_at")),
             )
-            .compile(dialect)
+            .prepared()
         )
 
     def sizing(self) -> Program[Sizing]:

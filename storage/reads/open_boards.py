@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from querybuilder import Dialect
 from storage.archive.archive_reader import ArchivedEntries
 from storage.entries.entries import Entries, Pattern
 from storage.log.merging import Merger
@@ -16,8 +15,7 @@ from storage.records import Board
 
 
 class OpenBoards:
-    def __init__(self, dialect: Dialect, *, open_boards_max: int) -> None:
-        self._dialect = dialect
+    def __init__(self, *, open_boards_max: int) -> None:
         self._open_boards_max = open_boards_max
         self._open: OrderedDict[int, tuple[Entries, Merger]] = OrderedDict()
         self._patterns: OrderedDict[tuple[int, int], Pattern] = OrderedDict()  # by table key and id of the spec object
@@ -28,7 +26,7 @@ class OpenBoards:
         if found is None or found[0].board is not board:
             pattern = self._pattern(board)
             opened = Entries if board.archived_us is None else ArchivedEntries
-            found = self._open[board.key] = (opened(self._dialect, board, pattern), pattern.merger)
+            found = self._open[board.key] = (opened(board, pattern), pattern.merger)
             if len(self._open) > self._open_boards_max:
                 self._open.popitem(last=False)
         self._open.move_to_end(board.key)
@@ -36,11 +34,11 @@ class OpenBoards:
 
     def _pattern(self, board: Board) -> Pattern:
         if board.table_key is None:
-            return Pattern(self._dialect, board)
+            return Pattern(board)
         same = board.table_key, id(board.spec)
         found = self._patterns.get(same)
         if found is None or found.spec is not board.spec:
-            found = self._patterns[same] = Pattern(self._dialect, board)
+            found = self._patterns[same] = Pattern(board)
             if len(self._patterns) > self._open_boards_max:
                 self._patterns.popitem(last=False)
         return found

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import Dialect
 from storage.boards.boards import check_copy, check_exists, find_boards_by_key, find_totals, state_of
 from storage.coalesce import StoreCoalescers
 from storage.entries.entries import Entries, find_on_shared_tables
@@ -93,10 +92,10 @@ class PointReads:
         check_copy(board, totals)
         if board.has_movable_rows and not totals:
             store = self._store.for_board(board.id)
-            await store.read(lambda: check_exists(store.dialect, board))
+            await store.read(lambda: check_exists(board))
 
 
-def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
+def read_owner_on_boards(boards: Sequence[Entries], owner: str) -> Program[list[EntryRead]]:
     """Return the owner's entry on each of these boards, with the board's totals, in the order of `boards`.
 
     This takes one statement for all totals, one for each table that boards share, and one for each other board.
@@ -104,7 +103,7 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
     Raises:
         UnknownBoardError, BoardChangedError: see `read_totals`.
     """
-    totals = yield from read_totals(dialect, [entries.board for entries in boards])
+    totals = yield from read_totals([entries.board for entries in boards])
     found: dict[int, Entry] = {}
     own: dict[int, Entries] = {}
     shared: list[Entries] = []
@@ -121,21 +120,21 @@ def read_owner_on_boards(dialect: Dialect, boards: Sequence[Entries], owner: str
     return [EntryRead(found.get(entries.board.key), totals[entries.board.key]) for entries in boards]
 
 
-def read_totals(dialect: Dialect, boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
+def read_totals(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of each board: for each board key, the numbers of entries by column index.
 
     Raises:
         UnknownBoardError: a board was deleted.
         BoardChangedError: a board is no longer the version that the caller passed.
     """
-    totals = yield from find_totals(dialect, list({board.key for board in boards}))
+    totals = yield from find_totals(list({board.key for board in boards}))
     silent = []
     for board in boards:
         check_copy(board, totals[board.key])
         if not totals[board.key] and not board.is_unreached:
             silent.append(board)
     if silent:
-        now = yield from find_boards_by_key(dialect, [board.key for board in silent])
+        now = yield from find_boards_by_key([board.key for board in silent])
         for board in silent:
             if board.key not in now:
                 raise UnknownBoardError(f"no leaderboard {board.id!r}")
@@ -160,8 +159,8 @@ def _shape(board: Board) -> tuple[int, int]:
 
 def _of_archive(entries: Entries, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
-    totals = (yield from find_totals(entries.dialect, [entries.board.key]))[entries.board.key]
+    totals = (yield from find_totals([entries.board.key]))[entries.board.key]
     if not totals:
-        yield from check_exists(entries.dialect, entries.board)
+        yield from check_exists(entries.board)
     check_copy(entries.board, totals)
     return found, totals

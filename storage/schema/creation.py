@@ -27,8 +27,8 @@ def create_schema(dialect: Dialect) -> Program[str]:
         SchemaTooNewError: a version of the service with another schema wrote this store.
         StoreDamagedError: the table `meta` does not say which schema the store has.
     """
-    yield create_meta_table().build(dialect)
-    rows = yield select(col("name"), col("content")).from_(META).build(dialect)
+    yield create_meta_table().bind()
+    rows = yield select(col("name"), col("content")).from_(META).bind()
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
     if meta and not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
         raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
@@ -40,8 +40,8 @@ def create_schema(dialect: Dialect) -> Program[str]:
     tables = (*CATALOG_TABLES, *ENTRY_TABLES, *CURVE_TABLES, *create_log(dialect))
     readers = (create_row_reader(),) if dialect.cursors else ()
     for query in (*tables, *create_lease_tables(dialect), *create_ingest_tables(dialect), *readers):
-        yield query.build(dialect)
+        yield query.bind()
     salt = secrets.token_hex(16)
     for name, content in (("schema_version", str(SCHEMA_VERSION)), ("salt", salt)):
-        yield insert(META).values(name=name, content=content).build(dialect)
+        yield insert(META).values(name=name, content=content).bind()
     return salt

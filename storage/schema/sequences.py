@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from querybuilder import Dialect, col, insert, param, plus
+from querybuilder import col, insert, param, plus
 from storage.store import Program
 
 from .tables import SEQUENCES
 
 
-def take_number(dialect: Dialect, name: str) -> Program[int]:
+def take_number(name: str) -> Program[int]:
     """Return the next number of a sequence. A sequence never gives a number twice, whatever is deleted."""
-    return (yield from take_numbers(dialect, name, 1))
+    return (yield from take_numbers(name, 1))
 
 
-def take_numbers(dialect: Dialect, name: str, numbers: int) -> Program[int]:
+def take_numbers(name: str, numbers: int) -> Program[int]:
     """Take that many numbers from a sequence and return the last of them."""
     upsert = (
         insert(SEQUENCES)
@@ -22,5 +22,5 @@ def take_numbers(dialect: Dialect, name: str, numbers: int) -> Program[int]:
         .do_update(next=plus(col("next", SEQUENCES), numbers))
         .returning(col("next"))
     )
-    rows = yield upsert.build(dialect, name=name)
+    rows = yield upsert.bind(name=name)
     return int(rows[0][0])

@@ -203,7 +203,7 @@ class World:
         self.catalog = Catalog(self.store)
         self.book = CurveBook(self.store, None, poll_rows_max=100, on_corrupt=lambda: None)
         self.desk = RefreshQueue(requests_max=3, wait_s_max=WAIT_S)
-        self.leases = WorkLeases(deployment.dialect, self.store_clock, margin_us=round(MARGIN_S * 1e6))
+        self.leases = WorkLeases(self.store_clock, margin_us=round(MARGIN_S * 1e6))
         self.holder: str = "first" if beside is None else beside.holder + " and another"
 
     def store_clock(self) -> Program[int]:

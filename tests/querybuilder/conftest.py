@@ -24,7 +24,7 @@ def run(database: sqlite3.Connection) -> Run:
     """Return a function that executes a query on SQLite and returns its rows. It unpacks packed rows."""
 
     def execute(query: Query, **params: object) -> list[Any]:
-        built = query.build(SQLITE, **params)
+        built = query.bind(**params).build(SQLITE)
         found = database.execute(built.sql, built.arguments).fetchall()
         return [tuple(row) for row in json.loads(found[0][0])] if built.packed else found
 

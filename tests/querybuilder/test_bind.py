@@ -33,21 +33,21 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 def test_one_statement_serves_many_bindings() -> None:
     statement = select(col("a")).from_("t").where(col("b").gt(param("b")), col("c").eq(7), col("a").lt(param("a")))
-    compiled = statement.compile(SQLITE)
-    assert compiled.parameters == {"a", "b"}
-    assert compiled.bind(a=1, b=2).arguments == (2, 7, 1)
-    assert compiled.bind(b="x", a=None).arguments == ("x", 7, None)
-    assert compiled.bind(a=1, b=2) == compiled.bind(b=2, a=1)
+    prepared = statement.prepared()
+    assert prepared.compile(SQLITE).parameters == {"a", "b"}
+    assert prepared.bind(a=1, b=2).build(SQLITE).arguments == (2, 7, 1)
+    assert prepared.bind(b="x", a=None).build(SQLITE).arguments == ("x", 7, None)
+    assert prepared.bind(a=1, b=2).build(SQLITE) == prepared.bind(b=2, a=1).build(SQLITE)
 
 
 def test_a_parameter_used_twice_is_given_once() -> None:
     query = select(col("a")).from_("t").where(col("a").ge(param("x")), col("b").le(param("x")))
-    assert query.build(SQLITE, x=5).arguments == (5, 5)
-    assert query.build(POSTGRES, x=5).arguments == (5,)
+    assert query.bind(x=5).build(SQLITE).arguments == (5, 5)
+    assert query.bind(x=5).build(POSTGRES).arguments == (5,)
 
 
 def test_a_parameter_may_have_the_name_of_a_method() -> None:
-    assert select(param("self"), param("dialect")).build(SQLITE, self=1, dialect=2).arguments == (1, 2)
+    assert select(param("self"), param("dialect")).bind(self=1, dialect=2).build(SQLITE).arguments == (1, 2)
 
 
 @pytest.mark.parametrize("given_params", [{}, {"x": 1}, {"x": 1, "z": 2}, {"x": 1, "y": 2, "z": 3}])
@@ -59,16 +59,16 @@ def test_missing_and_unknown_parameters_are_errors(given_params: dict[str, int],
         query = query.where(col("c").in_(param("list")))
         params["list"] = []
     with pytest.raises(UnboundParameterError) as caught:
-        query.compile(SQLITE).bind(**params)
+        query.bind(**params).build(SQLITE)
     assert isinstance(caught.value, QueryError)
     assert isinstance(caught.value, TypeError)
 
 
 def test_a_statement_without_parameters_takes_none() -> None:
-    compiled = select(col("a")).from_("t").compile(SQLITE)
-    assert compiled.bind().arguments == ()
+    prepared = select(col("a")).from_("t").prepared()
+    assert prepared.bind().build(SQLITE).arguments == ()
     with pytest.raises(UnboundParameterError):
-        compiled.bind(x=1)
+        prepared.bind(x=1).build(SQLITE)
 
 
 def test_one_parameter_cannot_be_a_scalar_and_a_list() -> None:
@@ -79,7 +79,7 @@ def test_one_parameter_cannot_be_a_scalar_and_a_list() -> None:
 
 
 def test_a_built_query_cannot_be_changed() -> None:
-    built: Any = select(lit(1)).build(SQLITE)
+    built: Any = select(lit(1)).bind().build(SQLITE)
     with pytest.raises(AttributeError):
         built.sql = "other"
 
@@ -99,9 +99,9 @@ def parse_array(text: str) -> list[str | None]:
 def test_a_batch_reaches_the_database_unchanged(batch: list[tuple[str | None, int | None]]) -> None:
     connection = sqlite3.connect(":memory:")
     query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
-    built = query.build(SQLITE, given=batch)
+    built = query.bind(given=batch).build(SQLITE)
     assert connection.execute(built.sql, built.arguments).fetchall() == batch
-    texts, numbers = query.build(POSTGRES, given=batch).arguments
+    texts, numbers = query.bind(given=batch).build(POSTGRES).arguments
     assert parse_array(str(texts)) == [text for text, _ in batch]
     assert parse_array(str(numbers)) == [None if number is None else str(number) for _, number in batch]
     connection.close()
@@ -110,11 +110,11 @@ def test_a_batch_reaches_the_database_unchanged(batch: list[tuple[str | None, in
 @given(wanted=st.lists(TEXTS) | st.lists(INT64))
 def test_a_list_reaches_the_database_unchanged(wanted: list[Any]) -> None:
     connection = sqlite3.connect(":memory:")
-    built = select(lit(1)).where(lit("x").in_(param("list"))).build(SQLITE, list=wanted)
+    built = select(lit(1)).where(lit("x").in_(param("list"))).bind(list=wanted).build(SQLITE)
     assert connection.execute("SELECT value FROM json_each(?)", (built.arguments[2],)).fetchall() == [
         (one,) for one in wanted
     ]
-    assert select(lit(1)).where(col("x").in_(param("list"))).build(POSTGRES, list=wanted).arguments[1] == wanted
+    assert select(lit(1)).where(col("x").in_(param("list"))).bind(list=wanted).build(POSTGRES).arguments[1] == wanted
     connection.close()
 
 
@@ -124,22 +124,22 @@ def test_a_list_reaches_the_database_unchanged(wanted: list[Any]) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES])
 def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dialect) -> None:
-    compiled = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).compile(dialect)
+    prepared = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).prepared()
     with pytest.raises(BadValueError):
-        compiled.bind(rows=[("fine", 1), row])
+        prepared.bind(rows=[("fine", 1), row]).build(dialect)
 
 
 @pytest.mark.parametrize(
     "wanted", ["abc", b"abc", 5, None, [None], [1.5], [True], [b"x"], ["a\0"], ["\ud800"], [2**63]]
 )
 def test_a_list_that_would_not_arrive_unchanged_is_refused(wanted: Any) -> None:
-    compiled = select(col("a")).from_("t").where(col("a").in_(param("list"))).compile(SQLITE)
+    prepared = select(col("a")).from_("t").where(col("a").in_(param("list"))).prepared()
     with pytest.raises(BadValueError):
-        compiled.bind(list=wanted)
+        prepared.bind(list=wanted).build(SQLITE)
 
 
 def test_a_backslash_before_u0000_is_ordinary_text() -> None:
-    built = insert("t").rows(param("rows"), a=TEXT).build(SQLITE, rows=[("\\u0000",)])
+    built = insert("t").rows(param("rows"), a=TEXT).bind(rows=[("\\u0000",)]).build(SQLITE)
     assert built.arguments == ('[["\\\\u0000"]]',)
 
 
@@ -155,5 +155,5 @@ def test_a_text_is_not_taken_as_a_list_of_letters() -> None:
 
 
 def test_bytes_travel_in_bulk_on_postgresql() -> None:
-    built = insert("t").rows(param("rows"), a=BLOB).build(POSTGRES, rows=[(b"\0",), (None,)])
+    built = insert("t").rows(param("rows"), a=BLOB).bind(rows=[(b"\0",), (None,)]).build(POSTGRES)
     assert built.arguments == ([b"\0", None],)

@@ -105,7 +105,7 @@ def test_a_list_given_at_bind_may_be_any_iterable(run: Run, board: str) -> None:
 
 
 def test_a_membership_list_is_looked_up_by_key(database: sqlite3.Connection, board: str) -> None:
-    built = select(col("n")).from_(board).where(col("owner").in_(param("wanted"))).build(SQLITE, wanted=["a"])
+    built = select(col("n")).from_(board).where(col("owner").in_(param("wanted"))).bind(wanted=["a"]).build(SQLITE)
     plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
     assert any("SEARCH board USING PRIMARY KEY (owner=?)" in row[3] for row in plan)
 
@@ -139,7 +139,7 @@ def test_a_packed_result_is_one_row_in_the_same_order(run: Run, database: sqlite
     plain = select(col("owner"), col("c1"), plus(col("n"), 2**62), lit(0)).from_(board).order_by(*BEST_FIRST)
     for query in (plain, plain.limit(3), plain.limit(2).offset(1), plain.where(any_of())):
         assert run(query.packed()) == run(query)
-        built = query.packed().build(SQLITE)
+        built = query.packed().bind().build(SQLITE)
         assert built.packed
         assert len(database.execute(built.sql, built.arguments).fetchall()) == 1
 
@@ -237,12 +237,12 @@ def test_seek_keeps_exactly_the_rows_after_a_place_in_the_order(
 ) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute(
-        create_table("t").column("a", INTEGER).column("b", INTEGER).column("c", INTEGER).build(SQLITE).sql
+        create_table("t").column("a", INTEGER).column("b", INTEGER).column("c", INTEGER).bind().build(SQLITE).sql
     )
-    filled = insert("t").rows(param("rows"), a=INTEGER, b=INTEGER, c=INTEGER).build(SQLITE, rows=entries)
+    filled = insert("t").rows(param("rows"), a=INTEGER, b=INTEGER, c=INTEGER).bind(rows=entries).build(SQLITE)
     connection.execute(filled.sql, filled.arguments)
     keys = zip("abc", directions, after, strict=True)
-    built = select(col("a"), col("b"), col("c")).from_("t").where(seek(*keys)).build(SQLITE)
+    built = select(col("a"), col("b"), col("c")).from_("t").where(seek(*keys)).bind().build(SQLITE)
 
     def place(entry: tuple[int, int, int]) -> tuple[int, ...]:
         return tuple(x if direction is ASC else -x for x, direction in zip(entry, directions, strict=True))
@@ -254,7 +254,9 @@ def test_seek_keeps_exactly_the_rows_after_a_place_in_the_order(
 
 def test_seek_starts_from_the_index(database: sqlite3.Connection, board: str) -> None:
     after = seek(("c1", DESC, "07"), ("owner", ASC, "b"))
-    built = select(col("owner"), col("c1")).from_(board).where(after).order_by(*BEST_FIRST).limit(5).build(SQLITE)
+    built = (
+        select(col("owner"), col("c1")).from_(board).where(after).order_by(*BEST_FIRST).limit(5).bind().build(SQLITE)
+    )
     plan = database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments).fetchall()
     assert [row[3] for row in plan] == ["SEARCH board USING COVERING INDEX board_c1 (c1<?)"]
     assert database.execute(built.sql, built.arguments).fetchall() == [("c", "07"), ("d", "05")]

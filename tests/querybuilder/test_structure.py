@@ -158,7 +158,7 @@ def test_a_real_table_takes_hostile_names_and_values(names: list[str], owner: st
     connection = sqlite3.connect(":memory:", isolation_level=None)
 
     def run(query: Query, **params: object) -> list[tuple[object, ...]]:
-        built = query.build(SQLITE, **params)
+        built = query.bind(**params).build(SQLITE)
         return connection.execute(built.sql, built.arguments).fetchall()
 
     run(create_table(table).column(a, TEXT).column(b, INTEGER).column(c, TEXT, null=True).primary_key(a).clustered())
@@ -188,9 +188,9 @@ def test_an_upsert_into_a_table_that_hides_the_excluded_row_is_refused(name: str
 @given(value=values)
 def test_a_constant_is_bound_and_never_written(value: str | int | bytes) -> None:
     for dialect in (SQLITE, POSTGRES):
-        built = select(col("a")).from_("t").where(col("a").eq(value)).build(dialect)
+        built = select(col("a")).from_("t").where(col("a").eq(value)).bind().build(dialect)
         assert built.arguments == (value,)
-        assert built.sql == select(col("a")).from_("t").where(col("a").eq(type(value)())).build(dialect).sql
+        assert built.sql == select(col("a")).from_("t").where(col("a").eq(type(value)())).bind().build(dialect).sql
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "x" * 64, "é" * 32])
@@ -209,8 +209,8 @@ def test_a_default_cannot_bring_sql_in() -> None:
 def test_an_unknown_column_is_an_error_and_not_a_string() -> None:
     """SQLite treats an unknown name in double quotes as a string, but an unknown name in backticks as an error."""
     connection = sqlite3.connect(":memory:")
-    built = create_table("t").column("a", TEXT).build(SQLITE)
+    built = create_table("t").column("a", TEXT).bind().build(SQLITE)
     connection.execute(built.sql)
     with pytest.raises(sqlite3.OperationalError, match="no such column"):
-        connection.execute(select(col("b")).from_("t").build(SQLITE).sql)
+        connection.execute(select(col("b")).from_("t").bind().build(SQLITE).sql)
     connection.close()

@@ -106,7 +106,7 @@ def test_a_batch_updates_only_rows_with_the_expected_version(run: Run, board: st
 
 def test_a_batch_update_finds_its_rows_by_key(database: sqlite3.Connection, board: str) -> None:
     query = update(board).set(n=col("new", "v")).from_rows("v", param("rows"), owner=TEXT, new=INTEGER)
-    built = query.where(col("owner", board).eq(col("owner", "v"))).build(SQLITE, rows=[("a", 1)])
+    built = query.where(col("owner", board).eq(col("owner", "v"))).bind(rows=[("a", 1)]).build(SQLITE)
     plan = [row[3] for row in database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments)]
     assert "SEARCH board USING PRIMARY KEY (owner=?)" in plan
     assert not any(step.startswith("SCAN board") for step in plan)

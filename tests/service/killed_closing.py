@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.ownership import JOB_POOL, HeldLease
-from querybuilder import Built
+from querybuilder import Bound
 from service.context import Context
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
@@ -50,13 +50,13 @@ class MortalStore(PassingStore):
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         return await self._called(lambda: self._store.read(program, heavy=heavy))
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         return await self._called(lambda: self._store.read_query(query))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._called(lambda: self._store.write(program))
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         return await self._called(lambda: self._store.write_query(query))
 
 
@@ -81,7 +81,7 @@ class KilledClosing:
         raise AssertionError("closing never ends")
 
     async def _live(self, store: MortalStore) -> None:
-        leases = WorkLeases(store.dialect, self._lease_clock, margin_us=0)
+        leases = WorkLeases(self._lease_clock, margin_us=0)
         lease = await self._context.store.write(
             lambda: leases.claim(JOB_POOL, RESOURCE, holder=f"process {self.deaths}", lease_us=LEASE_US)
         )
@@ -93,7 +93,7 @@ class KilledClosing:
 
     def _job(self, store: MortalStore, book: CurveBook, leases: WorkLeases) -> CloseJob:
         context, times = self._context, Times(self._clock, _for_ever)
-        boards = OpenBoards(store.dialect, open_boards_max=context.settings.open_boards_max)
+        boards = OpenBoards(open_boards_max=context.settings.open_boards_max)
         return close_job(context, store, book, Catalog(store), boards, leases, context.metrics, times)
 
     def _lease_clock(self) -> Program[int]:

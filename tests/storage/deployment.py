@@ -144,8 +144,8 @@ class Deployment:
 
     def __init__(self, store: Store, salt: str, table: TableSharing = TableSharing.OWN) -> None:
         self.store, self.dialect, self.table = store, store.dialect, table
-        self.post_ids = PostIds(store.dialect, salt)
-        self.boards = OpenBoards(store.dialect, open_boards_max=BOARDS_MAX)
+        self.post_ids = PostIds(salt)
+        self.boards = OpenBoards(open_boards_max=BOARDS_MAX)
         self.catalog = Catalog(store)
         self.clock = Clock()
 
@@ -161,47 +161,43 @@ class Deployment:
     async def create(self, board_id: str, *columns: ColumnSpec, ties: Ties = Ties.SHARED, **more: Any) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
         asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
-        return await self.store.write(lambda: create_board(self.dialect, **asked, boards_max=BOARDS_MAX))
+        return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))
 
     async def change(self, board_id: str, wanted: BoardSpec) -> Board:
         """Change a board to this spec, or confirm that it has it."""
-        return await self.store.write(
-            lambda: change_board(self.dialect, board_id=board_id, wanted=wanted, now_us=self.clock())
-        )
+        return await self.store.write(lambda: change_board(board_id=board_id, wanted=wanted, now_us=self.clock()))
 
     async def reset(self, board_id: str = "b") -> Board:
         """Empty a board, as an operator does."""
-        return await self.store.write(lambda: reset_board(self.dialect, board_id=board_id))
+        return await self.store.write(lambda: reset_board(board_id=board_id))
 
     async def delete(self, board_id: str = "b") -> Board:
         """Delete a board, as an operator does."""
-        return await self.store.write(lambda: delete_board(self.dialect, board_id=board_id))
+        return await self.store.write(lambda: delete_board(board_id=board_id))
 
     async def find(self, board_id: str = "b") -> Board:
         """Read a board from the catalog's table."""
-        return await self.store.read(lambda: find_board(self.dialect, board_id))
+        return await self.store.read(lambda: find_board(board_id))
 
     async def put_family(self, wanted: FamilySpec, family_id: str = "f") -> Family:
         """Create or change a family."""
-        dialect, now_us = self.dialect, self.clock()
+        now_us = self.clock()
         family, _ = await self.store.write(
-            lambda: put_family(dialect, family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX)
+            lambda: put_family(family_id=family_id, spec=wanted, now_us=now_us, families_max=BOARDS_MAX)
         )
         return family
 
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
         """Return the boards of a family whose ids end in these names, in this order. Create missing ones."""
         wanted = [NewBoard(f"{family_id}:{name}", f"{name}:") for name in names]
-        dialect, now_us = self.dialect, self.clock()
-        made = await self.store.write(
-            lambda: make_boards(dialect, family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX)
-        )
+        now_us = self.clock()
+        made = await self.store.write(lambda: make_boards(family_id, wanted, now_us=now_us, boards_max=BOARDS_MAX))
         by_id = {board.id: board for board in made}
         return [by_id[new.id] for new in wanted]
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Note that an owner is hidden or shown. The owner's rows stay where they are."""
-        statements = hidden_statements(self.dialect)
+        statements = hidden_statements
         await self.store.write(lambda: statements.begin_change(owner, until_us=INT64_MAX, hide=hide))
         await self.store.write(lambda: statements.end_change(owner, now_us=1, hide=hide))
 
@@ -226,7 +222,7 @@ class Deployment:
 
         def group() -> PostTransaction:
             opened = [self.boards.open_board(board) for board in boards.values()]
-            return PostTransaction(opened, self.post_ids, self.clock(), check_boards=True)
+            return PostTransaction(self.dialect, opened, self.post_ids, self.clock(), check_boards=True)
 
         return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
 
@@ -247,7 +243,7 @@ class Deployment:
         """Return all rows of a board as stored, by owner."""
         layout = layout_of(board)
         rows = select(*layout.row_columns()).from_(layout.table).where(*layout.scope()).order_by(asc(col("owner")))
-        return [tuple(row) for row in await self.store.read_query(rows.build(self.dialect, **scope_of(board)))]
+        return [tuple(row) for row in await self.store.read_query(rows.bind(**scope_of(board)))]
 
     async def stats(self, board: Board, owner: str) -> dict[str, StatValue | None] | None:
         """Return an owner's values by column name, or None if the owner has no entry."""
@@ -259,7 +255,7 @@ class Deployment:
 
     async def totals(self, board: Board) -> dict[int, int]:
         """Return a board's totals that are not 0, by column index or by ALL_ENTRIES or CHANGES."""
-        counted = await self.store.read(lambda: find_totals(self.dialect, [board.key]))
+        counted = await self.store.read(lambda: find_totals([board.key]))
         return {index: count for index, count in counted[board.key].items() if count and index != STATE}
 
     def writer(

@@ -40,7 +40,7 @@ class Pools:
         self.groups = LeaseTransactions(
             self.dialect, clock or self.now_us, margin_us=MARGIN_US, attempts_max=5, rng=self.rng
         )
-        self.pools = lease_pools(self.dialect)
+        self.pools = lease_pools
 
     def now_us(self) -> Program[int]:
         yield from ()
@@ -49,7 +49,7 @@ class Pools:
     def exchange(self, store_name: str, *, release_duplicates: bool = True) -> LeaseExchange:
         """Return what takes in the lease journals of other stores."""
         named: dict[str, Any] = {"store_name": store_name, "release_duplicates": release_duplicates}
-        return LeaseExchange(self.dialect, self.now_us, attempts_max=5, rng=self.rng, **named)
+        return LeaseExchange(self.now_us, attempts_max=5, rng=self.rng, **named)
 
     async def create(self, pool_id: str = "numbers", *, partitions: int = PARTITIONS) -> Pool:
         spec = PoolSpec(partitions)
@@ -77,7 +77,7 @@ class Pools:
     async def drop(self, pool_id: str = "numbers", *, whole_client: bool = False) -> None:
         """Delete a pool or, with `whole_client`, its client with all pools."""
         if whole_client:
-            await self.store.write(lambda: lease_clients(self.dialect).drop_client(CLIENT, now_us=self.clock()))
+            await self.store.write(lambda: lease_clients.drop_client(CLIENT, now_us=self.clock()))
         else:
             await self.store.write(lambda: self.pools.drop_pool(CLIENT, pool_id, now_us=self.clock()))
 
@@ -99,7 +99,7 @@ class Pools:
 
     async def counts(self, pool_id: str = "numbers") -> dict[str, RegionCounts]:
         pool = await self.pool(pool_id)
-        found = await self.store.read(lambda: lease_counts(self.dialect).read_counts([pool.key]))
+        found = await self.store.read(lambda: lease_counts.read_counts([pool.key]))
         return {region: counts for (_, region), counts in found.items()}
 
     async def rows(self, pool_id: str = "numbers") -> list[Resource]:
@@ -108,7 +108,7 @@ class Pools:
         return await self.store.read(lambda: self.pools.list_resources(pool, after="", limit=10_000))
 
     async def events(self, after: int = 0) -> list[PublishedLeaseEvent]:
-        return await self.store.read(lambda: lease_journal(self.dialect).read_page(after, limit=10_000))
+        return await self.store.read(lambda: lease_journal.read_page(after, limit=10_000))
 
     async def summarize_events(self) -> Sequence[tuple[str, str, str | None]]:
         """Return the journal without numbers and times: kind, resource, key."""

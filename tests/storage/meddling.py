@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from querybuilder import Built, col, plus, update
+from querybuilder import Bound, col, plus, update
 from storage.boards.row_tables import layout_of, scope_of
 from storage.records import Board
 from storage.store import Program, Store
@@ -18,11 +18,11 @@ T = TypeVar("T")
 READS_OF_A_GROUP = 1  # number of statements after which a group has read its rows
 
 
-def version_moved(store: Store, board: Board, owner: str) -> Built:
+def version_moved(store: Store, board: Board, owner: str) -> Bound:
     """Return a query that changes the version of a row, as another writer would."""
     layout = layout_of(board)
     moved = update(layout.table).set(updated_at=plus(col("updated_at"), 1)).where(*layout.scope())
-    return moved.where(col("owner").eq(owner)).build(store.dialect, **scope_of(board))
+    return moved.where(col("owner").eq(owner)).bind(**scope_of(board))
 
 
 class MeddlingStore(PassingStore):
@@ -32,7 +32,7 @@ class MeddlingStore(PassingStore):
     """
 
     def __init__(
-        self, store: Store, meddle: list[Built | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
+        self, store: Store, meddle: list[Bound | Exception] | None = None, *, before_statement: int = READS_OF_A_GROUP
     ) -> None:
         super().__init__(store)
         self.sole_writer = False
@@ -60,7 +60,7 @@ class MeddlingStore(PassingStore):
         await self._free.wait()
         return await self._store.write(lambda: self._meddled(program(), what))
 
-    def _meddled(self, program: Program[T], what: Built | Exception | None) -> Program[T]:
+    def _meddled(self, program: Program[T], what: Bound | Exception | None) -> Program[T]:
         statement = 0
         try:
             query = next(program)

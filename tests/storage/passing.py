@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from querybuilder import Built
+from querybuilder import Bound
 from storage.store import Program, Rows, Store, StoreSize
 
 T = TypeVar("T")
@@ -24,13 +24,13 @@ class PassingStore:
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         return await self._store.read(program, heavy=heavy)
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         return await self._store.read_query(query)
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         return await self._store.write(program)
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         return await self._store.write_query(query)
 
     async def size(self) -> StoreSize:

@@ -55,9 +55,9 @@ class QueueDesk:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment, self.store, self.clock = deployment, deployment.store, deployment.clock
-        self.queue = ingest_queue(deployment.dialect)
-        self.leases = WorkLeases(deployment.dialect, self._now_us, margin_us=0)
-        self.semaphore = Semaphore(deployment.dialect, self.leases, "ingest", size=WORKERS_MAX)
+        self.queue = ingest_queue
+        self.leases = WorkLeases(self._now_us, margin_us=0)
+        self.semaphore = Semaphore(self.leases, "ingest", size=WORKERS_MAX)
 
     def _now_us(self) -> Program[int]:
         yield from ()

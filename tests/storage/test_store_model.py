@@ -275,11 +275,10 @@ class BoardsMachine(RuleBasedStateMachine):
         self.session.run(self.session.deployment.store.read(self.compare))
 
     def compare(self) -> Program[None]:
-        dialect = self.session.deployment.dialect
-        boards = yield from list_boards(dialect, prefix="", after="", limit=10)
+        boards = yield from list_boards(prefix="", after="", limit=10)
         assert boards == [self.plain[name].board for name in sorted(self.plain)]
         for plain in self.plain.values():
-            totals = (yield from find_totals(dialect, [plain.board.key]))[plain.board.key]
+            totals = (yield from find_totals([plain.board.key]))[plain.board.key]
             assert totals.get(ALL_ENTRIES, 0) == len(plain.rows)
             assert 0 <= totals.get(CHANGES, 0) <= plain.changes
             for index in plain.board.sorted_indexes:

@@ -31,14 +31,12 @@ async def rebuild_on_store(settings: Settings, board_id: str, since: int | None)
     with logging_to_stderr():
         store = await open_store(settings)
         try:
-            post_ids = PostIds(store.dialect, await prepare_store(store))
+            post_ids = PostIds(await prepare_store(store))
 
             def program() -> Program[RebuildCounts]:
                 if since is None:
-                    return (yield from rebuild_board(store.dialect, board_id=board_id))
-                replay = replay_board(
-                    store.dialect, post_ids, hash_post, board_id=board_id, since=since, now_us=now_us()
-                )
+                    return (yield from rebuild_board(board_id=board_id))
+                replay = replay_board(post_ids, hash_post, board_id=board_id, since=since, now_us=now_us())
                 return (yield from replay)
 
             return await store.write(program)

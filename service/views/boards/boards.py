@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw
 
-from querybuilder import Dialect
 from service.context import Context
 from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError
@@ -57,7 +56,6 @@ async def put_board(context: Context, call: Call) -> Reply:
     """Handle `PUT /v1/leaderboards/{board}`."""
     board_id = call.path["board"]
     spec = replace(make_spec(call.body, context), season=make_season(call.body))
-    dialect = context.store.dialect
     settings = context.settings
     created = False
 
@@ -65,7 +63,6 @@ async def put_board(context: Context, call: Call) -> Reply:
         nonlocal created
         now_us = context.now_us()
         board = yield from create_board(
-            dialect,
             board_id=board_id,
             spec=spec,
             now_us=now_us,
@@ -73,7 +70,7 @@ async def put_board(context: Context, call: Call) -> Reply:
             own_tables_max=settings.own_tables_max,
         )
         created = board.spec is spec
-        return board if created else (yield from change_board(dialect, board_id=board_id, wanted=spec, now_us=now_us))
+        return board if created else (yield from change_board(board_id=board_id, wanted=spec, now_us=now_us))
 
     board = await context.store.write(program)
     context.catalog.keep_board(board)
@@ -167,11 +164,10 @@ async def get_boards(context: Context, call: Call) -> BoardList:
         if place.prefix != query.prefix:
             raise ProblemError("bad_cursor", "the cursor belongs to a list with another prefix", pointer="cursor")
         after = place.after
-    dialect = context.store.dialect
 
     def program() -> Program[tuple[list[Board], _Counted]]:
-        boards = yield from list_boards(dialect, prefix=query.prefix, after=after, limit=limit + 1)
-        return boards, (yield from _counted(dialect, boards))
+        boards = yield from list_boards(prefix=query.prefix, after=after, limit=limit + 1)
+        return boards, (yield from _counted(boards))
 
     boards, counted = await context.store.read(program)
     now_us = context.now_us()
@@ -188,8 +184,8 @@ async def remove_board(context: Context, call: Call) -> Reply:
     board_id = call.path["board"]
 
     def program() -> Program[Board]:
-        gone = yield from delete_board(context.store.dialect, board_id=board_id)
-        yield from journal(context.store.dialect).log_deleted([gone], context.now_us())
+        gone = yield from delete_board(board_id=board_id)
+        yield from journal.log_deleted([gone], context.now_us())
         return gone
 
     board = await _change_alone(context, board_id, program)
@@ -218,8 +214,8 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
     board_id = call.path["board"]
 
     def program() -> Program[Board]:
-        emptied = yield from reset_board(context.store.dialect, board_id=board_id)
-        yield from journal(context.store.dialect).log_reset(emptied, context.now_us())
+        emptied = yield from reset_board(board_id=board_id)
+        yield from journal.log_reset(emptied, context.now_us())
         return emptied
 
     board = await _change_alone(context, board_id, program)
@@ -228,7 +224,7 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
 
 
 async def _answer(context: Context, board: Board) -> BoardAnswer:
-    counted = await context.store.read(lambda: _counted(context.store.dialect, [board]))
+    counted = await context.store.read(lambda: _counted([board]))
     curves: dict[str, CurveState | None] = {}
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
@@ -250,10 +246,10 @@ class _Counted(NamedTuple):
         return is_closed(board, self.families.get(board.family_key or 0), now_us)
 
 
-def _counted(dialect: Dialect, boards: Sequence[Board]) -> Program[_Counted]:
-    totals = yield from find_totals(dialect, [board.key for board in boards])
+def _counted(boards: Sequence[Board]) -> Program[_Counted]:
+    totals = yield from find_totals([board.key for board in boards])
     keys = {board.family_key for board in boards if board.family_key is not None}
-    return _Counted(totals, (yield from find_families_by_key(dialect, keys)) if keys else {})
+    return _Counted(totals, (yield from find_families_by_key(keys)) if keys else {})
 
 
 def make_board_answer(

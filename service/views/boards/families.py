@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from querybuilder import Dialect
 from service.context import Context
 from service.contract.cursors import BoardCursor
 from service.contract.problems import ProblemError, clip_text
@@ -33,9 +32,9 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
     """Handle `PUT /v1/families/{family}`."""
     family_id = call.path["family"]
     spec = make_family_spec(call.body, context)
-    dialect, families_max = context.store.dialect, context.settings.catalog_families_max
+    families_max = context.settings.catalog_families_max
     family, made = await context.store.write(
-        lambda: put_family(dialect, family_id=family_id, spec=spec, now_us=context.now_us(), families_max=families_max)
+        lambda: put_family(family_id=family_id, spec=spec, now_us=context.now_us(), families_max=families_max)
     )
     context.catalog.families.keep_family(family)
     return Reply(await _answer(context, family), status=201 if made else 200)
@@ -88,8 +87,8 @@ async def remove_family(context: Context, call: Call) -> Reply:
     family_id = call.path["family"]
 
     def program() -> Program[list[Board]]:
-        gone = yield from delete_family(context.store.dialect, family_id=family_id)
-        yield from journal(context.store.dialect).log_deleted(gone, context.now_us())
+        gone = yield from delete_family(family_id=family_id)
+        yield from journal.log_deleted(gone, context.now_us())
         return gone
 
     boards = await context.store.write(program)
@@ -101,7 +100,7 @@ async def remove_family(context: Context, call: Call) -> Reply:
 
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
-    boards = await context.store.read(lambda: count_boards(context.store.dialect, family))
+    boards = await context.store.read(lambda: count_boards(family))
     spec, common = family.spec, make_board_answer(family.template_board, 0, closed=False)
     return FamilyAnswer(
         id=family.id,
@@ -157,8 +156,8 @@ async def facets(context: Context, call: Call) -> FacetList:
         after = place.after
 
     def program() -> Program[tuple[list[tuple[Board, int]], str | None]]:
-        on_shelf = partial(list_boards_on_shelf, context.store.dialect, family, shelf(period.id, names))
-        return (yield from _with_entries(context.store.dialect, on_shelf, names, within, after, limit))
+        on_shelf = partial(list_boards_on_shelf, family, shelf(period.id, names))
+        return (yield from _with_entries(on_shelf, names, within, after, limit))
 
     found, last = await context.store.read(program, heavy=bool(within))
     values = [FacetValue(dict(_facet_values(board.id))[query.facet], board.id, entries) for board, entries in found]
@@ -172,7 +171,6 @@ async def facets(context: Context, call: Call) -> FacetList:
 
 
 def _with_entries(
-    dialect: Dialect,
     on_shelf: Callable[..., Program[list[Board]]],
     names: Sequence[str],
     within: Mapping[str, str],
@@ -183,7 +181,7 @@ def _with_entries(
     shown: list[tuple[Board, int]] = []
     for _ in range(FACET_READS_MAX):
         found = yield from on_shelf(names=names, values=within, after=after, limit=limit + 1)
-        totals = yield from find_totals(dialect, [board.key for board in found])
+        totals = yield from find_totals([board.key for board in found])
         for board in found[:limit]:
             after = board.id
             if entries := totals[board.key].get(ALL_ENTRIES, 0):

@@ -10,7 +10,7 @@ from service.contract.lease_messages import ClientAnswer, ClientList, PutClient
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us
-from storage.leases.lease_clients import Client, LeaseClients, lease_clients
+from storage.leases.lease_clients import Client, lease_clients
 
 
 async def put_client(context: Context, call: Call) -> Reply:
@@ -18,14 +18,14 @@ async def put_client(context: Context, call: Call) -> Reply:
     body: PutClient = call.body
     name = None if body.name is UNSET else body.name
     client, made = await context.store.write(
-        lambda: _clients(context).create_or_rename_client(call.path["client_id"], name, now_us=context.now_us())
+        lambda: lease_clients.create_or_rename_client(call.path["client_id"], name, now_us=context.now_us())
     )
     return Reply(_answer(client), status=201 if made else 200)
 
 
 async def get_client(context: Context, call: Call) -> ClientAnswer:
     """Handle `GET /v1/clients/{client_id}`."""
-    return _answer(await context.store.read(lambda: _clients(context).read_client(call.path["client_id"])))
+    return _answer(await context.store.read(lambda: lease_clients.read_client(call.path["client_id"])))
 
 
 async def get_clients(context: Context, call: Call) -> ClientList:
@@ -33,7 +33,7 @@ async def get_clients(context: Context, call: Call) -> ClientList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     after = "" if query.cursor is None else context.cursors.decode_cursor(query.cursor, ClientCursor).after
-    clients = await context.store.read(lambda: _clients(context).list_clients(after=after, limit=limit + 1))
+    clients = await context.store.read(lambda: lease_clients.list_clients(after=after, limit=limit + 1))
     shown = clients[:limit]
     more = len(clients) > limit
     next_page = context.cursors.encode_cursor(ClientCursor("clients", shown[-1].client_id)) if more else None
@@ -42,12 +42,8 @@ async def get_clients(context: Context, call: Call) -> ClientList:
 
 async def remove_client(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/clients/{client_id}`."""
-    await context.store.write(lambda: _clients(context).drop_client(call.path["client_id"], now_us=context.now_us()))
+    await context.store.write(lambda: lease_clients.drop_client(call.path["client_id"], now_us=context.now_us()))
     return Reply(None, status=204)
-
-
-def _clients(context: Context) -> LeaseClients:
-    return lease_clients(context.store.dialect)
 
 
 def _answer(client: Client) -> ClientAnswer:

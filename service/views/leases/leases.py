@@ -41,9 +41,8 @@ async def get_lease_journal(context: Context, call: Call) -> Reply:
     """Handle `GET /v1/leases/journal`."""
     query: LeaseJournalQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    rows = lease_journal(context.store.dialect)
     async with context.journal_lane.hold_lane():
-        events = await context.store.read(lambda: rows.read_page(query.after, limit=limit), heavy=True)
+        events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)
         return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
 
 

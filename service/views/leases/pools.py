@@ -35,7 +35,7 @@ from service.contract.values import format_us
 from storage.leases.claims import store_clock
 from storage.leases.lease_records import Pool, PoolSpec, Resource
 from storage.leases.lease_resources import lease_resources
-from storage.leases.pools import LeasePools, lease_pools
+from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program
@@ -48,17 +48,17 @@ async def put_pool(context: Context, call: Call) -> Reply:
     body: PutPool = call.body
     settings = context.settings
     spec = PoolSpec(settings.lease_partitions if body.partitions is UNSET else body.partitions)
-    pools, pools_max = _pools(context), settings.lease_pools_max
+    pools_max = settings.lease_pools_max
     client_id, pool_id = _names(call)
     pool, made = await context.store.write(
-        lambda: pools.save_pool(client_id, pool_id, spec, now_us=context.now_us(), pools_max=pools_max)
+        lambda: lease_pools.save_pool(client_id, pool_id, spec, now_us=context.now_us(), pools_max=pools_max)
     )
     return Reply(await _answer(context, pool), status=201 if made else 200)
 
 
 async def get_pool(context: Context, call: Call) -> PoolAnswer:
     """Handle `GET /v1/pools/{client_id}/{pool_id}`."""
-    pool = await context.store.read(lambda: _pools(context).read_pool(*_names(call)))
+    pool = await context.store.read(lambda: lease_pools.read_pool(*_names(call)))
     return await _answer(context, pool)
 
 
@@ -73,7 +73,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
             raise ProblemError("bad_cursor", "the cursor belongs to the list of another client", pointer="cursor")
         after = place.after
     pools = await context.store.read(
-        lambda: _pools(context).list_pools(after=after, client_id=query.client_id, limit=limit + 1)
+        lambda: lease_pools.list_pools(after=after, client_id=query.client_id, limit=limit + 1)
     )
     shown = pools[:limit]
     more = len(pools) > limit
@@ -83,7 +83,7 @@ async def get_pools(context: Context, call: Call) -> PoolList:
 
 async def remove_pool(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/pools/{client_id}/{pool_id}`."""
-    await context.store.write(lambda: _pools(context).drop_pool(*_names(call), now_us=context.now_us()))
+    await context.store.write(lambda: lease_pools.drop_pool(*_names(call), now_us=context.now_us()))
     return Reply(None, status=204)
 
 
@@ -91,16 +91,14 @@ async def add_resources(context: Context, call: Call) -> AddedResources:
     """Handle `POST /v1/pools/{client_id}/{pool_id}/resources`."""
     body: AddResources = call.body
     names = _resources(context, body.resources)
-    pools = _pools(context)
 
     def program() -> Program[AddedResources]:
-        pool = yield from pools.read_pool(*_names(call))
-        now_us = yield from store_clock(context.store.dialect)()
-        added = yield from pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
+        pool = yield from lease_pools.read_pool(*_names(call))
+        now_us = yield from store_clock()
+        added = yield from lease_pools.add_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
         moved = 0
         if body.move and len(added) < len(names):
-            upkeep = lease_upkeep(context.store.dialect)
-            moved = yield from upkeep.bring_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
+            moved = yield from lease_upkeep.bring_resources(pool, body.region, names, now_us=now_us, rng=_RNG)
         return AddedResources(len(added), len(names) - len(added), moved)
 
     return await context.store.write(program)
@@ -110,13 +108,12 @@ async def remove_resources(context: Context, call: Call) -> RemovedResources:
     """Handle `DELETE /v1/pools/{client_id}/{pool_id}/resources`."""
     body: RemoveResources = call.body
     names = _resources(context, body.resources)
-    pools = _pools(context)
     region = None if body.region is UNSET else body.region
 
     def program() -> Program[RemovedResources]:
-        pool = yield from pools.read_pool(*_names(call))
-        now_us = yield from store_clock(context.store.dialect)()
-        removed = yield from pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
+        pool = yield from lease_pools.read_pool(*_names(call))
+        now_us = yield from store_clock()
+        removed = yield from lease_pools.remove_resources(pool, names, region=region, now_us=now_us, rng=_RNG)
         return RemovedResources(*removed)
 
     return await context.store.write(program)
@@ -127,14 +124,13 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
     query: ListQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     place = None if query.cursor is None else context.cursors.decode_cursor(query.cursor, ResourceCursor)
-    pools = _pools(context)
 
     def program() -> Program[tuple[Pool, list[Resource]]]:
-        pool = yield from pools.read_pool(*_names(call))
+        pool = yield from lease_pools.read_pool(*_names(call))
         if place is not None and place.pool_key != pool.key:
             raise ProblemError("bad_cursor", "the cursor belongs to another pool", pointer="cursor")
         after = "" if place is None else place.after
-        return pool, (yield from pools.list_resources(pool, after=after, limit=limit + 1))
+        return pool, (yield from lease_pools.list_resources(pool, after=after, limit=limit + 1))
 
     pool, rows = await context.store.read(program)
     shown = rows[:limit]
@@ -151,25 +147,21 @@ def _resources(context: Context, given: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _pools(context: Context) -> LeasePools:
-    return lease_pools(context.store.dialect)
-
-
 def _names(call: Call) -> tuple[str, str]:
     return call.path["client_id"], call.path["pool_id"]
 
 
 async def _answer(context: Context, pool: Pool) -> PoolAnswer:
-    dialect, settings = context.store.dialect, context.settings
+    settings = context.settings
     margin_us = round(settings.lease_margin_s * 1e6)
 
     def program() -> Program[dict[str, RegionAnswer]]:
-        counts = yield from lease_counts(dialect).read_counts([pool.key])
-        before_us = (yield from store_clock(dialect)()) - margin_us
-        loads = yield from lease_upkeep(dialect).loads([pool.key])
+        counts = yield from lease_counts.read_counts([pool.key])
+        before_us = (yield from store_clock()) - margin_us
+        loads = yield from lease_upkeep.loads([pool.key])
         regions: dict[str, RegionAnswer] = {}
         for (_, region), counted in counts.items():
-            over = yield from lease_resources(dialect).count_expired(
+            over = yield from lease_resources.count_expired(
                 pool.key, region, before_us=before_us, limit=settings.lease_expired_counted_max
             )
             leased = counted.held - over

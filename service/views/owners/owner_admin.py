@@ -64,22 +64,21 @@ def _erase(boards: list[Entries], owner: str, now_us: int, until: dict[int, int]
     erased: list[int] = []
     for entries in boards:
         gone = yield from entries.remove_entry(owner, ChangeKind.ERASED, now_us=now_us, place=len(erased))
-        unseen = hidden_statements(entries.dialect).erase_hidden_entry(entries, owner, now_us=now_us, place=len(erased))
+        unseen = hidden_statements.erase_hidden_entry(entries, owner, now_us=now_us, place=len(erased))
         if gone is not None or (yield from unseen):
             erased.append(entries.board.key)
     if erased:
-        seq = yield from erasure_statements(boards[0].dialect).log_erasure(now_us=now_us, place=len(erased))
+        seq = yield from erasure_statements.log_erasure(now_us=now_us, place=len(erased))
         until.update(dict.fromkeys(erased, seq))
 
 
 async def erase_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}`: erase entries, profile, and the owner's name and posts in the journal."""
     owner, until = call.path["owner"], dict[int, int]()
-    log = erasure_statements(context.store.dialect)
     # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue are
     # applied, and the code below erases what they wrote.
     await drop_queued(context.store, owner)
-    begun = await context.store.write(lambda: log.log_erasure(now_us=context.now_us()))
+    begun = await context.store.write(lambda: erasure_statements.log_erasure(now_us=context.now_us()))
     await _on_every_board(context, owner, lambda boards: _erase(boards, owner, context.now_us(), until))
     await erase_from_archives(context, owner)
     await context.store.write(lambda: _forget(context, owner))
@@ -88,24 +87,24 @@ async def erase_owner(context: Context, call: Call) -> Reply:
 
 
 def _forget(context: Context, owner: str) -> Program[None]:
-    yield from profiles(context.store.dialect).remove_profile(owner)
-    yield from hidden_statements(context.store.dialect).delete_marks(owner)
+    yield from profiles.remove_profile(owner)
+    yield from hidden_statements.delete_marks(owner)
 
 
 async def _rename(context: Context, owner: str, until: dict[int, int], *, otherwise: int) -> None:
     """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows."""
-    log, rows_max = erasure_statements(context.store.dialect), context.settings.prune_rows_max
+    rows_max = context.settings.prune_rows_max
     token = secrets.token_hex(TOKEN_BYTES)
 
     def rename(stretch: PositionRange, past: int) -> Program[int | None]:
-        return log.rename_owner(
+        return erasure_statements.rename_owner(
             owner, stretch, token=token, until=until, otherwise=otherwise, rows_max=rows_max, past=past
         )
 
     past: int | None = 0
     while past is not None:
         begin = past
-        stretches, past = await context.store.read(lambda: log.find_stretches(owner, past=begin))  # noqa: B023 - run at once
+        stretches, past = await context.store.read(lambda: erasure_statements.find_stretches(owner, past=begin))  # noqa: B023 - run at once
         for stretch in stretches:
             seq: int | None = 0
             while seq is not None:
@@ -114,11 +113,11 @@ async def _rename(context: Context, owner: str, until: dict[int, int], *, otherw
 
 async def hide(context: Context, call: Call) -> Reply:
     """Handle `PUT /v1/owners/{owner}/hidden`."""
-    owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
+    owner = call.path["owner"]
     await _change(context, owner, hide=True)
 
     def hide_entries(boards: list[Entries]) -> Program[None]:
-        yield from statements.hide_owner(boards, owner, now_us=context.now_us())
+        yield from hidden_statements.hide_owner(boards, owner, now_us=context.now_us())
 
     await _on_every_board(context, owner, hide_entries)
     return Reply(None, status=204)
@@ -126,23 +125,22 @@ async def hide(context: Context, call: Call) -> Reply:
 
 async def show_owner(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}/hidden`."""
-    owner, statements = call.path["owner"], hidden_statements(context.store.dialect)
+    owner = call.path["owner"]
     await _change(context, owner, hide=False)
 
     def show_entries(boards: list[Entries]) -> Program[None]:
-        yield from statements.show_owner(boards, owner, now_us=context.now_us())
+        yield from hidden_statements.show_owner(boards, owner, now_us=context.now_us())
 
     limit = context.settings.catalog_boards_max
-    keys = set(await context.store.read(lambda: statements.list_hidden_boards(owner, limit=limit)))
+    keys = set(await context.store.read(lambda: hidden_statements.list_hidden_boards(owner, limit=limit)))
     await _on_every_board(context, owner, show_entries, keys)
     return Reply(None, status=204)
 
 
 async def _change(context: Context, owner: str, *, hide: bool) -> None:
-    statements = hidden_statements(context.store.dialect)
     lasts_us = round((context.settings.statement_timeout_s + CHANGE_MORE_S) * 1e6)
     if not await context.store.write(
-        lambda: statements.begin_change(owner, until_us=context.now_us() + lasts_us, hide=hide),
+        lambda: hidden_statements.begin_change(owner, until_us=context.now_us() + lasts_us, hide=hide),
     ):
         return
     is_hidden: bool | None = None
@@ -152,7 +150,7 @@ async def _change(context: Context, owner: str, *, hide: bool) -> None:
     finally:
         # If the wait has failed, `is_hidden` is None, and the owner stays hidden or shown as before. Until this write,
         # the owner's first post to any board is refused.
-        await context.store.write(lambda: statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
+        await context.store.write(lambda: hidden_statements.end_change(owner, now_us=context.now_us(), hide=is_hidden))
 
 
 async def _await_earlier_transactions(context: Context) -> None:
@@ -163,11 +161,10 @@ async def _await_earlier_transactions(context: Context) -> None:
     """
     if context.store.sole_writer:
         return
-    statements = hidden_statements(context.store.dialect)
-    transaction = await context.store.write(statements.take_transaction_id)
+    transaction = await context.store.write(hidden_statements.take_transaction_id)
     try:
         async with asyncio.timeout(context.settings.statement_timeout_s):
-            while not await context.store.read(lambda: statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
+            while not await context.store.read(lambda: hidden_statements.have_earlier_ended(transaction)):  # noqa: ASYNC110 - the store's
                 await asyncio.sleep(EARLIER_POLL_S)
     except TimeoutError as error:
         raise StoreBusyError(
@@ -197,12 +194,11 @@ def _in_family_table(board: Board) -> bool:
 
 
 def _on_live(boards: list[Entries], owner: str, work: _Work) -> Program[None]:
-    dialect = boards[0].dialect
-    alive = yield from hold_boards_with_rows(dialect, [entries.board.key for entries in boards])
+    alive = yield from hold_boards_with_rows([entries.board.key for entries in boards])
     # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
     there = [entries for entries in boards if entries.board.key in alive]
     if there and _in_family_table(there[0].board):  # most of a family's thousands of boards do not have the owner
-        unseen = set((yield from hidden_statements(dialect).list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
+        unseen = set((yield from hidden_statements.list_hidden_boards(owner, limit=len(boards) + HIDDEN_MORE)))
         shown = {entries.board.key for entries in (yield from lock_boards_with_owner(there, owner))}
         there = [entries for entries in there if entries.board.key in shown | unseen]
     yield from work(there)
@@ -214,7 +210,7 @@ async def erase_from_archives(context: Context, owner: str) -> None:
     while True:
         keys = await context.store.read(
             lambda after_key=after_key: list_archives_of_owner(  # type: ignore[misc]
-                context.store.dialect, owner, after_key=after_key, limit=ARCHIVES_A_STEP
+                owner, after_key=after_key, limit=ARCHIVES_A_STEP
             )
         )
         if keys:
@@ -225,9 +221,8 @@ async def erase_from_archives(context: Context, owner: str) -> None:
 
 
 def _erase_archived(context: Context, keys: list[int], owner: str) -> Program[None]:
-    dialect = context.store.dialect
-    boards = yield from find_boards_by_key(dialect, keys)
+    boards = yield from find_boards_by_key(keys)
     for board in boards.values():
         # Skip an archive that is still being written. Its writer begins again, because the owner's row was erased.
         if board.archived_us is not None:
-            yield from ArchivedEntries(dialect, board).erase_entry(owner, now_us=context.now_us())
+            yield from ArchivedEntries(board).erase_entry(owner, now_us=context.now_us())

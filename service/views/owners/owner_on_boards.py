@@ -66,7 +66,7 @@ async def _of_store(
     context: Context, store: Store, asked: Sequence[BoardColumn], owner: str, mode: RankMode
 ) -> list[Position | None]:
     boards = [context.boards.open_board(each.board)[0] for each in asked]
-    reads = await store.read(lambda: read_owner_on_boards(store.dialect, boards, owner))
+    reads = await store.read(lambda: read_owner_on_boards(boards, owner))
     sought: dict[int, _Sought] = {}
     for number, (each, (entry, totals)) in enumerate(zip(asked, reads, strict=True)):
         cell = None if entry is None else entry.cells[each.column_index]
@@ -95,7 +95,7 @@ async def _located(
     heavy = any(count.reads_more_than(rows_max, mode) for count in counts)
 
     def count_ranks() -> Program[list[tuple[LocatedRank, dict[int, int]]]]:
-        totals = yield from read_totals(store.dialect, [count.sought.locator.board for count in counts])
+        totals = yield from read_totals([count.sought.locator.board for count in counts])
         answers = []
         for each, starts in counts:
             [at] = yield from each.locator.count_ranks([each.wanted], mode, starts)

@@ -78,10 +78,10 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
 
 async def find_hidden_entries(context: Context, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
     """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
-    entries, statements = context.boards.open_board(board)[0], hidden_statements(context.store.dialect)
+    entries = context.boards.open_board(board)[0]
     if isinstance(entries, ArchivedEntries):
         return await context.store_for_board(board).read(lambda: entries.of_hidden(owners))
-    found = await context.store_for_board(board).read(lambda: statements.find_hidden([board.key], owners))
+    found = await context.store_for_board(board).read(lambda: hidden_statements.find_hidden([board.key], owners))
     return {each.entry.owner: each.widen_cells(len(board.spec.columns)) for each in found.entries}
 
 
@@ -252,7 +252,7 @@ def _entries_with_totals(
     context: Context, entries: Entries, owners: Sequence[str]
 ) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(list(dict.fromkeys(owners)))
-    totals = yield from read_board_totals(context.store.dialect, entries.board)
+    totals = yield from read_board_totals(entries.board)
     return found, totals
 
 

@@ -39,15 +39,14 @@ async def put_profile(context: Context, call: Call) -> ProfileAnswer:
     text = msgspec.json.format(call.body, indent=_COMPACT)
     if len(text) > most:
         raise ProblemError("body_too_large", f"a profile has at most {most} bytes")
-    statements = profiles(context.store.dialect)
-    await context.store.write(lambda: statements.store_profile(owner, text.decode(), now_us=context.now_us()))
+    await context.store.write(lambda: profiles.store_profile(owner, text.decode(), now_us=context.now_us()))
     return ProfileAnswer(owner, Raw(text))
 
 
 async def get_profile(context: Context, call: Call) -> ProfileAnswer:
     """Handle `GET /v1/owners/{owner}/profile`."""
     owner = call.path["owner"]
-    found = await context.store.read(lambda: profiles(context.store.dialect).find_profiles([owner]))
+    found = await context.store.read(lambda: profiles.find_profiles([owner]))
     if owner not in found:
         raise ProblemError("no_profile", f"{owner!r} has no profile")
     return ProfileAnswer(owner, Raw(found[owner].encode()))
@@ -56,7 +55,7 @@ async def get_profile(context: Context, call: Call) -> ProfileAnswer:
 async def remove_profile(context: Context, call: Call) -> Reply:
     """Handle `DELETE /v1/owners/{owner}/profile`."""
     owner = call.path["owner"]
-    if not await context.store.write(lambda: profiles(context.store.dialect).remove_profile(owner)):
+    if not await context.store.write(lambda: profiles.remove_profile(owner)):
         raise ProblemError("no_profile", f"{owner!r} has no profile")
     return Reply(None, status=204)
 
@@ -66,7 +65,7 @@ async def add_profiles(context: Context, rows: Sequence[N]) -> None:
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:
         return
-    found = await context.store.read(lambda: profiles(context.store.dialect).find_profiles(owners))
+    found = await context.store.read(lambda: profiles.find_profiles(owners))
     for row in rows:
         text = found.get(row.owner)
         row.profile = None if text is None else Raw(text.encode())

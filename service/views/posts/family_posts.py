@@ -196,7 +196,7 @@ async def _repeated(
     by_key = {board.key: board for board in boards.values()}
     away = {part.board_key for part in again if part.board_key is not None} - by_key.keys()
     if away:
-        by_key |= await context.store.read(lambda: find_boards_by_key(context.store.dialect, list(away)))
+        by_key |= await context.store.read(lambda: find_boards_by_key(list(away)))
     return by_key
 
 
@@ -262,7 +262,6 @@ async def _boards(context: Context, family: Family, wanted: Iterable[_Wanted]) -
         now_us, settings = context.now_us(), context.settings
         made = await context.store.write(
             lambda: make_boards(
-                context.store.dialect,
                 family.id,
                 missing,
                 now_us=now_us,

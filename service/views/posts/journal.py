@@ -50,12 +50,12 @@ _Boards = dict[int, Board]
 async def read_journal(context: Context, call: Call) -> Reply:
     """Handle `GET /v1/journal`."""
     query: JournalQuery = call.query
-    log, limit = journal(context.store.dialect), query.limit or context.settings.page_entries_max
+    limit = query.limit or context.settings.page_entries_max
 
     def program() -> Program[tuple[int, list[Row], _Boards]]:
-        begins_after = yield from log.find_begin()
-        bundles = yield from log.read_bundles(query.after, limit=limit)
-        return begins_after, bundles, (yield from log.find_boards(map(board_key_of, bundles)))
+        begins_after = yield from journal.find_begin()
+        bundles = yield from journal.read_bundles(query.after, limit=limit)
+        return begins_after, bundles, (yield from journal.find_boards(map(board_key_of, bundles)))
 
     async with context.journal_lane.hold_lane():
         begins_after, bundles, boards = await context.store.read(program, heavy=True)
@@ -70,14 +70,13 @@ async def owner_posts(context: Context, call: Call) -> OwnerPosts:
     """Handle `GET /v1/owners/{owner}/posts`."""
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
-    log = journal(context.store.dialect)
     before = INT64_MAX if query.before is None else query.before
 
     blocks_max = context.settings.owner_posts_blocks_max
 
     def program() -> Program[tuple[list[JournalRow], _Boards, int | None]]:
-        rows, more = yield from log.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
-        return rows, (yield from log.find_boards(row.board_key for row in rows)), more
+        rows, more = yield from journal.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
+        return rows, (yield from journal.find_boards(row.board_key for row in rows)), more
 
     rows, boards, more = await context.store.read(program, heavy=True)
     return OwnerPosts(owner, [line for line in make_lines(rows, boards) if line.kind == "post"], more)

@@ -20,7 +20,7 @@ from .posts import format_stats
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
     """Handle `GET /v1/queue`."""
     queue = context.posting.queue
-    state = await context.store.read(lambda: read_queue_state(context.store.dialect, queue.leases, queue.semaphore))
+    state = await context.store.read(lambda: read_queue_state(queue.leases, queue.semaphore))
     now_us = context.now_us()
 
     def age_s(oldest_us: int) -> float:

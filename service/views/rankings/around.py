@@ -101,7 +101,7 @@ def _around(
     near = yield from ranking.read_rows_around(
         wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
     )
-    totals = yield from read_board_totals(context.store.dialect, locator.board)
+    totals = yield from read_board_totals(locator.board)
     return _window(pager, wanted, located, near, totals, better=better, worse=worse), located
 
 

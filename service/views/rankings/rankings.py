@@ -143,7 +143,7 @@ class _ValueFinder:
     def run(
         self, ranks: Sequence[int], percentiles: Sequence[float]
     ) -> Program[tuple[list[RankValue], list[PercentileValue]]]:
-        totals = yield from read_board_totals(self._context.store.dialect, self._board)
+        totals = yield from read_board_totals(self._board)
         total = totals.get(self._index, 0)
         for_ranks, for_percentiles = [], []
         for rank in ranks:
@@ -198,7 +198,7 @@ async def curve(context: Context, call: Call) -> Answer:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
-    await context.store_for_board(board).read(lambda: read_board_totals(context.store.dialect, board))
+    await context.store_for_board(board).read(lambda: read_board_totals(board))
     served = context.curves.book.find_served(board, index)
     if served is None and board.closed_us is not None:
         return await _final_curve(context, call, board, index)
@@ -257,7 +257,7 @@ async def buckets(context: Context, call: Call) -> Buckets:
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
     if curve is not None:
         # As in `curve`: this read raises an error if another process has emptied the board.
-        await context.store_for_board(board).read(lambda: read_board_totals(context.store.dialect, board))
+        await context.store_for_board(board).read(lambda: read_board_totals(board))
         parts = estimate_buckets(curve, ranking.padding, query.buckets)
         context.metrics.count_ranks_read("rankings", "curve", len(parts))
         return Buckets([_estimated(part, scale) for part in parts])

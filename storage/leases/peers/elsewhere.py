@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from querybuilder import INTEGER, TEXT, Dialect, all_of, asc, col, delete, insert, param, rows, select
+from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, insert, param, rows, select
 from storage.leases.lease_records import Grant, LeaseEventKind
 from storage.leases.lease_resources import ResourceKey
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
@@ -45,7 +44,9 @@ class PeerEvent(NamedTuple):
 
 
 class RemoteLeases:
-    def __init__(self, dialect: Dialect) -> None:
+    """Programs on leases in other stores."""
+
+    def __init__(self) -> None:
         names = ("pool_key", "holder", "peer", *_FIELDS)
         same = (col("pool_key", "e").eq(col("pool_key", "v")), col("holder", "e").eq(col("name", "v")))
         asked = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
@@ -54,7 +55,7 @@ class RemoteLeases:
             .from_(asked)
             .join(LEASE_ELSEWHERE, all_of(*same), alias="e")
             .packed()
-            .compile(dialect)
+            .prepared()
         )
         kinds = {"pool_key": INTEGER, "holder": TEXT, "peer": TEXT, "resource": TEXT, "region": TEXT}
         kinds |= dict.fromkeys(("version", "expires_at", "acquired_at", "wanted_until"), INTEGER)
@@ -63,10 +64,10 @@ class RemoteLeases:
             .rows(param("rows"), **kinds)
             .on_conflict("pool_key", "holder", "peer")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
         one = (col("pool_key").eq(param("pool_key")), col("holder").eq(param("key")), col("peer").eq(param("peer")))
-        self._forget = delete(LEASE_ELSEWHERE).where(*one).compile(dialect)
+        self._forget = delete(LEASE_ELSEWHERE).where(*one).prepared()
         over = (
             select(col("expires_at"))
             .from_(LEASE_ELSEWHERE)
@@ -75,14 +76,14 @@ class RemoteLeases:
             .limit(param("limit"))
         )
         bounded = (col("expires_at").lt(param("before_us")), col("expires_at").in_(over))
-        self._sweep = delete(LEASE_ELSEWHERE).where(*bounded).compile(dialect)
-        self._cursor = select(col("position")).from_(LEASE_PEERS).where(col("peer").eq(param("peer"))).compile(dialect)
+        self._sweep = delete(LEASE_ELSEWHERE).where(*bounded).prepared()
+        self._cursor = select(col("position")).from_(LEASE_PEERS).where(col("peer").eq(param("peer"))).prepared()
         self._set_cursor = (
             insert(LEASE_PEERS)
             .values(peer=param("peer"), position=param("position"))
             .on_conflict("peer")
             .overwrite()
-            .compile(dialect)
+            .prepared()
         )
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
@@ -139,6 +140,4 @@ class RemoteLeases:
         yield self._set_cursor.bind(peer=peer, position=position)
 
 
-@lru_cache
-def remote_leases(dialect: Dialect) -> RemoteLeases:
-    return RemoteLeases(dialect)
+remote_leases = RemoteLeases()

@@ -14,7 +14,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from querybuilder import Dialect
 from storage.errors import RacesLostError
 from storage.leases.claims import GIVEN_BACK, StoreClock
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
@@ -61,23 +60,16 @@ class _Attempt:
 
 class LeaseExchange:
     def __init__(
-        self,
-        dialect: Dialect,
-        clock: StoreClock,
-        *,
-        store_name: str,
-        release_duplicates: bool,
-        attempts_max: int,
-        rng: random.Random,
+        self, clock: StoreClock, *, store_name: str, release_duplicates: bool, attempts_max: int, rng: random.Random
     ) -> None:
-        self._pools, self._resources = lease_pools(dialect), lease_resources(dialect)
-        self._elsewhere, self._journal = remote_leases(dialect), lease_journal(dialect)
-        self._counts, self._clock = lease_counts(dialect), clock
+        """Make the programs. The other stores know this store by `store_name`."""
+        self._clock = clock
         self._store_name, self._release = store_name, release_duplicates
         self._attempts_max, self._rng = attempts_max, rng
 
     def read_cursor(self, peer: str) -> Program[int]:
-        return (yield from self._elsewhere.read_cursor(peer))
+        """Return the number of the last event that was read from a peer's journal; 0 before the first."""
+        return (yield from remote_leases.read_cursor(peer))
 
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
         """Apply the page of a peer's journal that begins after the event at `read_cursor`.
@@ -89,12 +81,12 @@ class LeaseExchange:
             return AppliedPage(0)
         now_us = yield from self._clock()
         events = yield from self._of_pools_here(page)
-        yield from self._elsewhere.apply_page(peer, events, position=page[-1].number)
-        yield from self._elsewhere.sweep_expired(before_us=now_us, rows_max=rows_max)
+        yield from remote_leases.apply_page(peer, events, position=page[-1].number)
+        yield from remote_leases.sweep_expired(before_us=now_us, rows_max=rows_max)
         left, duplicates = events, 0
         for _ in range(self._attempts_max):
             trying = yield from self._decide(peer, left, now_us)
-            written = yield from self._resources.write_changes(list(trying.changes.values()))
+            written = yield from lease_resources.write_changes(list(trying.changes.values()))
             void = trying.void(written)
             duplicates += len(trying.duplicates - void)
             yield from self._settle(trying, void)
@@ -105,7 +97,7 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[PeerEvent]]:
-        pools = yield from self._pools.find_by_names([(event.client_id, event.pool_id) for event in page])
+        pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         found: list[PeerEvent] = []
         for event in page:
             pool = pools.get((event.client_id, event.pool_id))
@@ -119,8 +111,8 @@ class LeaseExchange:
         return found
 
     def _decide(self, peer: str, events: Sequence[PeerEvent], now_us: int) -> Program[_Attempt]:
-        ours = yield from self._resources.find_by_holders(sorted({(event.pool_key, event.key) for event in events}))
-        theirs = yield from self._elsewhere.find_by_keys(sorted(ours))
+        ours = yield from lease_resources.find_by_holders(sorted({(event.pool_key, event.key) for event in events}))
+        theirs = yield from remote_leases.find_by_keys(sorted(ours))
         trying = _Attempt()
         after = dict(ours)
         for event in events:
@@ -166,8 +158,8 @@ class LeaseExchange:
             if place not in void and change.after.is_free:
                 region = (change.after.pool_key, change.after.region)
                 counts[region] = counts.get(region, RegionCounts()).plus(_FREED)
-        yield from self._journal.append_events([happened for place, happened in trying.events if place not in void])
-        yield from self._counts.add_counts(counts, self._rng)
+        yield from lease_journal.append_events([happened for place, happened in trying.events if place not in void])
+        yield from lease_counts.add_counts(counts, self._rng)
 
 
 def _free(row: Resource, now_us: int) -> Resource:

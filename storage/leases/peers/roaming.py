@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from querybuilder import Dialect
 from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, PoolRequest, Release, Resource
 from storage.leases.lease_resources import ResourceKey
 from storage.store import Program
@@ -20,7 +19,8 @@ from .elsewhere import RemoteLease, remote_leases
 
 @dataclass(slots=True)
 class RemoteRequests:
-    dialect: Dialect
+    """The requests of one transaction about leases in other stores."""
+
     _asked: list[RemoteLease] = field(default_factory=list)
     _returned: list[RemoteLease] = field(default_factory=list)
 
@@ -31,7 +31,7 @@ class RemoteRequests:
         away = [key for key in keys if key not in here or here[key].is_free or here[key].expires_at_us <= now_us]
         if not away:
             return {}
-        found = yield from remote_leases(self.dialect).find_by_keys(sorted(away))
+        found = yield from remote_leases.find_by_keys(sorted(away))
         running = {key: [one for one in leases if one.expires_at_us > now_us] for key, leases in found.items()}
         return {key: min(leases, key=_given_at) for key, leases in running.items() if leases}
 
@@ -50,10 +50,9 @@ class RemoteRequests:
 
     def store_requests(self) -> Program[None]:
         """Store the requested expiries, so that each is requested only once, and delete the returned leases."""
-        elsewhere = remote_leases(self.dialect)
-        yield from elsewhere.store_leases(self._asked)
+        yield from remote_leases.store_leases(self._asked)
         for lease in self._returned:
-            yield from elsewhere.delete_lease(lease.pool_key, lease.key, lease.peer)
+            yield from remote_leases.delete_lease(lease.pool_key, lease.key, lease.peer)
 
 
 def _given_at(lease: RemoteLease) -> tuple[int, str]:

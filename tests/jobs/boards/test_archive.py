@@ -95,7 +95,7 @@ async def read_rows(world: World, board: Board) -> list[Entry]:
 async def count_rows_left(world: World, board: Board) -> int:
     layout = layout_of(board)
     counted = select(count()).from_(layout.table).where(*layout.scope())
-    found: int = (await world.store.read_query(counted.build(world.deployment.dialect, **scope_of(board))))[0][0]
+    found: int = (await world.store.read_query(counted.bind(**scope_of(board))))[0][0]
     return found
 
 
@@ -194,14 +194,14 @@ async def test_the_rows_of_an_archived_board_are_deleted_and_old_copies_of_it_re
         with pytest.raises(Exception, match="deleted"):
             await count_rows_left(world, board)
     else:
-        while await world.store.write(lambda: sweep_rows(world.deployment.dialect, rows_max=7)):
+        while await world.store.write(lambda: sweep_rows(rows_max=7)):
             pass
         assert await count_rows_left(world, board) == 0
         with pytest.raises(BoardChangedError):
             await world.deployment.erase(board, "ö1")
     await world.deployment.delete()
     left = select(count()).from_(ARCHIVE_BLOCKS)
-    assert (await world.store.read_query(left.build(world.deployment.dialect)))[0][0] == 0
+    assert (await world.store.read_query(left.bind()))[0][0] == 0
 
 
 async def test_an_erased_owner_leaves_an_empty_place_in_the_archive(world: World) -> None:
@@ -265,7 +265,7 @@ async def test_an_owner_erased_while_the_archive_is_written_is_not_in_it(world: 
     totals = await world.deployment.totals(archived)
     assert totals[0] == len(owners)
     ranking = world.deployment.entries(archived).rankings[0]
-    worst = await world.store.read(lambda: ranking.find_worst_row())
+    worst = await world.store.read(ranking.find_worst_row)
     assert worst is not None
     counted = await world.store.read(lambda: ranking.count_better(worst[0]))
     tied, _ = await world.store.read(lambda: ranking.count_tied(worst[0]))

@@ -68,7 +68,7 @@ async def test_rows_left_behind_in_a_shared_table_are_swept_in_bounded_steps(wor
 
 
 async def read_log(world: World) -> list[Bundle]:
-    log = change_log(world.store.dialect)
+    log = change_log
 
     def all_of_them() -> Program[list[Bundle]]:
         return (yield from log.list_bundles_between(LogMark(0), (yield from log.take_mark()), limit=1_000))
@@ -83,7 +83,7 @@ async def test_a_log_that_nobody_counts_is_pruned_all_the_same_and_reports_its_a
     changes = await read_log(world)
 
     def unread_from() -> Program[int | None]:
-        yield from change_log(world.store.dialect).find_horizon()
+        yield from change_log.find_horizon()
         return changes[0].position
 
     kept_s = LIMITS.change_log_retention_s
@@ -108,7 +108,7 @@ async def test_changes_are_deleted_after_their_retention_unless_they_are_uncount
     positions = [change.position for change in await read_log(world)]
 
     def unread_from() -> Program[int | None]:
-        yield from change_log(world.store.dialect).find_horizon()
+        yield from change_log.find_horizon()
         return positions[12]
 
     pruning = asyncio.create_task(world.prune_job(unread_from).prune_changes())

@@ -58,7 +58,7 @@ class Auditing:
 async def store_and_serve(world: World, board: Board, curve: Curve) -> None:
     totals = await world.deployment.totals(board)
     changes = totals[-2]
-    version = await world.store.write(lambda: store_curve(world.deployment.dialect, board, 0, curve, changes=changes))
+    version = await world.store.write(lambda: store_curve(board, 0, curve, changes=changes))
     world.book.serve_curve(ServedCurve(board.key, 0, board.epoch, version, curve))
 
 

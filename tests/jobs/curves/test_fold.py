@@ -55,10 +55,10 @@ async def test_the_mark_passes_changes_of_boards_without_a_curve(
     async with open_folder(world) as folding:
         await folding.fold()
         await folding.fold()
-        first = await world.store.read(lambda: find_fold_state(world.store.dialect))
+        first = await world.store.read(find_fold_state)
         await world.post(plain, {"ada": 1, "bob": 2})
         assert await folding.fold() == 2 * many
-        passed = await world.store.read(lambda: find_fold_state(world.store.dialect))
+        passed = await world.store.read(find_fold_state)
         assert first is not None
         assert passed is not None
         assert passed.mark.position > first.mark.position
@@ -179,7 +179,7 @@ async def test_a_curve_without_changes_moves_on_to_the_newest_mark(world: World)
     assert live is not None
     assert world.book.find_curve(board, 0) is live
     assert live.as_of_us == world.deployment.clock.now_us
-    served, now = world.book.find_served(board, 0), await world.store.read(lambda: find_fold_state(world.store.dialect))
+    served, now = world.book.find_served(board, 0), await world.store.read(find_fold_state)
     assert served is not None
     assert now is not None
     assert served.mark == now.mark
@@ -208,7 +208,7 @@ async def test_a_deleted_board_leaves_no_counts(world: World) -> None:
         await world.post(board, {"a": 5})
         await world.deployment.delete()
         await folding.fold()
-    assert await world.store.read(lambda: counts_of(world.store.dialect, [board.key])) == []
+    assert await world.store.read(lambda: counts_of([board.key])) == []
 
 
 async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_next_fit(world: World) -> None:
@@ -219,16 +219,16 @@ async def test_a_curve_whose_changes_were_pruned_has_no_live_counts_until_its_ne
         await folding.fold()
         await assert_live(world, board)
         await change_entries(world, board, 2)
-        horizon = await world.store.read(lambda: change_log(world.store.dialect).find_horizon())
+        horizon = await world.store.read(change_log.find_horizon)
 
         def pruned() -> Program[None]:
-            yield insert(SEQUENCES).values(name=CHANGES_PRUNED, next=horizon).build(world.store.dialect)
+            yield insert(SEQUENCES).values(name=CHANGES_PRUNED, next=horizon).bind()
 
         await world.store.write(pruned)
         await folding.fold()
         assert isinstance(world.book.find_curve(board, 0), Curve)
         assert world.observed.void == 1
-        assert await world.store.read(lambda: counted_fits(world.store.dialect)) == {}
+        assert await world.store.read(counted_fits) == {}
         await refresh(world, board)
         await change_entries(world, board, 3)
         await folding.fold()
@@ -256,7 +256,7 @@ async def test_the_fold_starts_again_on_a_store_whose_numbers_went_back(world: W
         await folding.fold()
 
         def restored() -> Program[None]:
-            yield update(LIVE_MARK).set(position=2**60).everything().build(world.store.dialect)
+            yield update(LIVE_MARK).set(position=2**60).everything().bind()
 
         await world.store.write(restored)
         await folding.fold()
@@ -276,7 +276,7 @@ async def test_the_fold_gives_up_counts_that_make_no_sense(world: World) -> None
         def forged() -> Program[None]:
             said = (ChangeKind.ERASED,)
             gone = [NewChange(board.key, f"nobody {index}", cell, " " * len(cell), said) for index in range(3)]
-            yield from change_log(world.store.dialect).append_changes(gone, now_us=1)
+            yield from change_log.append_changes(gone, now_us=1)
 
         await world.store.write(forged)
         await folding.fold()
@@ -351,11 +351,10 @@ async def test_the_fold_counts_both_tie_rules_low_columns_and_columns_added_late
 
     async def board_of(count: int) -> Board:
         wanted = spec(*columns[:count], ties=ties)
-        dialect = world.store.dialect
         if count == 1:
-            made = create_board(dialect, board_id="b", spec=wanted, now_us=1, boards_max=9)
+            made = create_board(board_id="b", spec=wanted, now_us=1, boards_max=9)
         else:
-            made = change_board(dialect, board_id="b", wanted=wanted)
+            made = change_board(board_id="b", wanted=wanted)
         board = await world.store.write(lambda: made)
         world.catalog.keep_board(board)
         return board

@@ -113,7 +113,7 @@ async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_fai
     world: World, gone: Callable[..., object]
 ) -> None:
     board = await world.create("b")
-    await world.store.write(lambda: gone(world.store.dialect, board_id="b"))  # type: ignore[arg-type, return-value]
+    await world.store.write(lambda: gone(board_id="b"))  # type: ignore[arg-type, return-value]
     with pytest.raises(UnknownBoardError):
         await within(world.desk.refresh_now(board, 0))
     assert world.observed.failures.empty()

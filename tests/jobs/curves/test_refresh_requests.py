@@ -36,7 +36,7 @@ class FrontEnd:
 
 
 async def list_requests(world: World) -> list[StoredRefreshRequest]:
-    return await world.store.read(lambda: list_open_refresh_requests(world.store.dialect, 10))
+    return await world.store.read(lambda: list_open_refresh_requests(10))
 
 
 async def wait_for_requests(world: World, count: int) -> None:
@@ -113,8 +113,8 @@ async def test_the_caller_is_told_of_an_unsupported_method_and_of_a_failed_fit(w
         asked = await send_request(world, unsupported)
         [demand] = await list_requests(world)
         refused = RefreshAnswer("unsupported", "no scan here")
-        await world.store.write(lambda: take_refresh_request(world.store.dialect, demand))
-        await world.store.write(lambda: answer_refresh_request(world.store.dialect, demand, refused))
+        await world.store.write(lambda: take_refresh_request(demand))
+        await world.store.write(lambda: answer_refresh_request(demand, refused))
         with pytest.raises(MethodUnsupportedError, match="scan"):
             await within(asked)
         world.store.hold()

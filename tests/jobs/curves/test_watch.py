@@ -18,7 +18,7 @@ async def test_the_next_poll_serves_a_curve_of_another_process_also_after_a_fail
     watching = WatchJob(world.book, curve_poll_s=2, live_poll_s=0.5, sleep=world.time.elapse)
     async with run_jobs(watching):
         await world.time.wait_for_sleeper(2)
-        await world.store.write(lambda: store_curve(world.store.dialect, board, 0, curve))
+        await world.store.write(lambda: store_curve(board, 0, curve))
         world.store.failures.append(StoreBusyError())
         world.time.advance(2)
         await world.time.wait_for_sleeper(2)

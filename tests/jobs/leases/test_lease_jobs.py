@@ -126,7 +126,7 @@ async def test_ended_leases_move_without_being_liberated_first_and_running_ones_
     now_us = pools.clock.now_us
 
     def move() -> Program[int]:
-        moved = lease_upkeep(pools.dialect).move_resources(
+        moved = lease_upkeep.move_resources(
             pool, "eu", "us", 40, before_us=now_us - MARGIN_US, now_us=now_us, rng=random.Random(1)
         )
         return (yield from moved)

@@ -55,7 +55,7 @@ class Peer:
     async def read_known_keys(self) -> set[str]:
         pool = await self.pools.pool()
         keys = [(pool.key, event.key or "") for event in self.events]
-        found = await self.world.store.read(lambda: remote_leases(self.pools.dialect).find_by_keys(keys))
+        found = await self.world.store.read(lambda: remote_leases.find_by_keys(keys))
         return {key for _, key in found}
 
 

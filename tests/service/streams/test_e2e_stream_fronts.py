@@ -66,7 +66,7 @@ async def test_every_front_end_answers_too_old_a_number_with_reset(pair: list[Se
     await one.post_xp("b", cleo=40)
     await one.post_xp("b", dan=50)
     store, later_us = one.context.store, one.context.now_us() + 10**6
-    await store.write(lambda: change_log(store.dialect).prune(before_us=later_us, keep_from=None, rows_max=100))
+    await store.write(lambda: change_log.prune(before_us=later_us, keep_from=None, rows_max=100))
     async with events_of(other.base, TOP, last_id=old) as top:
         await top.expect_event("reset")
         assert (await top.expect_event("top")).rows == [("dan", 50), ("cleo", 40)]

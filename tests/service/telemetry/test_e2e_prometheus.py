@@ -107,7 +107,7 @@ async def test_ten_thousand_boards_add_no_series(service: Service) -> None:
 
     def many() -> Program[None]:
         for number in range(10_000):
-            yield from create_board(store.dialect, board_id=f"b{number}", spec=spec, now_us=1, boards_max=20_000)
+            yield from create_board(board_id=f"b{number}", spec=spec, now_us=1, boards_max=20_000)
 
     await store.write(many)
     await catalog.load(boards_max=20_000)

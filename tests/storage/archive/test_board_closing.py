@@ -45,18 +45,16 @@ def post_to_boards(
 
 
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:
-    return await deployment.store.write(lambda: shut_boards(deployment.dialect, boards, now_us=deployment.clock.now_us))
+    return await deployment.store.write(lambda: shut_boards(boards, now_us=deployment.clock.now_us))
 
 
 async def select_to_archive(deployment: Deployment, board: Board) -> list[Board]:
     now_us = deployment.clock.now_us
-    return await deployment.store.write(lambda: select_boards_to_archive(deployment.dialect, [board], now_us=now_us))
+    return await deployment.store.write(lambda: select_boards_to_archive([board], now_us=now_us))
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
-    found = await deployment.store.read(
-        lambda: list_due_boards(deployment.dialect, stage, now_us=deployment.clock.now_us, limit=10)
-    )
+    found = await deployment.store.read(lambda: list_due_boards(stage, now_us=deployment.clock.now_us, limit=10))
     return [board.id for _, board in found]
 
 

@@ -14,15 +14,15 @@ KEYS_MAX = 3
 
 
 async def add(deployment: Deployment, key: StoredKey) -> None:
-    await deployment.store.write(lambda: add_key(deployment.dialect, key, keys_max=KEYS_MAX))
+    await deployment.store.write(lambda: add_key(key, keys_max=KEYS_MAX))
 
 
 async def read_keys(deployment: Deployment) -> list[StoredKey]:
-    return await deployment.store.read(lambda: list_keys(deployment.dialect, keys_max=KEYS_MAX))
+    return await deployment.store.read(lambda: list_keys(keys_max=KEYS_MAX))
 
 
 async def revoke(deployment: Deployment, key_id: str, now_us: int) -> None:
-    await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=now_us))
+    await deployment.store.write(lambda: revoke_key(key_id, now_us=now_us))
 
 
 async def test_a_key_is_revoked_at_its_first_time_and_stays_listed(deployment: Deployment) -> None:
@@ -52,27 +52,27 @@ async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployme
 
 async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(deployment: Deployment) -> None:
     made = [replace(KEY, id=f"k{number}", created_at_us=5 + number // 2) for number in range(KEYS_MAX)]
-    seen = [await deployment.store.read(lambda: count_keys(deployment.dialect))]
+    seen = [await deployment.store.read(count_keys)]
     for key in made:
         await add(deployment, key)
-        seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+        seen.append(await deployment.store.read(count_keys))
     await revoke(deployment, "k1", 10)
-    seen.append(await deployment.store.read(lambda: count_keys(deployment.dialect)))
+    seen.append(await deployment.store.read(count_keys))
     assert seen == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
     after = (-1, "")
     pages = []
     for _ in range(2):
-        pages.append(await deployment.store.read(lambda: page_keys(deployment.dialect, after=after, limit=2)))  # noqa: B023
+        pages.append(await deployment.store.read(lambda: page_keys(after=after, limit=2)))  # noqa: B023
         after = pages[-1][-1].created_at_us, pages[-1][-1].id
     assert [[key.id for key in page] for page in pages] == [["k0", "k1"], ["k2"]]
 
 
 async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refused(deployment: Deployment) -> None:
     async def keep_ops(key_id: str) -> None:
-        await deployment.store.write(lambda: revoke_key(deployment.dialect, key_id, now_us=10, keep_ops=True))
+        await deployment.store.write(lambda: revoke_key(key_id, now_us=10, keep_ops=True))
 
     with pytest.raises(OpsKeyNeededError):
-        await deployment.store.write(lambda: add_key(deployment.dialect, KEY, keys_max=KEYS_MAX, keep_ops=True))
+        await deployment.store.write(lambda: add_key(KEY, keys_max=KEYS_MAX, keep_ops=True))
     for key_id in ("k1", "k2"):
         await add(deployment, replace(KEY, id=key_id, role="ops"))
     done = await asyncio.gather(keep_ops("k1"), keep_ops("k2"), return_exceptions=True)

@@ -18,9 +18,7 @@ XP, LAP = ranked("xp"), ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, m
 
 
 async def listed(deployment: Deployment, prefix: str = "", after: str = "", limit: int = 100) -> list[str]:
-    boards = await deployment.store.read(
-        lambda: list_boards(deployment.dialect, prefix=prefix, after=after, limit=limit)
-    )
+    boards = await deployment.store.read(lambda: list_boards(prefix=prefix, after=after, limit=limit))
     return [board.id for board in boards]
 
 
@@ -65,7 +63,7 @@ async def test_a_change_that_would_reinterpret_stored_values_is_a_conflict(
 def read_with_copy(deployment: Deployment, board: Board) -> Program[None]:
     """Read a board as a process with an old copy of the board does."""
     if board.table_key is not None:
-        yield from check_exists(deployment.dialect, board)
+        yield from check_exists(board)
     yield from deployment.entries(board).find_entries(["ada"])
 
 
@@ -129,7 +127,7 @@ async def test_boards_are_listed_by_id_with_a_prefix_and_past_a_cursor(deploymen
 async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -> None:
     async def create(board_id: str) -> Board:
         asked: dict[str, Any] = {"board_id": board_id, "spec": deployment.laid_out(spec(XP)), "now_us": 1}
-        return await deployment.store.write(lambda: create_board(deployment.dialect, **asked, boards_max=2))
+        return await deployment.store.write(lambda: create_board(**asked, boards_max=2))
 
     await create("a")
     b = await create("b")
@@ -146,7 +144,7 @@ async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: S
 
     async def create(board_id: str, table: TableSharing) -> Board:
         asked: dict[str, Any] = {"board_id": board_id, "spec": replace(spec(XP), table=table), "now_us": 1}
-        return await store.write(lambda: create_board(store.dialect, **asked, boards_max=9, own_tables_max=2))
+        return await store.write(lambda: create_board(**asked, boards_max=9, own_tables_max=2))
 
     a = await create("a", TableSharing.OWN)
     await create("shared", TableSharing.SHARED)

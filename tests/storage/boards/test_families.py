@@ -89,7 +89,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
     assert len({board.key for board in [*first, *together[0]]}) == 8
     wanted = [NewBoard("f:2021", "")]
     with pytest.raises(TooManyBoardsError):
-        await deployment.store.write(lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=8))
+        await deployment.store.write(lambda: make_boards("f", wanted, now_us=1, boards_max=8))
     assert len(await deployment.make_boards("all")) == 1, "a board that exists needs no room"
 
 
@@ -100,7 +100,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 
     async def make(own_tables_max: int) -> list[Board]:
         return await deployment.store.write(
-            lambda: make_boards(deployment.dialect, "f", wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
+            lambda: make_boards("f", wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
         )
 
     if deployment.dialect.parses_schema and not family.shares_table:
@@ -116,7 +116,7 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
     family = await make_family(deployment)
     boards = await deployment.make_boards(*NAMES)
     await deployment.apply(make_family_post(deployment, family, "ada", 5, *boards, post_id="p"))
-    gone = await deployment.store.write(lambda: delete_family(deployment.dialect, family_id="f"))
+    gone = await deployment.store.write(lambda: delete_family(family_id="f"))
     assert sorted(board.id for board in gone) == sorted(f"f:{name}" for name in NAMES)
     for board in boards:
         assert await deployment.totals(board) == {}
@@ -134,31 +134,29 @@ async def test_a_deleted_family_takes_no_more_posts_and_leaves_nothing(deploymen
 async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployment: Deployment) -> None:
     family, kept = await make_family(deployment), await make_family(deployment, "kept")
     named_boards = [await deployment.make_boards(*NAMES, family_id=each.id) for each in (family, kept)]
-    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    store, statements = deployment.store, hidden_statements
     for each, named in zip((family, kept), named_boards, strict=True):
         for owner in ("ada", "bob", "cleo"):
             await deployment.apply(make_family_post(deployment, each, owner, 5, *named, post_id=owner))
         entries = [deployment.entries(board) for board in named]
         await store.write(lambda entries=entries: statements.hide_owner(entries, "ada", now_us=1))  # type: ignore[misc]
-    await store.write(lambda: delete_family(deployment.dialect, family_id="f"))
+    await store.write(lambda: delete_family(family_id="f"))
     steps = [gone async for gone in _swept(deployment, rows_max=2)]
     assert max(steps) <= 2
     for table, left in ((HIDDEN_ENTRIES, len(NAMES)), (POST_IDS, 3)):
-        found = select(count()).from_(table).where(col("board_key").gt(0)).build(deployment.dialect)
+        found = select(count()).from_(table).where(col("board_key").gt(0)).bind()
         assert await store.read_query(found) == [(left,)], table
 
 
 async def _swept(deployment: Deployment, *, rows_max: int) -> AsyncIterator[int]:
-    while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
+    while gone := await deployment.store.write(lambda: sweep_rows(rows_max=rows_max)):
         yield gone
 
 
 async def test_a_store_refuses_families_beyond_its_limit(deployment: Deployment) -> None:
     family = await make_family(deployment)
     with pytest.raises(TooManyFamiliesError):
-        await deployment.store.write(
-            lambda: put_family(deployment.dialect, family_id="g", spec=family.spec, now_us=1, families_max=1)
-        )
+        await deployment.store.write(lambda: put_family(family_id="g", spec=family.spec, now_us=1, families_max=1))
 
 
 POSTS = st.tuples(

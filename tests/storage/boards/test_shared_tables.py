@@ -30,7 +30,7 @@ async def create_filled_board(deployment: Deployment, board_id: str) -> Board:
 
 
 async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
-    query = select(count()).from_(layout_of(board).table).build(deployment.dialect)
+    query = select(count()).from_(layout_of(board).table).bind()
     [[found]] = await deployment.store.read_query(query)
     return int(found)
 
@@ -38,7 +38,7 @@ async def count_rows_in_table(deployment: Deployment, board: Board) -> int:
 async def sweep_all(deployment: Deployment, rows_max: int) -> list[int]:
     """Delete leftover rows in steps until none are left. Return how many rows each step deleted."""
     steps = []
-    while gone := await deployment.store.write(lambda: sweep_rows(deployment.dialect, rows_max=rows_max)):
+    while gone := await deployment.store.write(lambda: sweep_rows(rows_max=rows_max)):
         steps.append(gone)
     return steps
 
@@ -71,7 +71,7 @@ async def test_a_deleted_boards_post_ids_are_deleted_and_those_of_others_stay(de
     await deployment.apply(kept)
     await deployment.delete("deleted")
     assert max(await sweep_all(deployment, 2)) <= 2
-    left = select(col("board_key")).from_(POST_IDS).build(deployment.dialect)
+    left = select(col("board_key")).from_(POST_IDS).bind()
     assert await deployment.store.read_query(left) == [(stays.key,)]
     assert (await deployment.apply_one(kept)).status is PostStatus.DUPLICATE
 
@@ -107,10 +107,10 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
 
 async def test_a_check_of_an_old_copy_of_an_emptied_board_says_that_it_changed(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    await deployment.store.read(lambda: check_exists(deployment.dialect, board))
+    await deployment.store.read(lambda: check_exists(board))
     await deployment.reset()
     with pytest.raises(BoardChangedError):
-        await deployment.store.read(lambda: check_exists(deployment.dialect, board))
+        await deployment.store.read(lambda: check_exists(board))
 
 
 async def test_boards_of_one_table_may_each_add_other_columns(deployment: Deployment) -> None:

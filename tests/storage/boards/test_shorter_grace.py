@@ -31,7 +31,7 @@ async def post(deployment: Deployment, family: Family, *boards: Board) -> list[P
 
 
 async def list_due(deployment: Deployment, stage: ClosingStage) -> list[str]:
-    found = await deployment.store.read(lambda: list_due_boards(deployment.dialect, stage, now_us=NOW_US, limit=10))
+    found = await deployment.store.read(lambda: list_due_boards(stage, now_us=NOW_US, limit=10))
     return [board.id for _, board in found]
 
 
@@ -45,7 +45,7 @@ async def test_a_shorter_grace_closes_the_periods_whose_new_end_is_past(deployme
     applied, late = PostStatus.APPLIED, PostStatus.REJECTED
     assert await post(deployment, family, *boards) == [applied, late, applied, applied], "with their earlier copies"
     assert await list_due(deployment, ClosingStage.OPEN) == [past.id]
-    closed = await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
+    closed = await deployment.store.write(lambda: shut_boards([past], now_us=NOW_US))
     assert [board.id for board in closed] == [past.id]
     assert await deployment.stats(past, "ada") == {"xp": 1}
     assert await deployment.stats(yesterday, "ada") == {"xp": 2}
@@ -77,7 +77,7 @@ async def test_a_grace_may_be_shortened_again_and_never_lengthened(deployment: D
 async def test_closed_boards_are_archived_by_the_new_grace(deployment: Deployment) -> None:
     await put_days_family(deployment, 999 * DAY_S, keep=1)
     [past] = await deployment.make_boards(PAST)
-    await deployment.store.write(lambda: shut_boards(deployment.dialect, [past], now_us=NOW_US))
+    await deployment.store.write(lambda: shut_boards([past], now_us=NOW_US))
     assert await list_due(deployment, ClosingStage.FROZEN) == [], "the next day has a grace, too"
     await put_days_family(deployment, 0, keep=1)
     assert await list_due(deployment, ClosingStage.FROZEN) == [past.id]

@@ -57,19 +57,19 @@ class Audited:
 
         def fitted() -> Program[tuple[Curve, LogMark, int]]:
             curve = yield from sample_curve(dialect, entries, INDEX, gap_rows_max=10_000, now_us=NOW_US)
-            totals = yield from find_totals(dialect, [self.board.key])
-            mark = yield from change_log(dialect).take_mark()
+            totals = yield from find_totals([self.board.key])
+            mark = yield from change_log.take_mark()
             return curve, mark, totals[self.board.key].get(CHANGES, 0)
 
         curve, mark, changes = await deployment.store.read(fitted, heavy=True)
         version = await deployment.store.write(
-            lambda: store_curve(dialect, self.board, INDEX, curve, changes=changes, mark=mark)
+            lambda: store_curve(self.board, INDEX, curve, changes=changes, mark=mark)
         )
         return AuditedCurve(curve, mark, version)
 
     async def audit(self, moment: AuditedCurve, limits: JobSettings = LIMITS, *, ticks: float = 0) -> Audit:
         """Return what an audit finds. Each time the audit reads its clock, the clock advances by `ticks` seconds."""
-        dialect, now_s = self.deployment.dialect, 0.0
+        now_s = 0.0
 
         def monotonic() -> float:
             nonlocal now_s
@@ -79,7 +79,7 @@ class Audited:
         entries = self.deployment.entries(self.board)
 
         def program() -> Program[Audit]:
-            return audit_curve(dialect, entries, INDEX, moment, limits, rng=random.Random(5), monotonic=monotonic)
+            return audit_curve(entries, INDEX, moment, limits, rng=random.Random(5), monotonic=monotonic)
 
         return await self.deployment.store.read(program, heavy=True)
 
@@ -139,7 +139,7 @@ async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(de
     assert (await made.audit(moment, LIMITS.model_copy(update={"audit_changes_max": 1}))).outcome == "changed"
     restored = replace(moment, mark=LogMark(moment.mark.position + 1_000))
     assert (await made.audit(restored)).outcome == "changed"
-    log = change_log(deployment.dialect)
+    log = change_log
     far = deployment.clock.now_us + 10**9
     await deployment.store.write(lambda: log.prune(before_us=far, keep_from=None, rows_max=1_000))
     assert (await made.audit(moment)).outcome == "changed"
@@ -164,7 +164,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
     counts = LiveCounts(moment.curve)
     for owner in before.keys() | made.keys.keys():
         counts.count_move(before.get(owner), made.keys.get(owner))
-    mark = await deployment.store.read(lambda: change_log(deployment.dialect).take_mark())
+    mark = await deployment.store.read(change_log.take_mark)
     live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US)), mark=mark)
     now = sorted(made.keys.values())
     for _ in range(2):

@@ -23,23 +23,23 @@ NOTHING = RefreshAnswer("")  # type: ignore[arg-type]  # as the row begins
 
 
 async def request_refresh(deployment: Deployment, board: Board, column_index: int = 0) -> int:
-    return await deployment.store.write(lambda: store_refresh_request(deployment.dialect, board, column_index))
+    return await deployment.store.write(lambda: store_refresh_request(board, column_index))
 
 
 async def list_requests(deployment: Deployment, limit: int = 10) -> list[StoredRefreshRequest]:
-    return await deployment.store.read(lambda: list_open_refresh_requests(deployment.dialect, limit))
+    return await deployment.store.read(lambda: list_open_refresh_requests(limit))
 
 
 async def take_request(deployment: Deployment, wanted: StoredRefreshRequest) -> bool:
-    return await deployment.store.write(lambda: take_refresh_request(deployment.dialect, wanted))
+    return await deployment.store.write(lambda: take_refresh_request(wanted))
 
 
 async def answer_request(deployment: Deployment, wanted: StoredRefreshRequest, told: RefreshAnswer = DONE) -> None:
-    await deployment.store.write(lambda: answer_refresh_request(deployment.dialect, wanted, told))
+    await deployment.store.write(lambda: answer_refresh_request(wanted, told))
 
 
 async def read_state(deployment: Deployment, board: Board) -> RefreshRequestState | None:
-    return await deployment.store.read(lambda: find_refresh_request_state(deployment.dialect, board.key, 0))
+    return await deployment.store.read(lambda: find_refresh_request_state(board.key, 0))
 
 
 async def test_each_refresh_request_waits_until_one_process_takes_it_oldest_first(deployment: Deployment) -> None:
@@ -88,12 +88,12 @@ async def test_a_request_given_back_is_open_again_unless_a_later_one_was_taken(d
     await request_refresh(deployment, board)
     [first] = await list_requests(deployment)
     await take_request(deployment, first)
-    await deployment.store.write(lambda: return_refresh_request(deployment.dialect, first))
+    await deployment.store.write(lambda: return_refresh_request(first))
     assert await list_requests(deployment) == [first]
     await request_refresh(deployment, board)
     [second] = await list_requests(deployment)
     await take_request(deployment, second)
-    await deployment.store.write(lambda: return_refresh_request(deployment.dialect, first))
+    await deployment.store.write(lambda: return_refresh_request(first))
     assert await list_requests(deployment) == []
 
 

@@ -68,8 +68,7 @@ class Process:
         self.errors += servers
 
     async def refresh(self, board: Board, column_index: int, fitted: Curve) -> ServedCurve:
-        dialect = self.deployment.dialect
-        version = await self.deployment.store.write(lambda: store_curve(dialect, board, column_index, fitted))
+        version = await self.deployment.store.write(lambda: store_curve(board, column_index, fitted))
         served = ServedCurve(board.key, column_index, board.epoch, version, fitted)
         self.book.serve_curve(served)
         await self.book.share_curve(served)

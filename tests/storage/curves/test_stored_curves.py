@@ -36,7 +36,7 @@ class CurveReader:
 
 
 async def store_new_curve(deployment: Deployment, board: Board, column_index: int, total: int) -> int:
-    return await deployment.store.write(lambda: store_curve(deployment.dialect, board, column_index, curve(total)))
+    return await deployment.store.write(lambda: store_curve(board, column_index, curve(total)))
 
 
 async def test_an_older_curve_never_replaces_a_newer_one(deployment: Deployment) -> None:
@@ -73,7 +73,7 @@ async def test_a_corrupt_curve_is_counted_and_the_earlier_curve_goes_on_serving(
     spoiled = update(CURVES).set(document=param("document")).where(col("column_index").eq(0))
 
     def spoil() -> Program[None]:
-        yield spoiled.build(deployment.dialect, document=b"RKCV but not really")
+        yield spoiled.bind(document=b"RKCV but not really")
 
     await deployment.store.write(spoil)
     await store_new_curve(deployment, board, 1, 12)

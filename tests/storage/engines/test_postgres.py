@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from querybuilder import INTEGER, POSTGRES, TEXT, chained, col, count, insert, param, rows, select, update
+from querybuilder import INTEGER, TEXT, chained, col, count, insert, param, rows, select, update
 from storage.boards.boards import ALL_ENTRIES, CHANGES, change_board
 from storage.boards.row_tables import entries_table
 from storage.engines.postgres import PostgresStore
@@ -29,9 +29,7 @@ DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_data
 
 
 async def count_rows_in(deployment: Deployment, board: Board) -> int:
-    [[rows]] = await deployment.store.read_query(
-        select(count()).from_(entries_table(board.key)).build(deployment.dialect)
-    )
+    [[rows]] = await deployment.store.read_query(select(count()).from_(entries_table(board.key)).bind())
     return int(rows)
 
 
@@ -42,7 +40,7 @@ async def test_rows_come_back_unchanged_whatever_text_they_hold(processes: Proce
     given = [*((text, index) for index, text in enumerate(texts)), (None, None), ("", 2**63 - 1), ("x", -(2**63))]
     query = select(col("a", "g"), col("b", "g")).from_(rows("g", param("given"), a=TEXT, b=INTEGER))
     for batch in (given, given[:1], []):
-        found = await store.read_query(query.build(store.dialect, given=batch))
+        found = await store.read_query(query.bind(given=batch))
         assert [tuple(row) for row in found] == batch
 
 
@@ -109,7 +107,7 @@ async def test_processes_that_create_equal_boards_and_columns_at_once_create_the
     first, second = spec(XP, ranked("laps")), spec(XP, ranked("goals"))
 
     def change(wanted: BoardSpec) -> Callable[[], Program[Board]]:
-        return lambda: change_board(POSTGRES, board_id="b", wanted=wanted)
+        return lambda: change_board(board_id="b", wanted=wanted)
 
     changes = [
         each.store.write(change(wanted)) for each, wanted in zip(deployments, (first, first, second), strict=False)
@@ -132,16 +130,14 @@ async def test_processes_that_migrate_at_once_agree_on_one_salt(place: str) -> N
 
 async def test_a_statement_that_requires_a_number_of_changes_makes_all_or_none(processes: Processes) -> None:
     store = (await processes.start_process()).store
-    await store.write_query(
-        insert(META).rows(param("rows"), name=TEXT, content=TEXT).build(POSTGRES, rows=[("a", "0")])
-    )
+    await store.write_query(insert(META).rows(param("rows"), name=TEXT, content=TEXT).bind(rows=[("a", "0")]))
     written = update(META).set(content="1").from_rows("v", param("names"), name=TEXT)
     written = written.where(col("name", META).eq(col("name", "v"))).returning(col("name", META))
     told = insert(META).values(name=param("told"), content="told")
-    query = chained("changed", written, told).require_changes(param("changes", INTEGER)).compile(POSTGRES)
+    query = chained("changed", written, told).require_changes(param("changes", INTEGER)).prepared()
     with pytest.raises(LostRaceError):
         await store.write_query(query.bind(names=[("a",), ("b",)], told="first", changes=2))
-    noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).build(POSTGRES)
+    noted = select(col("content")).from_(META).where(col("name").in_(["a", "first", "second"])).bind()
     assert [tuple(row) for row in await store.read_query(noted)] == [("0",)]
     assert await store.write_query(query.bind(names=[("a",)], told="second", changes=1)) == [(1,)]
     assert {tuple(row) for row in await store.read_query(noted)} == {("1",), ("told",)}
@@ -183,7 +179,7 @@ async def test_every_wait_for_a_connection_is_reported_by_connection_pool_and_ki
     )
     deployment = await Deployment.on(store)
     await deployment.create("b", XP)
-    await store.for_board("arena-x").read_query(select(count()).from_("boards").build(deployment.dialect))
+    await store.for_board("arena-x").read_query(select(count()).from_("boards").bind())
     assert {(pool, kind) for pool, kind, _ in told.waits} == {("common", "write"), ("arena", "read")}
     assert {(lent, waiting) for lent, waiting, _ in told.lent.values()} == {(0, 0)}
     assert told.lent["arena", "read"] == (0, 0, 1)
@@ -197,7 +193,7 @@ async def test_totals_are_the_sum_of_shares_that_groups_write_in_turn(processes:
         deployment.clock.now_us += 1
         await deployment.apply(deployment.post(f"o{number}", part(board, {"xp": number})))
     stored = select(col("column_index")).from_(TOTALS).where(col("column_index").gt(500_000))
-    assert await deployment.store.read_query(stored.build(POSTGRES)), "a total lies in more than one row"
+    assert await deployment.store.read_query(stored.bind()), "a total lies in more than one row"
     assert await deployment.totals(board) == {0: 6, ALL_ENTRIES: 6, CHANGES: 6}
     entries = deployment.entries(board)
     _, totals = await read_single(deployment.store, lambda: entries.find_entries_with_totals(["o1"]))

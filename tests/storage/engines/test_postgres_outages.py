@@ -55,12 +55,12 @@ async def test_a_single_statement_without_an_answer_is_reported_as_unknown_and_n
     async with LossyWay(place) as way:
         store = (await processes.start_process(way.url)).store
         way.lose, way.marker = 1, b"lost on the way"
-        note = insert(META).values(name=param("name"), content="x").compile(store.dialect)
+        note = insert(META).values(name=param("name"), content="x").prepared()
         with pytest.raises(OutcomeUnknownError):
             await store.write_query(note.bind(name="lost on the way"))
         assert way.lost == 1
         await store.close()
-    noted = select(count()).from_(META).where(col("name").eq("lost on the way")).build(witness.dialect)
+    noted = select(count()).from_(META).where(col("name").eq("lost on the way")).bind()
     assert (await witness.store.read_query(noted))[0][0] == 1
 
 

@@ -197,7 +197,7 @@ async def test_a_single_statement_may_wait_for_the_standby_beyond_the_statement_
 ) -> None:
     patient = HASTY.model_copy(update={"commit_timeout_s": WAIT_S})
     deployment = await deploy(opened, server.create_database("alone"), patient)
-    note = insert(META).values(name=param("name"), content="x").compile(deployment.dialect)
+    note = insert(META).values(name=param("name"), content="x").prepared()
 
     def noting() -> Coroutine[Any, Any, object]:
         return deployment.store.write_query(note.bind(name=str(uuid4())))

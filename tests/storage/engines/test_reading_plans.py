@@ -63,7 +63,7 @@ async def fill_board(store: Store, kind: BoardKind) -> tuple[Deployment, Board]:
     def inserted(start: int) -> Program[None]:
         batch = rows[start : start + BATCH_ROWS]
         yield from entries.writes.insert_rows(batch)
-        yield from add_totals(deployment.dialect, {board.key: {0: len(batch)}})
+        yield from add_totals({board.key: {0: len(batch)}})
 
     for start in range(0, ROWS, BATCH_ROWS):
         await deployment.store.write(partial(inserted, start))
@@ -153,7 +153,7 @@ async def test_postgresql_reads_no_more_rows_than_a_gap_for_a_rank_or_its_owner(
 
 
 def _fit(deployment: Deployment, entries: Entries) -> Program[CountStart]:
-    mark = yield from change_log(deployment.dialect).take_mark()
+    mark = yield from change_log.take_mark()
     curve = yield from sample_curve(deployment.dialect, entries, 0, gap_rows_max=GAP_ROWS_MAX, now_us=1)
     return CountStart(curve, mark, changes_max=1_000)
 

@@ -134,7 +134,7 @@ async def test_a_mark_taken_on_the_replica_says_what_its_snapshot_saw(pair: Pair
     primary, standby = pair
     sampled = await open_stores(stack, primary.url(), standby.url())
     board = await sampled.deployment.create("marked", XP)
-    log = change_log(sampled.deployment.dialect)
+    log = change_log
     slow = await asyncpg.connect(primary.url())
     running = slow.transaction()
     await running.start()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from querybuilder import SQLITE
 from storage.engines.sqlite import SqliteStore
 from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, Ties
@@ -223,7 +224,7 @@ async def test_every_ranking_statement_seeks_in_an_index_and_sorts_nothing(
     ]
     with sqlite3.connect(path) as connection:
         for program in programs:
-            query = next(program)
+            query = next(program).build(SQLITE)
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query.sql}", query.arguments)]
             touching = [step for step in plan if "entries_" in step]
             assert touching, (query.sql, plan)

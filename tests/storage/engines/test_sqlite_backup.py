@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from querybuilder import SQLITE, col, update
+from querybuilder import col, update
 from storage.boards.boards import find_board
 from storage.engines import sqlite_backup
 from storage.engines.sqlite import SqliteStore
@@ -32,7 +32,7 @@ async def create_with_number(path: Path, value: int = 1) -> None:
 
 async def read_number(path: Path) -> object:
     deployment = await open_migrated(path)
-    board = await deployment.store.read(lambda: find_board(SQLITE, "b"))
+    board = await deployment.store.read(lambda: find_board("b"))
     stats = await deployment.stats(board, "ada")
     await deployment.store.close()
     return None if stats is None else stats["n"]
@@ -114,7 +114,7 @@ async def test_a_file_that_is_no_sound_store_is_neither_saved_nor_restored(tmp_p
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE other (a)")
 
     def newer() -> Program[None]:
-        yield update(META).set(content="999").where(col("name").eq("schema_version")).build(SQLITE)
+        yield update(META).set(content="999").where(col("name").eq("schema_version")).bind()
 
     later = await open_migrated(tmp_path / "newer.db")
     await later.store.write(newer)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from querybuilder import SQLITE, col, select
+from querybuilder import col, select
 from storage.boards.boards import find_board
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store
@@ -124,7 +124,7 @@ async def open_damaged(path: Path) -> Deployment:
 
 
 async def read_board(deployment: Deployment, board_id: str) -> Board:
-    return await deployment.store.read(lambda: find_board(SQLITE, board_id))
+    return await deployment.store.read(lambda: find_board(board_id))
 
 
 async def test_damage_is_logged_once_and_nothing_is_written_afterwards(path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_text_that_is_not_utf_8_counts_as_damage_and_is_not_quoted(path: P
     await create_filled_store(path)
     replace_bytes(path, b"owner-0007", b"\xff\xfe\xfd\xfc\xfb-0007")
     deployment = await Deployment.on(await SqliteStore.open(path, SQLITE_LIMITS))
-    query = select(col("owner")).from_("entries_1").build(SQLITE)
+    query = select(col("owner")).from_("entries_1").bind()
     with capture_logs() as lines, pytest.raises(StoreDamagedError):
         await deployment.store.read_query(query)
     assert lines[0]["cause"] == "a text is not UTF-8"

@@ -46,7 +46,7 @@ async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(wat
     assert watcher.statements.total() > before
     assert watcher.rows["insert"] + watcher.rows["with"] >= 5
     selects, rows = watcher.statements["select"], watcher.rows["select"]
-    await store.read_query(select(count()).from_("boards").build(store.dialect))
+    await store.read_query(select(count()).from_("boards").bind())
     assert (watcher.statements["select"], watcher.rows["select"]) == (selects + 1, rows + 1)
     assert watcher.statements.keys() <= set(STATEMENT_KINDS)
     assert {kind for _, kind, _ in watcher.waits} >= {"read"}
@@ -69,7 +69,7 @@ async def test_a_lost_connection_is_reported_as_a_retry(
     watcher = Watcher()
     store = await PostgresStore.open(place, POSTGRES_LIMITS, observer=watcher)
     await Deployment.on(store)
-    query = select(count()).from_("boards").build(store.dialect)
+    query = select(count()).from_("boards").bind()
     await store.read_query(query)
     ended = await raw.fetch(END_SESSIONS, session_name)
     assert ended, "the sessions of the store are found by their name"

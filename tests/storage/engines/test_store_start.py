@@ -21,14 +21,14 @@ AHEAD = 10**10
 
 
 async def read_journal(store: Store) -> list[JournalRow]:
-    return await store.read(lambda: journal(store.dialect).read_changes(0, limit=1_000))
+    return await store.read(lambda: journal.read_changes(0, limit=1_000))
 
 
 async def store_mark(store: Store) -> None:
 
     def program() -> Program[None]:
-        now = yield from change_log(store.dialect).take_mark()
-        yield from store_folded(store.dialect, FoldState(now, 1, 1), [])
+        now = yield from change_log.take_mark()
+        yield from store_folded(FoldState(now, 1, 1), [])
 
     await store.write(program)
 
@@ -37,7 +37,7 @@ async def read_since_mark(store: Store) -> tuple[LogMark, list[str]]:
     """Return a new mark, and the owners of the changes between the stored mark and the new one."""
 
     def program() -> Program[tuple[LogMark, list[str]]]:
-        log, done = change_log(store.dialect), (yield from find_fold_state(store.dialect))
+        log, done = change_log, (yield from find_fold_state())
         assert done is not None
         now = yield from log.take_mark()
         bundles = yield from log.list_bundles_between(done.mark, now, limit=10)

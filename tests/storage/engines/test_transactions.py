@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from querybuilder import col, delete, insert, param, select
+from querybuilder import BadValueError, UnboundParameterError, col, delete, insert, param, select
 from storage.boards.boards import create_board, list_boards
 from storage.errors import StorageError, StoreBusyError
 from storage.records import Board
@@ -44,8 +44,8 @@ async def test_a_read_sees_every_write_that_was_acknowledged_before(deployment: 
 
 
 async def test_a_program_of_one_query_runs_without_a_transaction(deployment: Deployment) -> None:
-    store, note = deployment.store, insert(META).values(name="one", content="1").build(deployment.dialect)
-    found = select(col("content")).from_(META).where(col("name").eq("one")).build(store.dialect)
+    store, note = deployment.store, insert(META).values(name="one", content="1").bind()
+    found = select(col("content")).from_(META).where(col("name").eq("one")).bind()
 
     def write() -> Program[int]:
         [[written]] = yield note
@@ -84,15 +84,37 @@ async def test_a_program_reads_one_snapshot_however_many_queries_it_yields(deplo
     assert len(await reader) > 1, "the writes came between the reads"
 
 
+async def test_a_query_with_wrong_arguments_reaches_the_caller_and_undoes_the_writes_before_it(
+    deployment: Deployment,
+) -> None:
+    note = insert(META).values(name=param("name"), content="1").prepared()
+    noted = select(col("content")).from_(META).where(col("name").in_(param("names")))
+    ended = []
+
+    def program() -> Program[None]:
+        try:
+            yield note.bind(name="one")
+            yield noted.bind(names=["one\0", 2**63])
+        finally:
+            ended.append(True)
+
+    with pytest.raises(BadValueError):
+        await deployment.store.write(program)
+    assert ended == [True]
+    with pytest.raises(UnboundParameterError, match=r"missing parameters \['name'\].*INSERT"):
+        await deployment.store.write_query(note.bind())
+    with pytest.raises(UnboundParameterError, match=r"unknown parameters \['other'\].*SELECT"):
+        await deployment.store.read_query(noted.bind(names=[], other=1))
+    assert await deployment.store.read_query(noted.bind(names=["one"])) == []
+
+
 async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_writes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
     ended: list[str] = []
 
     def program() -> Program[None]:
         try:
-            yield from create_board(
-                deployment.dialect, board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9
-            )
+            yield from create_board(board_id="c", spec=deployment.laid_out(spec(XP)), now_us=1, boards_max=9)
             yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
             raise LookupError("not as expected")
         finally:
@@ -102,7 +124,7 @@ async def test_an_exception_of_a_program_reaches_the_caller_and_undoes_its_write
     with pytest.raises(LookupError, match="not as expected"):
         await deployment.store.write(program)
     assert ended == ["closed"]
-    boards = await deployment.store.read(lambda: list_boards(deployment.dialect, prefix="", after="", limit=9))
+    boards = await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9))
     assert boards == [board]
     assert await deployment.stats(board, "ada") == {"xp": 1}
     again = await deployment.create("c", XP)
@@ -114,7 +136,7 @@ async def test_a_failing_statement_undoes_its_transaction_and_the_next_one_runs(
 
     def program() -> Program[None]:
         yield from deployment.entries(board).erase_entry("ada", now_us=deployment.clock())
-        yield insert(META).values(name="salt", content="a second one").build(deployment.dialect)
+        yield insert(META).values(name="salt", content="a second one").bind()
 
     await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
     with pytest.raises(StoreBusyError):
@@ -134,16 +156,14 @@ async def test_a_reading_program_cannot_write(deployment: Deployment, heavy: boo
     with pytest.raises(StorageError):
         await deployment.store.read(program, heavy=heavy)
     with pytest.raises(StorageError):
-        await deployment.store.read_query(
-            delete(BOARDS).where(col("id").eq(param("id"))).build(deployment.dialect, id="b")
-        )
+        await deployment.store.read_query(delete(BOARDS).where(col("id").eq(param("id"))).bind(id="b"))
     assert await deployment.stats(board, "ada") == {"xp": 1}
     assert await deployment.catalog.reread_board("b") == board
 
 
 async def test_a_closed_store_refuses_and_closing_it_again_is_harmless(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    query = select(col("id")).from_(BOARDS).build(deployment.dialect)
+    query = select(col("id")).from_(BOARDS).bind()
     await deployment.store.close()
     await deployment.store.close()
     with pytest.raises(StoreBusyError):

@@ -25,7 +25,7 @@ async def fit(deployment: Deployment, board: Board, index: int) -> CountStart:
     entries = deployment.entries(board)
 
     def fitted() -> Program[CountStart]:
-        mark = yield from change_log(deployment.dialect).take_mark()
+        mark = yield from change_log.take_mark()
         curve = yield from sample_curve(deployment.dialect, entries, index, gap_rows_max=10_000, now_us=1)
         return CountStart(curve, mark, CHANGES_MAX)
 
@@ -61,7 +61,7 @@ async def check_all(deployment: Deployment, board: Board, index: int, fitted: Co
 
     def program() -> Program[int]:
         rows = yield from ranking.read_first_rows(1_000)
-        totals = yield from find_totals(deployment.dialect, [board.key])
+        totals = yield from find_totals([board.key])
         for number, entry in enumerate(rows, start=1):
             cell = entry.cells[index]
             assert isinstance(cell, str)
@@ -112,7 +112,7 @@ async def asked(deployment: Deployment, board: Board, start: CountStart) -> int 
 
 
 async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:
-    store, log = deployment.store, change_log(deployment.dialect)
+    store, log = deployment.store, change_log
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(2)
     await fill(deployment, board, rng, posts=30)

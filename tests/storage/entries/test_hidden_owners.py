@@ -17,7 +17,7 @@ GROUPS = 40
 async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: Deployment) -> None:
     """With new rows, a post that sees the change and one that does not could insert rows in different tables."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    store, statements = deployment.store, hidden_statements
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     for hide in (True, False):
         assert await store.write(lambda: statements.begin_change("ada", until_us=INT64_MAX, hide=hide))  # noqa: B023 - run at once
@@ -37,7 +37,7 @@ async def test_an_owner_gets_no_new_row_while_being_hidden_or_shown(deployment: 
 async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deployment: Deployment, hide: bool) -> None:
     """Without this, a process that dies during the change would leave the owner between both states for ever."""
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    store, statements = deployment.store, hidden_statements
     deadline_us = deployment.clock.now_us + 1_000
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     if not hide:
@@ -62,7 +62,7 @@ async def test_an_owner_left_between_hidden_and_shown_is_again_as_before(deploym
 async def test_posts_count_once_while_their_owner_is_hidden_and_shown(processes: Processes) -> None:
     first, second = [await processes.start_process(writer_connections=2) for _ in range(2)]
     board = await first.create("b", ranked("xp", min_scaled=0, max_scaled=10**6), counter("shots"))
-    store, statements, entries = first.store, hidden_statements(first.dialect), first.entries(board)
+    store, statements, entries = first.store, hidden_statements, first.entries(board)
     done = asyncio.Event()
 
     async def post(deployment: Deployment) -> int:

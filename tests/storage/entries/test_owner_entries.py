@@ -17,7 +17,7 @@ async def read_together(
 ) -> list[tuple[list[object] | None, int]]:
     """Return, from one read, the owner's cells on each board and the board's number of entries."""
     entries = [deployment.entries(board) for board in boards]
-    found = await deployment.store.read(lambda: read_owner_on_boards(deployment.dialect, entries, owner))
+    found = await deployment.store.read(lambda: read_owner_on_boards(entries, owner))
     return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals in found]
 
 

@@ -42,7 +42,7 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
     board = await deployment.find(board.id)
     hidden_names = ("owner", "updated_at", "cells")
     unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
-    hidden = await deployment.store.read_query(unseen.build(deployment.dialect))
+    hidden = await deployment.store.read_query(unseen.bind())
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)
     return await deployment.list_rows(board), sorted(map(_trimmed, hidden)), totals
@@ -58,7 +58,7 @@ def _trimmed(row: Any) -> Any:
 
 
 async def rebuild(deployment: Deployment, board: Board) -> RebuildCounts:
-    return await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id=board.id))
+    return await deployment.store.write(lambda: rebuild_board(board_id=board.id))
 
 
 async def post_at_random(deployment: Deployment, board: Board, rng: random.Random, groups: int) -> None:
@@ -80,18 +80,18 @@ async def post_at_random(deployment: Deployment, board: Board, rng: random.Rando
 async def damage(deployment: Deployment, board: Board) -> None:
     layout = layout_of(board)
     wrong = update(layout.table).set(**{layout.columns[0].name: "0000007"}).where(*layout.scope())
-    query = wrong.where(col("owner").lt("o3")).build(deployment.dialect, **scope_of(board))
+    query = wrong.where(col("owner").lt("o3")).bind(**scope_of(board))
 
     def program() -> Program[None]:
         yield query
         yield from deployment.entries(board).remove_entry("o4", ChangeKind.ERASED, now_us=0)
 
     log = select(col("seq")).from_(CHANGE_LOG).order_by(asc(col("seq")))
-    before = len(await deployment.store.read_query(log.build(deployment.dialect)))
+    before = len(await deployment.store.read_query(log.bind()))
     await deployment.store.write(program)
-    rows = await deployment.store.read_query(log.build(deployment.dialect))
+    rows = await deployment.store.read_query(log.bind())
     gone = [row[0] for row in rows[before:]]
-    forget = delete(CHANGE_LOG).where(col("seq").in_(gone)).build(deployment.dialect)
+    forget = delete(CHANGE_LOG).where(col("seq").in_(gone)).bind()
 
     def unlog() -> Program[None]:
         yield forget
@@ -105,7 +105,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     rng = random.Random(seed)
     board = await deployment.create("b", *COLUMNS, ties=ties)
     other = await deployment.create("other", *COLUMNS)
-    store, statements = deployment.store, hidden_statements(deployment.dialect)
+    store, statements = deployment.store, hidden_statements
     await post_at_random(deployment, board, rng, 20)
     await post_at_random(deployment, other, rng, 5)
     await deployment.erase(board, "o1")
@@ -116,7 +116,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties
     await post_at_random(deployment, board, rng, 20)
     await deployment.flip_hidden("o5", hide=False)
     await store.write(lambda: statements.show_owner([deployment.entries(board)], "o5", now_us=deployment.clock()))
-    log = erasure_statements(deployment.dialect)
+    log = erasure_statements
     await deployment.erase(board, "o6")
     [stretch], _ = await store.read(lambda: log.find_stretches("o6", past=0))
     until = {board.key: await store.write(lambda: log.log_erasure(now_us=1))}
@@ -141,8 +141,8 @@ async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied
     board = await deployment.create("b", *COLUMNS)
 
     def reset() -> Program[Board]:
-        emptied = yield from reset_board(deployment.dialect, board_id="b")
-        yield from journal(deployment.dialect).log_reset(emptied, deployment.clock())
+        emptied = yield from reset_board(board_id="b")
+        yield from journal.log_reset(emptied, deployment.clock())
         return emptied
 
     await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
@@ -165,7 +165,7 @@ async def test_a_retry_is_a_duplicate_after_a_rebuild_too(deployment: Deployment
 
 async def lose_posts(deployment: Deployment, board: Board) -> None:
     """Post twice, and prune all but the last post from the journal."""
-    log = change_log(deployment.dialect)
+    log = change_log
     for owner in ("ada", "bob"):
         await deployment.apply(deployment.post(owner, part(board, {"xp": 5})))
         deployment.clock.now_us += 10

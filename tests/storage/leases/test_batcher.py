@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from config.settings import Settings
-from querybuilder import Built
+from querybuilder import Bound
 from storage.errors import (
     NoResourceError,
     OutcomeUnknownError,
@@ -51,7 +51,7 @@ class GatedStore(PassingStore):
         self.alone = 0  # number of writing statements outside a transaction
         self.failures: list[Exception] = []
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         rows = await self._store.read_query(query)
         self.answered.put_nowait(None)
         await self.answers.wait()
@@ -64,7 +64,7 @@ class GatedStore(PassingStore):
             raise self.failures.pop(0)
         return await self._store.write(lambda: self._watched(program()))
 
-    async def write_query(self, query: Built) -> Rows:
+    async def write_query(self, query: Bound) -> Rows:
         self.begun.put_nowait(None)
         await self.gate.wait()
         rows = await self._store.write_query(query)
@@ -77,7 +77,7 @@ class GatedStore(PassingStore):
         try:
             query = next(program)
             while True:
-                self.written.append(query.sql)
+                self.written.append(query.build(self.dialect).sql)
                 query = program.send((yield query))
         except StopIteration as stop:
             outcome: T = stop.value

@@ -89,7 +89,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
     held = await pools.ask("ada")
     row = next(row for row in await pools.rows() if row.holder == "ada")
     extended = row._replace(expires_at_us=row.expires_at_us + 1)
-    resources = lease_resources(pools.dialect)
+    resources = lease_resources
 
     def overtaken() -> Program[list[Outcome]]:
         later_us = held.expires_at_us + 10
@@ -98,7 +98,8 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
         query, writes = next(program), 0
         try:
             while True:
-                if " SET " in query.sql and LEASE_RESOURCES in query.sql:
+                sql = query.build(pools.dialect).sql
+                if " SET " in sql and LEASE_RESOURCES in sql:
                     writes += 1
                     if writes == 1:
                         assert (yield from resources.write_changes([ResourceChange(row, extended)]))
@@ -119,7 +120,7 @@ async def test_a_request_is_decided_again_if_its_resource_changed_before_the_wri
 
 async def test_a_lease_lasts_as_long_as_was_asked_by_the_stores_own_clock(pools: Pools) -> None:
     await pools.add("a")
-    clock = store_clock(pools.dialect)
+    clock = store_clock
     groups = LeaseTransactions(pools.dialect, None, margin_us=MARGIN_US, attempts_max=5, rng=pools.rng)
     before_us = await pools.store.read(clock)
     [outcome] = await pools.store.write(

@@ -32,8 +32,8 @@ class Holder:
     """A holder that claims random resources. It renews some leases, is late at times, and gives some leases back."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
-        self._store, self._clock = deployment.store, store_clock(deployment.dialect)
-        self._leases = WorkLeases(deployment.dialect, self._clock, margin_us=0)
+        self._store, self._clock = deployment.store, store_clock
+        self._leases = WorkLeases(self._clock, margin_us=0)
         self._name, self._rng = name, random.Random(name)
         self.holdings: list[tuple[str, Holding]] = []
         self.lost = 0

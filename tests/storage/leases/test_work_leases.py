@@ -24,7 +24,7 @@ class Holders:
     def __init__(self, deployment: Deployment) -> None:
         self.store = deployment.store
         self.clock = Clock()
-        self.leases = WorkLeases(deployment.dialect, self._now_us, margin_us=MARGIN_US)
+        self.leases = WorkLeases(self._now_us, margin_us=MARGIN_US)
 
     def _now_us(self) -> Program[int]:
         yield from ()
@@ -87,7 +87,7 @@ async def test_only_one_of_many_claims_at_once_succeeds(open_store: OpenStore) -
 
 
 async def test_the_stores_clock_shows_the_current_time_and_moves_within_a_transaction(deployment: Deployment) -> None:
-    now_us = store_clock(deployment.dialect)
+    now_us = store_clock
 
     def twice() -> Program[tuple[int, int]]:
         first = yield from now_us()

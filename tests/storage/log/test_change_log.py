@@ -18,11 +18,11 @@ EARLIER = LogMark(0)
 
 
 async def mark_of(store: Store) -> LogMark:
-    return await store.read(change_log(store.dialect).take_mark)
+    return await store.read(change_log.take_mark)
 
 
 async def changes_of(store: Store, done: LogMark = EARLIER, until: LogMark | None = None) -> list[LoggedChange]:
-    log = change_log(store.dialect)
+    log = change_log
 
     def between() -> Program[list[LoggedChange]]:
         end = until or (yield from log.take_mark())
@@ -89,7 +89,7 @@ async def test_a_mark_counts_the_changes_before_it_and_none_after_it(deployment:
 
 
 async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:
-    store, clock, log = deployment.store, deployment.clock, change_log(deployment.dialect)
+    store, clock, log = deployment.store, deployment.clock, change_log
     board = await deployment.create("b", XP)
     marks = []
     for owner in ("a", "b", "c", "d", "e"):
@@ -118,7 +118,7 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
 
 
 async def test_a_transaction_that_is_longer_than_a_step_is_pruned_as_a_whole(deployment: Deployment) -> None:
-    store, log = deployment.store, change_log(deployment.dialect)
+    store, log = deployment.store, change_log
     board = await deployment.create("b", XP)
     await deployment.apply(*(deployment.post(owner, part(board, {"xp": 5})) for owner in "abcdef"))
     await deployment.apply(deployment.post("last", part(board, {"xp": 5})))
@@ -140,7 +140,7 @@ async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every
     between = await mark_of(store)
     assert len(between.seen) == 1
     assert [owner for owner, _, _ in await texts(store, EARLIER, between)] == ["quick"]
-    assert await store.read(change_log(store.dialect).find_horizon) == between.position
+    assert await store.read(change_log.find_horizon) == between.position
     await deployment.apply(deployment.post("next", part(board, {"xp": 5})))
     await slow.commit()
     after = await mark_of(store)
@@ -151,7 +151,7 @@ async def test_a_transaction_that_ends_after_later_ones_is_counted_once_by_every
 
 async def test_pruning_stops_at_a_transaction_that_still_runs(processes: Processes, raw: asyncpg.Connection) -> None:
     deployment = await processes.start_process()
-    store, log = deployment.store, change_log(deployment.dialect)
+    store, log = deployment.store, change_log
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("before", part(board, {"xp": 5})))
     slow = raw.transaction()
@@ -163,5 +163,5 @@ async def test_pruning_stops_at_a_transaction_that_still_runs(processes: Process
     assert await store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=100)) == 1
     await slow.commit()
     assert [owner for owner, _, _ in await texts(store)] == ["slow", "quick", "later"]
-    rows = await store.read_query(select(col("owners")).from_(CHANGE_LOG).build(store.dialect))
+    rows = await store.read_query(select(col("owners")).from_(CHANGE_LOG).bind())
     assert len(rows) == 3

@@ -25,7 +25,7 @@ POSTS = 3  # the most posts in a group
 
 
 async def read_page(store: Store, after: int = 0, limit: int = 1_000) -> list[JournalRow]:
-    return await store.read(lambda: journal(store.dialect).read_changes(after, limit=limit))
+    return await store.read(lambda: journal.read_changes(after, limit=limit))
 
 
 def records_of(rows: list[JournalRow]) -> list[ChangeRecord]:
@@ -51,7 +51,7 @@ async def test_rows_hold_what_was_posted(deployment: Deployment) -> None:
 
 
 async def make_blocks(deployment: Deployment) -> int:
-    index, made = owner_blocks(deployment.dialect), 0
+    index, made = owner_blocks, 0
     while (block := await deployment.store.read(index.build_next_block)) is not None:
         await deployment.store.write(lambda: index.store_block(block))
         made += 1
@@ -61,7 +61,7 @@ async def make_blocks(deployment: Deployment) -> int:
 async def read_of_owner(
     deployment: Deployment, owner: str, *, limit: int, before: int = 2**63 - 1, blocks_max: int = 100
 ) -> tuple[list[int], int | None]:
-    log = journal(deployment.dialect)
+    log = journal
     rows, more = await deployment.store.read(
         lambda: log.read_changes_of_owner(owner, before=before, limit=limit, blocks_max=blocks_max)
     )
@@ -80,7 +80,6 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, block_changes: int
 ) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", block_changes)
-    journal_blocks.owner_blocks.cache_clear()
     board = await deployment.create("b", XP)
     await post_to_everybody(deployment, board, 20)
     assert (await make_blocks(deployment) > 5) is (block_changes == 4)
@@ -95,14 +94,12 @@ async def test_the_changes_of_an_owner_are_read_newest_first(
     assert seen == every
     assert len((await read_of_owner(deployment, "guest 7", limit=9))[0]) == 1
     assert await read_of_owner(deployment, "nobody", limit=9) == ([], None)
-    journal_blocks.owner_blocks.cache_clear()
 
 
 async def test_a_search_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
-    journal_blocks.owner_blocks.cache_clear()
     board = await deployment.create("b", XP)
     await deployment.apply(deployment.post("early", part(board, {"xp": 1})))
     await post_to_everybody(deployment, board, 20)
@@ -116,7 +113,6 @@ async def test_a_search_for_an_owner_is_bounded_and_goes_on_where_it_stopped(
         assert again < more
         more = again
     assert looks > 3
-    journal_blocks.owner_blocks.cache_clear()
 
 
 def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
@@ -128,7 +124,7 @@ def test_a_filter_holds_all_of_its_owners_and_few_others() -> None:
 
 async def test_a_page_from_the_last_published_number_holds_only_later_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    log, store = journal(deployment.dialect), deployment.store
+    log, store = journal, deployment.store
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     published = await store.read(log.find_last_published)
     [row] = await read_page(store)
@@ -189,7 +185,7 @@ async def test_a_running_transaction_holds_back_changes_after_it(processes: Proc
 
 async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Deployment) -> None:
     board, other = await deployment.create("b", XP), await deployment.create("c", XP)
-    log, store = erasure_statements(deployment.dialect), deployment.store
+    log, store = erasure_statements, deployment.store
     for xp in (1, 2, 3):
         await deployment.apply(*(deployment.post(owner, part(board, {"xp": xp})) for owner in ("ada", "bob")))
     await deployment.apply(deployment.post("ada", part(other, {"xp": 9})))
@@ -224,9 +220,8 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
 
 async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_blocks, "BLOCK_CHANGES", 4)
-    journal_blocks.owner_blocks.cache_clear()
     board = await deployment.create("b", XP)
-    log, store = erasure_statements(deployment.dialect), deployment.store
+    log, store = erasure_statements, deployment.store
     await post_to_everybody(deployment, board, 20)
     await make_blocks(deployment)
     await post_to_everybody(deployment, board, 2)
@@ -241,12 +236,11 @@ async def test_erasing_renames_an_owner_in_every_block(deployment: Deployment, m
     owners = [row.owner for row in await read_page(store)]
     assert "ada" not in owners
     assert owners.count("bob") == 22
-    journal_blocks.owner_blocks.cache_clear()
 
 
 async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment: Deployment) -> None:
     board = await deployment.create("b", XP)
-    log, store, clock = erasure_statements(deployment.dialect), deployment.store, deployment.clock
+    log, store, clock = erasure_statements, deployment.store, deployment.clock
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     [stretch], _ = await store.read(lambda: log.find_stretches("ada", past=0))
     until = {board.key: 2**63 - 1}
@@ -265,7 +259,7 @@ async def test_cells_of_an_erased_owner_are_blanked_once_they_are_old(deployment
 async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(deployment: Deployment) -> None:
     board = await deployment.create("b", counter("shots"), XP)
     store, entries = deployment.store, deployment.entries(board)
-    statements = hidden_statements(store.dialect)
+    statements = hidden_statements
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5, "shots": 3})))
     await deployment.flip_hidden("ada", hide=True)
     await store.write(lambda: statements.hide_owner([entries], "ada", now_us=1))

@@ -42,8 +42,9 @@ def test_the_sql_terms_cut_out_the_same_characters() -> None:
     found = (
         select(*place.cells_before_and_after(lit("".join(texts))))
         .where(place.holds_column(lit("".join(texts))))
+        .bind()
         .build(SQLITE)
     )
     assert connection.execute(found.sql, found.arguments).fetchall() == [("     ", "00123")]
-    narrow = select(lit(1)).where(place.holds_column(lit("005007"))).build(SQLITE)
+    narrow = select(lit(1)).where(place.holds_column(lit("005007"))).bind().build(SQLITE)
     assert connection.execute(narrow.sql, narrow.arguments).fetchall() == []

@@ -46,7 +46,7 @@ async def test_a_column_that_did_not_change_is_not_written(deployment: Deploymen
     *_, shots, clan = [column.name for column in layout_of(board).columns]
     # If the group wrote all columns, it would replace these values by the values that it read earlier.
     elsewhere = update(layout_of(board).table).set(**{shots: lit(33), clan: lit("blue")}).everything()
-    deployment.store = MeddlingStore(deployment.store, [elsewhere.build(deployment.dialect)], before_statement=2)
+    deployment.store = MeddlingStore(deployment.store, [elsewhere.bind()], before_statement=2)
     post = deployment.post("ada", part(board, {"xp": 1, "lap": 70, "shots": 0, "clan": "red"}))
     assert (await deployment.apply_one(post)).stats == [6, 60, 3, "red"]
     assert await deployment.stats(board, "ada") == {"xp": 6, "lap": 60, "shots": 33, "clan": "blue"}

@@ -31,7 +31,7 @@ async def read_rows(deployment: Deployment, board: Board) -> list[Any]:
 
 
 async def read_journal(deployment: Deployment) -> list[JournalRow]:
-    return await deployment.store.read(lambda: journal(deployment.dialect).read_changes(0, limit=10_000))
+    return await deployment.store.read(lambda: journal.read_changes(0, limit=10_000))
 
 
 def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at_us: int | None) -> str:
@@ -39,14 +39,14 @@ def fingerprint_of(owner: str, board: Board, changes: Sequence[ColumnChange], at
 
 
 async def replay(deployment: Deployment, board_id: str, since: int) -> RebuildCounts:
-    parts, now_us = (deployment.dialect, deployment.post_ids, fingerprint_of), deployment.clock()
+    parts, now_us = (deployment.post_ids, fingerprint_of), deployment.clock()
     return await deployment.store.write(lambda: replay_board(*parts, board_id=board_id, since=since, now_us=now_us))
 
 
 async def drop(deployment: Deployment, board_id: str) -> None:
     def program() -> Program[None]:
-        gone = yield from delete_board(deployment.dialect, board_id=board_id)
-        yield from journal(deployment.dialect).log_deleted([gone], deployment.clock())
+        gone = yield from delete_board(board_id=board_id)
+        yield from journal.log_deleted([gone], deployment.clock())
 
     await deployment.store.write(program)
 
@@ -84,7 +84,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     await drop(deployment, "b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
     with pytest.raises(NothingReplayedError, match=f"--since {first}"):
-        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+        await deployment.store.write(lambda: rebuild_board(board_id="b"))
     done = await replay(deployment, "b", first)
     assert await read_rows(deployment, board) == before
     assert (done.entries, done.entries_before, done.replayed) == (len(before), 0, 240)
@@ -125,13 +125,13 @@ async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deploymen
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
 
     def program() -> Program[Board]:
-        emptied = yield from reset_board(deployment.dialect, board_id="b")
-        yield from journal(deployment.dialect).log_reset(emptied, deployment.clock())
+        emptied = yield from reset_board(board_id="b")
+        yield from journal.log_reset(emptied, deployment.clock())
         return emptied
 
     board = await deployment.store.write(program)
     with pytest.raises(NothingReplayedError):
-        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+        await deployment.store.write(lambda: rebuild_board(board_id="b"))
     await replay(deployment, "b", 1)
     assert (await deployment.stats(await read_current(deployment), "ada") or {})["wins"] == 7
 
@@ -194,7 +194,7 @@ async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deploymen
         await deployment.apply(deployment.post(owner, part(board, {"wins": 5})))
         deployment.clock.now_us += 10
     first, second = [row.number for row in await read_journal(deployment)]
-    log, later_us = change_log(deployment.dialect), deployment.clock.now_us
+    log, later_us = change_log, deployment.clock.now_us
     await deployment.store.write(lambda: log.prune(before_us=later_us, keep_from=None, rows_max=10))
     with pytest.raises(JournalIncompleteError, match="begins after"):
         await replay(deployment, "b", first)
@@ -204,7 +204,7 @@ async def test_a_replay_from_a_number_that_the_journal_lost_is_refused(deploymen
 async def test_a_rebuild_that_replays_nothing_is_refused(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     with pytest.raises(NothingReplayedError):
-        await deployment.store.write(lambda: rebuild_board(deployment.dialect, board_id="b"))
+        await deployment.store.write(lambda: rebuild_board(board_id="b"))
     await deployment.apply(deployment.post("ada", part(board, {"wins": 5})))
     with pytest.raises(NothingReplayedError):
         await replay(deployment, "b", (await read_journal(deployment))[0].number + 1)

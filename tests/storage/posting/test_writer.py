@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from config.settings import PostingSettings
-from querybuilder import Built
+from querybuilder import Bound
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.posting.writer import Writer
@@ -36,7 +36,7 @@ class HeldWriter:
     """A writer on a store whose writes a test can hold back, and one board to post to."""
 
     def __init__(
-        self, deployment: Deployment, board: Board, limits: PostingSettings, meddle: list[Built | Exception]
+        self, deployment: Deployment, board: Board, limits: PostingSettings, meddle: list[Bound | Exception]
     ) -> None:
         self.deployment, self.board = deployment, board
         self.observed, self.chance = Observed(), Bounds()
@@ -66,7 +66,7 @@ class HeldWriter:
 
 @asynccontextmanager
 async def open_held_writer(
-    deployment: Deployment, *, limits: PostingSettings = LIMITS, meddle: Sequence[Built | Exception] = ()
+    deployment: Deployment, *, limits: PostingSettings = LIMITS, meddle: Sequence[Bound | Exception] = ()
 ) -> AsyncIterator[HeldWriter]:
     held = HeldWriter(deployment, await deployment.create("b", XP), limits, list(meddle))
     held.writer.start()

@@ -157,7 +157,7 @@ async def test_deleted_or_emptied_boards_refuse_only_their_own_requests(desk: Qu
         await desk.deployment.reset("emptied")
         family = await make_family(desk.deployment)
         [of_family] = await desk.deployment.make_boards("all")
-        await desk.store.write(lambda: delete_family(desk.store.dialect, family_id=family.id))
+        await desk.store.write(lambda: delete_family(family_id=family.id))
         stale = [
             desk.deployment.post("ada", part(gone, {"xp": 1})),
             desk.deployment.post("ada", part(emptied, {"xp": 1}), part(intake.board, {"xp": 1})),

@@ -255,7 +255,7 @@ async def test_a_full_disk_rejects_no_post_however_long_it_lasts(desk: QueueDesk
 
 
 async def test_rejections_are_deleted_past_their_time_or_their_number(desk: QueueDesk) -> None:
-    kept = rejected_posts(desk.store.dialect)
+    kept = rejected_posts
     for number in range(6):
         at_us, one = number, RejectedPost(1, f"hash {number}", PostRejectedError())
         await desk.store.write(lambda one=one, at_us=at_us: kept.store_rejected([one], at_us))  # type: ignore[misc]
@@ -346,7 +346,8 @@ class FailingStore(PausingStore):
         try:
             query = next(program)
             while True:
-                if self._text in query.sql or ("post_ids" in query.sql and self._text in repr(query.arguments)):
+                built = query.build(self.dialect)
+                if self._text in built.sql or ("post_ids" in built.sql and self._text in repr(built.arguments)):
                     raise RuntimeError("refused")
                 query = program.send((yield query))
         except StopIteration as stop:

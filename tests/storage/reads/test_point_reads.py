@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from querybuilder import Built, lit, select
+from querybuilder import Bound, lit, select
 from storage.boards.boards import ALL_ENTRIES, CHANGES
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
 from storage.reads.point_reads import EntryRead, PointReads
@@ -25,7 +25,7 @@ class CountedReads(MeddlingStore):
         self.go.set()
         self.entered = asyncio.Event()
 
-    async def read_query(self, query: Built) -> Rows:
+    async def read_query(self, query: Bound) -> Rows:
         self.statements += 1
         self.entered.set()
         await self.go.wait()
@@ -138,7 +138,7 @@ async def test_another_lane_opens_once_as_many_reads_wait_as_are_under_way(deplo
     store.entered.clear()
     asked += [reads.read_entry(board, f"o{index}") for index in range(2)]
     # This read gives the event loop and a thread of the store time to run.
-    await deployment.store.read_query(select(lit(1)).build(deployment.store.dialect))
+    await deployment.store.read_query(select(lit(1)).bind())
     assert store.statements == 1
     asked.append(reads.read_entry(board, "o2"))
     await store.entered.wait()

@@ -17,7 +17,7 @@ async def created(store: Store) -> str:
 
 
 async def meta(store: Store) -> dict[str, str]:
-    rows = await store.read_query(select(col("name"), col("content")).from_(META).build(store.dialect))
+    rows = await store.read_query(select(col("name"), col("content")).from_(META).bind())
     return {row[0]: row[1] for row in rows}
 
 
@@ -39,7 +39,7 @@ async def test_opening_a_store_again_changes_nothing_and_returns_the_same_salt(o
 async def test_a_store_of_a_newer_version_is_refused_and_left_alone(store: Store) -> None:
     salt = await created(store)
     newer = str(SCHEMA_VERSION + 1)
-    query = update(META).set(content=newer).where(col("name").eq("schema_version")).build(store.dialect)
+    query = update(META).set(content=newer).where(col("name").eq("schema_version")).bind()
 
     def rewrite() -> object:
         return (yield query)
@@ -54,6 +54,6 @@ async def test_each_sequence_counts_from_one_by_itself(deployment: Deployment) -
     store = deployment.store
 
     async def next_of(name: str) -> int:
-        return await store.write(lambda: take_number(store.dialect, name))
+        return await store.write(lambda: take_number(name))
 
     assert [await next_of("a"), await next_of("a"), await next_of("b"), await next_of("a")] == [1, 2, 1, 3]

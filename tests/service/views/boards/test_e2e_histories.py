@@ -252,14 +252,12 @@ async def test_a_history_notices_what_another_process_did_to_the_family(service:
     await service.post_all(ada=60)
     store = service.context.store
     family = await service.context.catalog.families.find_family("game")
-    await store.write(lambda: delete_family(store.dialect, family_id="game"))
+    await store.write(lambda: delete_family(family_id="game"))
     now_us = service.now.now_us
-    await store.write(
-        lambda: put_family(store.dialect, family_id="game", spec=family.spec, now_us=now_us, families_max=9)
-    )
+    await store.write(lambda: put_family(family_id="game", spec=family.spec, now_us=now_us, families_max=9))
     told = await service.get(f"{HISTORY}?period=day&column=xp")
     assert told["history"] == [], "no period has closed since the family was created again"
-    await store.write(lambda: delete_family(store.dialect, family_id="game"))
+    await store.write(lambda: delete_family(family_id="game"))
     assert await service.refused("GET", f"{HISTORY}?period=day&column=xp") == (404, "unknown_family")
     compared = f"{path(day(TODAY))}/entries/ada/positions?compare=previous"
     assert await service.refused("GET", compared) == (404, "unknown_board")
