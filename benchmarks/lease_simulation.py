@@ -38,15 +38,19 @@ from benchmarks.lease_world import (
 )
 from benchmarks.options import Options, parse_options
 from config import Settings, load
+from jobs.job_context import JobContext
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
-from jobs.ownership import Ownership
 from service.stores import SQLITE_PREFIX, open_store
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
 from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, PoolSpec, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
 from storage.leases.region_counts import lease_counts
 from storage.leases.work_leases import WorkLeases
+from storage.posting.post_ids import PostIds
+from storage.reads.open_boards import OpenBoards
 from storage.schema.creation import create_schema
 from storage.store import Program, Store
 
@@ -80,29 +84,21 @@ class World:
         self._now_us, self._rng = _START_US, random.Random(1)
         self._groups = LeaseTransactions(store.dialect, self._clock, margin_us=500_000, attempts_max=8, rng=self._rng)
         leases = WorkLeases(self._clock, margin_us=500_000)
-        ownership = Ownership(store, leases, settings, holder="simulation", sleep=self._no_pause)
-        self._balancer = BalanceJob(
-            store,
-            ownership,
-            settings,
-            self._clock,
-            self,
-            margin_us=500_000,
-            expired_counted_max=settings.lease_expired_counted_max,
+        context = JobContext(
+            store=store,
+            catalog=Catalog(store),
+            book=CurveBook(store, None, poll_rows_max=1, on_corrupt=lambda: None),
+            open_boards=OpenBoards(open_boards_max=1),
+            post_ids=PostIds(""),
+            leases=leases,
+            holder="simulation",
+            limits=settings.model_copy(update={"lease_margin_s": 0.5}),
+            now_us=lambda: self._now_us,
             monotonic=lambda: 0.0,
             sleep=self._no_pause,
             rng=self._rng,
         )
-        self._liberator = LiberateJob(
-            store,
-            ownership,
-            settings,
-            self._clock,
-            margin_us=500_000,
-            monotonic=lambda: 0.0,
-            sleep=self._no_pause,
-            rng=self._rng,
-        )
+        self._balancer, self._liberator = BalanceJob(context, self), LiberateJob(context)
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
         # (time, key, resource, whether the key gives the resource back)

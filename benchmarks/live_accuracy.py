@@ -43,7 +43,7 @@ from benchmarks.servers import serve_file
 from benchmarks.skip_quality import Answers
 from config import Settings
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
-from predictor.quality import Quality, count_by_key, measure_quality
+from tests.predictor.quality import Quality, count_by_key, measure_quality
 
 FROM_RANK = 1_001
 REDRAWN = {0.1: 0.40, 0.5: 0.60}  # the bar in percent, by the part of the entries that gets new values

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.curve_boards import fit_certified
 from predictor import Curve, Knot, KnotRanks, Landing, Skip, WorstEntry, walk
-from predictor.quality import count_by_key
+from tests.predictor.quality import count_by_key
 
 
 @dataclass(frozen=True)

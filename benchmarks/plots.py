@@ -78,7 +78,7 @@ def month_later_lines(before: dict[str, int], after: dict[str, int]) -> list[Lin
     counts = LiveCounts(fit)
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
-        counts.count_move(None if was is None else -was, None if now is None else -now)
+        counts.count_moves([(None if was is None else -was, None if now is None else -now)])
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     board = PlainBoard(sorted(-score for score in after.values()))
     curves: dict[str, KnotRanks] = {"frozen a month ago": fit, "kept live, no refit": live}

@@ -24,8 +24,9 @@ from benchmarks.bulk import draw_scores
 from benchmarks.client import Connection, for_each
 from benchmarks.options import Options, parse_options
 from benchmarks.servers import serve_file
-from predictor import Bracket, quality
-from predictor.quality import Quality
+from predictor import Bracket
+from tests.predictor import quality
+from tests.predictor.quality import Quality
 
 _ASKED = 300  # values in a request, so that the request line stays under 8 KiB
 _CONNECTIONS = 4

@@ -4,8 +4,7 @@
                                                         (Ownership)                           (JobControls)
 
 Each job is a class with an endless method that `wiring.start_jobs` hands to the runner. The jobs are in the rooms
-`curves`, `queue`, `leases` and `boards`. The bounds of a job are in a class such as `PruneLimits`; each field of such a
-class is the setting of the same name.
+`curves`, `queue`, `leases` and `boards`. The bounds of a job are settings.
 
 No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any of them
 may be killed at any time. A job works in bounded transactions, so the next owner of its lease can continue from what

@@ -1,4 +1,4 @@
-"""The tools that every job receives. Jobs get clocks, sleep functions and random numbers only through them."""
+"""The objects that every job receives. Jobs get clocks, sleep functions and random numbers only through them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from config.settings import Settings
+from storage.boards.catalog import Catalog
+from storage.curves.stored_curves import CurveBook
+from storage.leases.work_leases import WorkLeases
 from storage.posting.post_ids import PostIds
 from storage.reads.open_boards import OpenBoards
 from storage.store import Store
 
-from .controls import Sleep
+from .controls import JobControls, Sleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTools:
+class JobContext:
     store: Store
+    catalog: Catalog
+    book: CurveBook
     open_boards: OpenBoards
     post_ids: PostIds
+    leases: WorkLeases
     holder: str  # unique name of this process; no other process ever used this name on this store
+    limits: Settings
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
-    sleep: Sleep
+    sleep: Sleep  # operators can't pause it; leases are renewed even while a job is paused
     rng: random.Random
+    controls: JobControls | None = None  # lets operators pause jobs
+
+    def make_sleep(self, job: str) -> Sleep:
+        """Return the sleep of one task of a job. Operators can end or extend it."""
+        return self.sleep if self.controls is None else self.controls.make_sleep(job)

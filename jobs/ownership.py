@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 import structlog
 
-from config.settings import JobSettings
-from storage.errors import LeaseLostError, StorageError, StoreDamagedError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.store import Program, Store
+from storage.store import Program
 
 from .controls import Sleep
+from .job_context import JobContext
 
 T = TypeVar("T")
 JOB_POOL = "job"  # the pool of leases on work that one process at a time does for the store
@@ -52,14 +53,19 @@ class HeldLease:
         """Renew the lease, as part of an earlier transaction."""
         yield from self.leases.renew(self.lease, lease_us=self.lease_us)
 
+    def renew_and(self, program: Program[T]) -> Program[T]:
+        """Renew the lease and run a program, in one transaction."""
+        yield from self.renew()
+        return (yield from program)
+
 
 class Ownership:
     """The leases of one job process."""
 
-    def __init__(self, store: Store, leases: WorkLeases, limits: JobSettings, *, holder: str, sleep: Sleep) -> None:
-        self._store, self._leases, self._limits = store, leases, limits
-        self._holder, self._sleep = holder, sleep
-        self._lease_us = round(limits.lease_s * 1e6)
+    def __init__(self, context: JobContext) -> None:
+        self._store, self._leases, self._limits = context.store, context.leases, context.limits
+        self._holder, self._sleep = context.holder, context.sleep
+        self._lease_us = round(context.limits.lease_s * 1e6)
 
     async def run_owned(
         self,
@@ -96,6 +102,30 @@ class Ownership:
             await asyncio.gather(working, renewing, return_exceptions=True)
             if not held.is_released:
                 await self._give_back(held.lease, claimed_at_us + round(rests_s * 1e6) if rests_s else 0)
+
+    async def run_rounds(
+        self,
+        resource: str,
+        work: Callable[[HeldLease], Awaitable[object]],
+        *,
+        interval_s: float,
+        sleep: Sleep,
+        look_s_max: float = inf,
+        on_taken: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do the work at every interval, for ever. Call `on_taken` where another process has the lease on it.
+
+        After a round, no process gets the lease until the next round is nearly due. Every process tries to claim it at
+        least every `look_s_max` seconds, so that the next round takes place even if the process of the last one died.
+        """
+        while True:
+            await sleep(min(interval_s, look_s_max))
+            try:
+                await self.run_owned(JOB_POOL, resource, work, rests_s=interval_s * REST_RATIO)
+            except LeaseTakenError:
+                on_taken()
+            except LeaseLostError:
+                continue
 
     def _claim(self, pool: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
         lease = yield from self._leases.claim(pool, resource, holder=self._holder, lease_us=self._lease_us)

@@ -30,18 +30,21 @@ class Runner:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
-        controls: JobControls | None = None,  # lets operators run, pause and resume jobs
+        controls: JobControls | None = None,  # reports failures to operators
     ) -> None:
         self._limits, self._controls = limits, controls
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._stopping = False
 
-    def start(self, name: str, job: Job) -> None:
-        """Run `job` in a task until the job returns or `stop` is called. Whenever the job raises, call `job` again."""
+    def start(self, name: str, work: Job, *, job: str | None = None) -> None:
+        """Run `work` in a task until it returns or `stop` is called. Whenever it raises, call it again.
+
+        `job` is the name by which operators know the job of the task, unless it is `name`.
+        """
         if self._stopping:
             raise RuntimeError(f"job {name!r} was started after the stop")
-        task = asyncio.create_task(self._keep_running(name, job), name=f"job {name}")
+        task = asyncio.create_task(self._keep_running(name, work, job or name), name=f"job {name}")
         self._tasks[task] = name
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
@@ -63,31 +66,27 @@ class Runner:
             log.error("jobs_did_not_stop", jobs=stuck, waited_s=self._limits.job_stop_s_max)
         return stuck
 
-    async def _keep_running(self, name: str, job: Job) -> None:
+    async def _keep_running(self, name: str, work: Job, job: str) -> None:
         failures = 0
-        job_name = name if self._controls is None else self._controls.begin(name)
         while True:
             started = self._monotonic()
             try:
-                await job()
+                await work()
             except (Exception, asyncio.CancelledError) as error:
                 # If only something that the job awaits was cancelled, the job itself failed like any other job.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:
                     failures = 0
-                pause_s = self._pause_s(failures)
+                longest = min(self._limits.job_backoff_s_max, self._limits.job_backoff_base_s * 2.0**failures)
+                pause_s = longest * self._rng.uniform(0.5, 1)
                 failures = min(failures + 1, _DOUBLINGS_MAX)
                 if self._controls is not None:
-                    self._controls.failed(job_name)
+                    self._controls.observer.job_failed(job)
                 log.exception("job_failed", job=name, pause_s=round(pause_s, 3))
             else:
                 return
             await self._sleep(pause_s)
-
-    def _pause_s(self, failures: int) -> float:
-        longest = min(self._limits.job_backoff_s_max, self._limits.job_backoff_base_s * 2.0**failures)
-        return longest * self._rng.uniform(0.5, 1)
 
 
 def _cancelled() -> bool:

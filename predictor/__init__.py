@@ -12,18 +12,17 @@ that it passes in and the keys that it gets back. Keys are Python integers of an
 A rank always comes with a bracket that contains the true rank. A rank is called exact only where the knots prove it.
 
 Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves, `live`
-keeps a curve up to date while its board changes, `codec` encodes a curve, and `quality` measures errors in tests.
+keeps a curve up to date while its board changes, and `codec` encodes a curve.
 """
 
 from __future__ import annotations
 
 from .codec import decode_curve, encode_curve
 from .curve import Curve, FitMethod, Knot
-from .errors import CurveCorruptError, KnotsInvalidError, PredictorError, WalkInconsistentError
+from .errors import CurveCorruptError, KnotsInvalidError, WalkInconsistentError
 from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
-from .locate import SHAPE_UNIT, AnchorKnot, Bracket, Drift, KeyBracket, KnotRanks
+from .locate import SHAPE_UNIT, AnchorKnot, BoundedRank, Bracket, KeyBracket, KnotRanks, add_up_ranks
 from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
-from .shards import BoundedRank, add_up_ranks
 from .tally import LIMB_BITS, Tally
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "Bracket",
     "Curve",
     "CurveCorruptError",
-    "Drift",
     "FitMethod",
     "KeyBracket",
     "Knot",
@@ -46,7 +44,6 @@ __all__ = [
     "LiveCounts",
     "LiveCurve",
     "Move",
-    "PredictorError",
     "RankCurve",
     "Skip",
     "Stride",

@@ -30,7 +30,7 @@ width: the width in bytes (uint16), which is the smallest that fits all of them,
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import get_args
 from zlib import crc32
@@ -46,8 +46,7 @@ _HEADER = struct.Struct("<4sBBBIQqd")
 _CRC = struct.Struct("<I")
 _WIDTH = struct.Struct("<H")
 _ERRORS, _SHAPES = 1, 2  # bits of the options
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_SIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # codes of `struct` by width in bytes; small letters for signed numbers
 
 
 def encode_curve(curve: Curve) -> bytes:
@@ -72,21 +71,16 @@ def encode_curve(curve: Curve) -> bytes:
             curve.certificate or 0.0,
         )
         parts = [header, pack_int(curve.step), pack_int(knots[0].key if knots else 0)]
-        parts += [_pack(differences), _pack(gaps), _pack([knot.ties for knot in knots])]
+        parts += [pack_column(differences), pack_column(gaps), pack_column([knot.ties for knot in knots])]
         parts += _options(curve)
     except (struct.error, ValueError) as error:
         raise KnotsInvalidError(f"this curve does not fit the format: {error}") from error
-    body = b"".join(parts)
-    return body + _CRC.pack(crc32(body))
+    return add_checksum(parts)
 
 
 def decode_curve(data: bytes) -> Curve:
     """Return the curve that `encode_curve` encoded, or raise `CurveCorruptError`."""
-    body = data[: -_CRC.size]
-    if len(body) < _HEADER.size or body[: len(MAGIC)] != MAGIC:
-        raise CurveCorruptError("not a curve")
-    if _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
-        raise CurveCorruptError("the checksum does not match")
+    body = strip_checksum(data, MAGIC, _HEADER)
     if body[len(MAGIC)] not in VERSIONS:
         raise CurveCorruptError(f"format version {body[len(MAGIC)]}, this program reads {VERSION}")
     try:
@@ -100,9 +94,9 @@ def _curve(body: bytes) -> Curve:
     _, version, method, certified, knot_count, total, as_of_us, certificate = _HEADER.unpack_from(body)
     step, at = unpack_int(body, _HEADER.size)
     first_key, at = unpack_int(body, at)
-    differences, at = _unpack(body, at, knot_count)
-    gaps, at = _unpack(body, at, knot_count)
-    ties, at = _unpack(body, at, knot_count)
+    differences, at = unpack_column(body, at, knot_count)
+    gaps, at = unpack_column(body, at, knot_count)
+    ties, at = unpack_column(body, at, knot_count)
     errors, shapes, at = (None, None, at) if version == 1 else _unpack_options(body, at, max(0, knot_count - 1))
     if at != len(body) or certified > 1 or (knot_count and differences[0]):
         raise ValueError("parts are missing or left over")
@@ -126,9 +120,9 @@ def _curve(body: bytes) -> Curve:
 def _options(curve: Curve) -> list[bytes]:
     parts = [bytes([_ERRORS * (curve.errors is not None) + _SHAPES * (curve.shapes is not None)])]
     if curve.errors is not None:
-        parts.append(_pack(curve.errors))
+        parts.append(pack_column(curve.errors))
     if curve.shapes is not None:
-        parts += [_pack([shape[inner] for shape in curve.shapes]) for inner in (0, 1)]
+        parts += [pack_column([shape[inner] for shape in curve.shapes]) for inner in (0, 1)]
     return parts
 
 
@@ -141,12 +135,27 @@ def _unpack_options(
         raise ValueError("an option is not known")
     errors = shapes = None
     if options & _ERRORS:
-        errors, at = _unpack(body, at, gap_count)
+        errors, at = unpack_column(body, at, gap_count)
     if options & _SHAPES:
-        first, at = _unpack(body, at, gap_count)
-        second, at = _unpack(body, at, gap_count)
+        first, at = unpack_column(body, at, gap_count)
+        second, at = unpack_column(body, at, gap_count)
         shapes = list(zip(first, second, strict=True))
     return errors, shapes, at
+
+
+def add_checksum(parts: Iterable[bytes]) -> bytes:
+    body = b"".join(parts)
+    return body + _CRC.pack(crc32(body))
+
+
+def strip_checksum(data: bytes, magic: bytes, header: struct.Struct) -> bytes:
+    """Return the bytes without their checksum; raise `CurveCorruptError` if they are damaged or begin otherwise."""
+    body = data[: -_CRC.size]
+    if len(body) < header.size or body[: len(magic)] != magic:
+        raise CurveCorruptError(f"the bytes do not begin with {magic!r} and its header")
+    if _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
+        raise CurveCorruptError("the checksum does not match")
+    return body
 
 
 def pack_int(value: int) -> bytes:
@@ -164,36 +173,25 @@ def unpack_int(body: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(body[at : at + width], "little", signed=True), at + width
 
 
-def pack_signed(values: Sequence[int]) -> bytes:
-    """Encode integers of up to 64 bits. The result begins with their width, the smallest that fits all of them."""
-    bits = max(max(values, default=0).bit_length(), (~min(values, default=0)).bit_length() if values else 0) + 1
-    width = next((size for size in _SIGNED if size * 8 >= bits), 8)
-    return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{_SIGNED[width]}", *values)
-
-
-def unpack_signed(body: bytes, at: int, count: int) -> tuple[list[int], int]:
-    (width,) = _WIDTH.unpack_from(body, at)
-    if width not in _SIGNED:
-        raise ValueError("a column has no known width")
-    at += _WIDTH.size
-    return list(struct.unpack_from(f"<{count}{_SIGNED[width]}", body, at)), at + width * count
-
-
-def _pack(values: Sequence[int]) -> bytes:
-    """Encode non-negative integers of any size. The result begins with their common width in bytes."""
-    width = (max(values, default=0).bit_length() + 7) // 8
+def pack_column(values: Sequence[int], *, signed: bool = False) -> bytes:
+    """Encode integers of any size. The result begins with their common width in bytes."""
+    bits = max(values, default=0).bit_length()
+    if signed and values:
+        bits = max(bits, (~min(values)).bit_length()) + 1
+    width = (bits + 7) // 8
     width = next((size for size in _CODES if size >= width), width)
     if code := _CODES.get(width):
-        return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{code}", *values)
-    return _WIDTH.pack(width) + b"".join([value.to_bytes(width, "little") for value in values])
+        return _WIDTH.pack(width) + struct.pack(f"<{len(values)}{code.lower() if signed else code}", *values)
+    return _WIDTH.pack(width) + b"".join([value.to_bytes(width, "little", signed=signed) for value in values])
 
 
-def _unpack(body: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
+def unpack_column(body: bytes, at: int, count: int, *, signed: bool = False) -> tuple[Sequence[int], int]:
+    """Return (the integers, the offset of the next part)."""
     (width,) = _WIDTH.unpack_from(body, at)
     at += _WIDTH.size
     end = at + width * count
     if width == 0 or end > len(body):
         raise ValueError("a column is cut off")
     if code := _CODES.get(width):
-        return struct.unpack_from(f"<{count}{code}", body, at), end
-    return [int.from_bytes(body[i : i + width], "little") for i in range(at, end, width)], end
+        return struct.unpack_from(f"<{count}{code.lower() if signed else code}", body, at), end
+    return [int.from_bytes(body[i : i + width], "little", signed=signed) for i in range(at, end, width)], end

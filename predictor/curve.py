@@ -59,10 +59,17 @@ class Curve(KnotRanks):
         counted = tuple(map(add, better_counts, ties))
         _check(self, keys, better_counts, counted)
         object.__setattr__(self, "knots", knots)
-        for name, check in (("errors", _check_errors), ("shapes", _check_shapes)):
-            column = getattr(self, name)
-            if column is not None:
-                object.__setattr__(self, name, check(tuple(column), len(knots)))
+        gap_count = max(0, len(knots) - 1)
+        if self.errors is not None:
+            object.__setattr__(self, "errors", tuple(self.errors))
+            if len(self.errors) != gap_count or min(self.errors, default=0) < 0:
+                raise KnotsInvalidError("a gap between two knots should have one error of at least 0")
+        if self.shapes is not None:
+            object.__setattr__(self, "shapes", tuple(self.shapes))
+            if len(self.shapes) != gap_count or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in self.shapes):
+                raise KnotsInvalidError(
+                    "a gap between two knots should have two control values, which ascend within its rise"
+                )
         lows = (1, *[1 + count for count in counted])
         highs = (*[1 + count for count in better_counts], self.total + 1)
         reaches = None if self.errors is None else (0, *self.errors, 0)
@@ -89,17 +96,3 @@ def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], coun
     for key, next_key, upto, better_count in zip(keys, keys[1:], counted, better_counts[1:], strict=False):
         if next_key - key <= step and better_count > upto:
             raise KnotsInvalidError(f"no key is left for the entries before rank {better_count + 1}")
-
-
-def _check_errors(errors: tuple[int, ...], knot_count: int) -> tuple[int, ...]:
-    """Return the errors; raise `KnotsInvalidError` unless they can be the largest errors of the gaps."""
-    if len(errors) != max(0, knot_count - 1) or min(errors, default=0) < 0:
-        raise KnotsInvalidError("a gap between two knots should have one error of at least 0")
-    return errors
-
-
-def _check_shapes(shapes: tuple[tuple[int, int], ...], knot_count: int) -> tuple[tuple[int, int], ...]:
-    """Return the shapes; raise `KnotsInvalidError` unless every cubic is monotone and stays within its gap."""
-    if len(shapes) != max(0, knot_count - 1) or not all(0 <= s1 <= s2 <= SHAPE_UNIT for s1, s2 in shapes):
-        raise KnotsInvalidError("a gap between two knots should have two control values, which ascend within its rise")
-    return shapes

@@ -11,13 +11,11 @@ from math import gcd
 
 import numpy as np
 
-from .cubic import add_cubics, fit_cubics
+from .cubic import fit_cubics
 from .curve import Curve, Knot
 from .greedy import DistinctKeys, choose_knots
 from .measured import measure_errors
 from .tally import Tally
-
-__all__ = ["add_cubics", "fit_curve"]
 
 # Cubics are not tried if the worst relative error of the lines is at most this, because loading scipy takes 52 MiB and
 # a third of a second.
@@ -33,27 +31,16 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
     """
     if tally.total == 0:
         return Curve((), total=0, as_of_us=as_of_us, method="scan", certificate=0.0, errors=())
-    distinct = DistinctKeys(
-        low=np.frombuffer(tally.low, dtype=np.int64),
-        high=None if tally.high is None else np.frombuffer(tally.high, dtype=np.int64),
-        better_counts=np.frombuffer(tally.better_counts, dtype=np.int64),
-        total=tally.total,
-        release_pages=tally.release_pages,
-    )
+    distinct = DistinctKeys(tally)
     step = _step(distinct)
-    knots = choose_knots(distinct, step, knots_max=knots_max, gap_rows_max=gap_rows_max)
-    lines = Curve(
-        _knots(tally.first_key, distinct, knots), total=tally.total, as_of_us=as_of_us, method="scan", step=step
-    )
-    return _measured(distinct, lines, knots)
-
-
-def _knots(first_key: int, distinct: DistinctKeys, indexes: Sequence[int]) -> list[Knot]:
+    indexes = choose_knots(distinct, step, knots_max=knots_max, gap_rows_max=gap_rows_max)
     knots = []
     for index in indexes:
         better_count = int(distinct.better_counts[index])
-        knots.append(Knot(first_key + distinct.offset(index), better_count, distinct.counted(index) - better_count))
-    return knots
+        ties = distinct.counted(index) - better_count
+        knots.append(Knot(tally.first_key + distinct.offset(index), better_count, ties))
+    lines = Curve(knots, total=tally.total, as_of_us=as_of_us, method="scan", step=step)
+    return _measured(distinct, lines, indexes)
 
 
 def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:

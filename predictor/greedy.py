@@ -13,14 +13,13 @@ Each step works on a window of the given arrays, so an array may be a memory-map
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .tally import LIMB_BITS
+from .tally import LIMB_BITS, Tally
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,19 +44,17 @@ WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values proce
 RELAX_VALUES = 1 << 20  # values between two calls of `DistinctKeys.release_pages`
 
 
-@dataclass(frozen=True, slots=True)
 class DistinctKeys:
     """The distinct keys in ascending order, as offsets from the first key, with each key's number of better entries.
 
     An offset is `high` * 2**LIMB_BITS + `low`; both are at least 0. `high` is None if it would be 0 for every key.
     """
 
-    low: Integers
-    high: Integers | None
-    better_counts: Integers
-    total: int  # number of all entries
-    # Call this at intervals while reading the arrays, so that their owner may give mapped pages back to the system.
-    release_pages: Callable[[], None]
+    def __init__(self, tally: Tally) -> None:
+        self.low: Integers = np.frombuffer(tally.low, dtype=np.int64)
+        self.high: Integers | None = None if tally.high is None else np.frombuffer(tally.high, dtype=np.int64)
+        self.better_counts: Integers = np.frombuffer(tally.better_counts, dtype=np.int64)
+        self.total, self.release_pages = tally.total, tally.release_pages
 
     def __len__(self) -> int:
         return len(self.low)

@@ -20,9 +20,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate, chain
 from operator import add
-from zlib import crc32
 
-from .codec import pack_int, pack_signed, unpack_int, unpack_signed
+from .codec import add_checksum, pack_column, pack_int, strip_checksum, unpack_column, unpack_int
 from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorruptError, KnotsInvalidError
 from .locate import KnotRanks
@@ -30,14 +29,13 @@ from .locate import KnotRanks
 MAGIC = b"RKLC"
 VERSION = 1
 _HEADER = struct.Struct("<4sBBI")
-_CRC = struct.Struct("<I")
 _OFF_LATTICE, _ENDS = 1, 2  # bits of the header's flags
 
 Move = tuple[int | None, int | None]  # (key before, key after); None: the owner had no entry in the column at that time
 
 
 class LiveCounts:
-    """The changes since a fit, by knot and by gap. `count_move` and `count_moves` add to this object."""
+    """The changes since a fit, by knot and by gap. `count_moves` adds to this object."""
 
     __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
 
@@ -51,10 +49,6 @@ class LiveCounts:
         self.best: int | None = None  # the best new key ever in the open gap at the better end
         self.worst: int | None = None  # the worst new key ever in the open gap at the worse end
 
-    def count_move(self, before: int | None, after: int | None) -> None:
-        """Count one move: the key of an owner changed, was added or was removed."""
-        self.count_moves(((before, after),))
-
     def _note(self, j: int, key: int) -> None:
         """Record whether a new key of gap j is off the lattice, or is the outermost key of an open gap so far."""
         keys = self._keys
@@ -66,7 +60,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count many moves; return how many were counted. A move from a key to the same key is not counted."""
+        """Count moves; return how many were counted. A move from a key to the same key is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -99,33 +93,22 @@ class LiveCounts:
         """Return the number of moves into, out of and within gaps."""
         return sum(self.moves)
 
-    def _state(self) -> tuple[object, ...]:
-        return self._keys, self._step, self.runs, self.gaps, self.moves, self.off_lattice, self.best, self.worst
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LiveCounts) and self._state() == other._state()
-
-    __hash__ = None  # type: ignore[assignment] # mutable
-
     def encode(self) -> bytes:
         """Return the counts as bytes. The caller has to store which curve they belong to."""
         ends = [end for end in (self.best, self.worst) if end is not None]
         flags = _OFF_LATTICE * self.off_lattice
         flags += _ENDS * (self.best is not None) + 2 * _ENDS * (self.worst is not None)
         parts = [_HEADER.pack(MAGIC, VERSION, flags, len(self._keys)), *map(pack_int, ends)]
-        parts += map(pack_signed, (self.runs, self.gaps, self.moves))
-        body = b"".join(parts)
-        return body + _CRC.pack(crc32(body))
+        parts += [pack_column(column, signed=True) for column in (self.runs, self.gaps, self.moves)]
+        return add_checksum(parts)
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
         """Return the counts that `encode` encoded for `curve`, or raise `CurveCorruptError`."""
-        body = data[: -_CRC.size]
-        if len(body) < _HEADER.size or _CRC.unpack(data[-_CRC.size :])[0] != crc32(body):
-            raise CurveCorruptError("not live counts, or damaged ones")
-        magic, version, flags, knot_count = _HEADER.unpack_from(body)
-        if magic != MAGIC or version != VERSION:
-            raise CurveCorruptError(f"live counts of format {magic!r} {version}, this program reads {VERSION}")
+        body = strip_checksum(data, MAGIC, _HEADER)
+        _, version, flags, knot_count = _HEADER.unpack_from(body)
+        if version != VERSION:
+            raise CurveCorruptError(f"live counts of format {version}, this program reads {VERSION}")
         counts = cls(curve)
         if knot_count != len(counts.runs):
             raise CurveCorruptError("the live counts are another curve's")
@@ -142,9 +125,8 @@ class LiveCounts:
             self.best, at = unpack_int(body, at)
         if flags & 2 * _ENDS:
             self.worst, at = unpack_int(body, at)
-        self.runs, at = unpack_signed(body, at, len(self.runs))
-        self.gaps, at = unpack_signed(body, at, len(self.gaps))
-        self.moves, at = unpack_signed(body, at, len(self.moves))
+        for column in (self.runs, self.gaps, self.moves):
+            column[:], at = unpack_column(body, at, len(column), signed=True)
         if at != len(body) or min(self.moves) < 0:
             raise ValueError("parts are left over, or moves are negative")
 

@@ -12,7 +12,7 @@ of the knot after the gap. If both are equal, the gap has no entry.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 # A control value of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the whole rise of the cubic's gap.
@@ -30,6 +30,28 @@ class Bracket(NamedTuple):
     @property
     def exact(self) -> bool:
         return self.low == self.high
+
+
+class BoundedRank(NamedTuple):
+    """A rank, 1-based. The true rank lies between `low` and `high`, both included."""
+
+    rank: int
+    low: int
+    high: int
+
+
+def add_up_ranks(parts: Iterable[BoundedRank]) -> BoundedRank:
+    """Return the rank of a key among all entries of disjoint sets, given its rank in each set; 1 if there is no set.
+
+    Ranks cannot be added up, but numbers of better entries can, and so can their bounds. The result is exact if the
+    rank in every set is exact.
+    """
+    rank = low = high = 1
+    for part in parts:
+        rank += part.rank - 1
+        low += part.low - 1
+        high += part.high - 1
+    return BoundedRank(rank, low, high)
 
 
 class KeyBracket(NamedTuple):
@@ -68,24 +90,24 @@ class KnotRanks:
     """Reads ranks off knots. A subclass calls `_set_knots` once to set the fields that the methods read."""
 
     __slots__ = (
-        "_bare",  # whether `_reaches`, `_shapes` and `_ends` are None and `_snap` equals `_grid`
-        "_ends",
-        "_grid",
+        "_bare",  # whether `error_bounds`, `cubics` and `ends` are None and `_snap` equals `grid`
         "_highs",
         "_keys",
         "_lows",
-        "_reaches",
-        "_shapes",
         "_snap",
+        "cubics",
+        "ends",
+        "error_bounds",
+        "grid",
     )
     _keys: tuple[int, ...]  # the keys of the knots, ascending
     _lows: tuple[int, ...]  # `low` of each gap
     _highs: tuple[int, ...]  # `high` of each gap; for the last gap it is the number of entries plus one
-    _grid: int  # the lattice step with which the lines were fitted
+    grid: int  # the lattice step with which lines and cubics were fitted
     _snap: int  # the lattice step for rounding a key up before it is looked up; 1: keys are not rounded
-    _reaches: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
-    _shapes: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
-    _ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
+    error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
+    cubics: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
+    ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
     _bare: bool
 
     def _set_knots(
@@ -104,39 +126,19 @@ class KnotRanks:
             ("_keys", keys),
             ("_lows", lows),
             ("_highs", highs),
-            ("_grid", grid),
+            ("grid", grid),
             ("_snap", snap if keys else 1),
-            ("_reaches", reaches),
-            ("_shapes", shapes),
-            ("_ends", ends),
+            ("error_bounds", reaches),
+            ("cubics", shapes),
+            ("ends", ends),
             ("_bare", reaches is None and shapes is None and ends is None and snap == grid),
         ):
             put(self, name, value)
 
     @property
-    def grid(self) -> int:
-        """Return the lattice step with which lines and cubics were fitted."""
-        return self._grid
-
-    @property
     def rounds_to_lattice(self) -> bool:
         """Return whether a key is rounded to the lattice before it is looked up."""
-        return self._snap == self._grid
-
-    @property
-    def error_bounds(self) -> Sequence[int] | None:
-        """Return the largest error of an estimate for each of the K + 1 gaps, or None if they are not known."""
-        return self._reaches
-
-    @property
-    def cubics(self) -> Sequence[tuple[int, int]] | None:
-        """Return the inner control values of the cubic of each closed gap, or None if the gaps have lines."""
-        return self._shapes
-
-    @property
-    def ends(self) -> tuple[int, int] | None:
-        """Return the best and the worst key that the open gaps may hold, or None if these gaps are empty."""
-        return self._ends
+        return self._snap == self.grid
 
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
@@ -156,20 +158,20 @@ class KnotRanks:
         if low == high or (j < len(keys) and keys[j] == key):
             return Bracket(high, high, high, "knot")
         if self._bare:
-            start = keys[j - 1] + self._grid
+            start = keys[j - 1] + self.grid
             run = keys[j] - start
             rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
             return Bracket(rank, low, high, "curve")
-        if self._ends is not None and (j == 0 or j == len(keys)):
-            best, worst = self._ends
+        if self.ends is not None and (j == 0 or j == len(keys)):
+            best, worst = self.ends
             if j == 0 and key <= best:
                 return Bracket(low, low, low, "knot")
             if j == len(keys) and key > worst:
                 return Bracket(high, high, high, "knot")
         rank = self._estimate(j, key)
-        if self._reaches is None:
+        if self.error_bounds is None:
             return Bracket(rank, low, high, "curve")
-        reach = self._reaches[j]
+        reach = self.error_bounds[j]
         low, high = max(low, rank - reach), min(high, rank + reach)
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
@@ -200,7 +202,7 @@ class KnotRanks:
     def estimate_drift(self, from_rank: int) -> Drift:
         """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
-        reaches = self._reaches
+        reaches = self.error_bounds
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
             low = max(self._lows[j], from_rank)
             width = self._highs[j] - self._lows[j]
@@ -210,8 +212,8 @@ class KnotRanks:
 
     def _span(self, j: int) -> tuple[int, int]:
         """Return (the first key of a gap, the first key past it), where the line of the gap starts and ends."""
-        keys, grid = self._keys, self._grid
-        best, worst = self._ends or (0, 0)
+        keys, grid = self._keys, self.grid
+        best, worst = self.ends or (0, 0)
         start = keys[j - 1] + grid if j else best
         return start, keys[j] if j < len(keys) else max(worst, start) + grid
 
@@ -219,18 +221,18 @@ class KnotRanks:
         """Return the estimated rank of a key within gap j. The gap has to hold an entry."""
         low, high = self._lows[j], self._highs[j]
         start, end = self._span(j)
-        if self._grid != 1 and self._keys:
+        if self.grid != 1 and self._keys:
             # The line was fitted to lattice points. So the key is rounded up to a lattice point, even if new entries
             # lie between lattice points.
-            key += (self._keys[0] - key) % self._grid
+            key += (self._keys[0] - key) % self.grid
         if key <= start:
             return low
         if key >= end:
             return high
         run, at = end - start, key - start
-        if self._shapes is None or not 0 < j < len(self._keys):
+        if self.cubics is None or not 0 < j < len(self._keys):
             return low + (2 * (high - low) * at + run) // (2 * run)
-        s1, s2 = self._shapes[j - 1]
+        s1, s2 = self.cubics[j - 1]
         left = run - at
         part = at * (3 * left * (left * s1 + at * s2) + at * at * SHAPE_UNIT)
         whole = run * run * run * SHAPE_UNIT
@@ -258,7 +260,7 @@ class KnotRanks:
             key = keys[i - 1]
             return KeyBracket(key, key, key)
         low, high = self._key_ends(i)
-        reach = None if self._reaches is None else self._reaches[i]
+        reach = None if self.error_bounds is None else self.error_bounds[i]
         if reach is not None:
             # A key cannot have this rank if its estimate differs from the rank by more than the largest error.
             if rank - reach >= low_rank:
@@ -269,34 +271,30 @@ class KnotRanks:
 
     def _key_ends(self, i: int) -> tuple[int, int]:
         """Return the (best, worst) key that an entry of gap i may have."""
-        if self._snap != self._grid:
-            return self._open_span(i)
-        start, end = self._span(i)
-        return start, end - self._grid
-
-    def _open_span(self, i: int) -> tuple[int, int]:
-        """Return the (best, worst) key that an entry of gap i may have if values lie off the lattice."""
-        best, worst = self._ends or (0, 0)
+        if self._snap == self.grid:
+            start, end = self._span(i)
+            return start, end - self.grid
+        best, worst = self.ends or (0, 0)  # values lie off the lattice
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
         """Return the worst lattice point of gap j whose estimate is this rank or better. Gap j has to hold the rank."""
         start, end = self._span(j)
-        if self._shapes is not None and 0 < j < len(self._keys):
+        if self.cubics is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
         # This solves floor(y + 1/2) <= rank for the key. Here y is the gap's line, from `low` at the key `start` to
         # `high` at the key `end`.
         low_rank = self._lows[j]
         parts = ((end - start) * (2 * (rank - low_rank) + 1) - 1) // (2 * (self._highs[j] - low_rank))
-        return start + parts // self._grid * self._grid
+        return start + parts // self.grid * self.grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
         """Return, by bisection, the worst lattice point of gap j whose estimate on a cubic is this rank or better."""
-        found, past = 0, (end - start) // self._grid
+        found, past = 0, (end - start) // self.grid
         while past - found > 1:
             middle = (found + past) // 2
-            if self._estimate(j, start + middle * self._grid) <= rank:
+            if self._estimate(j, start + middle * self.grid) <= rank:
                 found = middle
             else:
                 past = middle
-        return start + found * self._grid
+        return start + found * self.grid

@@ -103,7 +103,8 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
     ratio = _solve_spacing(total, knots_max, gap_rows_max)
     while len(knots) + 1 < knots_max:
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
-        spare = _spare(knots_max - len(knots), total - next_rank, rows, gap_rows_max)
+        # `spare`: how many of the knots that are left the row limit does not need if the next skip has `rows` rows
+        spare = knots_max - len(knots) - 2 - (total - next_rank - rows) // (gap_rows_max + 1)
         if knots and spare < 0:
             ratio = 2 * (gap_rows_max + 1) / next_rank  # all remaining knots are needed for the row limit
             rows = gap_rows_max
@@ -133,11 +134,6 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
     if knots and next_rank != total + 1:
         knots.extend((yield from _worst(total, knots[-1])))
     return knots
-
-
-def _spare(left: int, entries: int, rows: int, gap_rows_max: int) -> int:
-    """Return how many of the `left` knots the row limit does not need if the next skip has `rows` rows."""
-    return left - 2 - (entries - rows) // (gap_rows_max + 1)
 
 
 def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, gap_rows_max: int) -> Reads:

@@ -51,13 +51,5 @@ def make_pool_parts(settings: Settings, store: Store, metrics: LeaseMetrics, rea
             rng=random.Random(),
         )
         names = tuple(parse_peers(settings.lease_peers))
-        peers = PeerParts(names, exchange, read_peer, settings, metrics)
-    return PoolParts(
-        liberate=settings,
-        balance=settings,
-        clock=store_clock,
-        observer=metrics,
-        margin_us=lease_margin_us(settings),
-        expired_counted_max=settings.lease_expired_counted_max,
-        peers=peers,
-    )
+        peers = PeerParts(names, exchange, read_peer, metrics)
+    return PoolParts(metrics, peers)

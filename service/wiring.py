@@ -117,7 +117,7 @@ async def open_context(
             read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
         controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
         parts = _job_parts(settings, metrics, stored, clock, refresh_queue, read_peer)
-        parts = replace(parts, controls=controls, sleep=controls.sleep)
+        parts = replace(parts, controls=controls)
         tracer = make_tracer(settings)
         if tracer is not None:
             stack.push_async_callback(asyncio.to_thread, tracer.close)
@@ -232,7 +232,7 @@ async def _open_queue(
     # its shards, so two overlapping leases do no harm.
     leases = WorkLeases(store_clock, margin_us=0)
     semaphore = Semaphore(leases, SEMAPHORE, size=settings.ingest_workers_max)
-    return enqueuer, QueueParts(shards, leases, settings, metrics.queue, wake, semaphore)
+    return enqueuer, QueueParts(shards, leases, metrics.queue, wake, semaphore)
 
 
 def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
@@ -277,7 +277,6 @@ def _job_parts(
         rng=random.Random(),
         pools=make_pool_parts(settings, stored.store, metrics.leases, read_peer),
         auditor=stored.auditor,
-        audit_interval_s=settings.audit_interval_s,
     )
 
 

@@ -26,12 +26,12 @@ from benchmarks.bulk import draw_scores, load_bulk_board, prepare_bulk_store
 from benchmarks.options import Options, parse_options
 from config import load
 from predictor import AsOf, Curve, Knot, LiveCounts, LiveCurve
-from predictor.quality import count_by_key
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.boards import find_board
 from storage.entries.entries import Entries
 from storage.entries.rankings import Ranking
 from storage.store import Program, Store
+from tests.predictor.quality import count_by_key
 from tests.servers import DURABLE, postgres
 
 _GAP_ROWS = (100, 1_000, 3_000, 10_000, 30_000)

@@ -14,13 +14,11 @@ from typing import Protocol
 
 import structlog
 
-from config.settings import JobSettings
+from jobs.job_context import JobContext
 from jobs.ownership import HeldLease
 from storage.archive.archive_writer import ArchiveBlock, ArchiveWriter, PartContent
-from storage.boards.catalog import Catalog
-from storage.reads.open_boards import OpenBoards
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
@@ -43,11 +41,9 @@ class _Written:
 
 
 class Archiver:
-    def __init__(
-        self, store: Store, catalog: Catalog, open_boards: OpenBoards, limits: JobSettings, observer: ArchiveObserver
-    ) -> None:
-        self._store, self._catalog, self._open_boards = store, catalog, open_boards
-        self._limits, self._observer = limits, observer
+    def __init__(self, context: JobContext, observer: ArchiveObserver) -> None:
+        self._store, self._catalog, self._open_boards = context.store, context.catalog, context.open_boards
+        self._limits, self._observer = context.limits, observer
         self._under_way: ArchiveWriter | None = None
         self._written = _Written()
 
@@ -59,12 +55,7 @@ class Archiver:
         """Start the archive of a board, or continue one that this or another process began."""
         entries, _ = self._open_boards.open_board(board)
         archiving = ArchiveWriter(entries, self._limits)
-
-        def program() -> Program[None]:
-            yield from held.renew()
-            yield from archiving.begin_or_resume()
-
-        await self._store.write(program)
+        await self._store.write(lambda: held.renew_and(archiving.begin_or_resume()))
         self._under_way, self._written = archiving, _Written()
 
     async def archive_boards(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:

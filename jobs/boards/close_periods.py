@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import structlog
 
-from config.settings import JobSettings
-from jobs.controls import Sleep
-from jobs.curves.fitting import Fitting
+from jobs.curves.fitting import Fitting, FittingObserver
 from jobs.curves.refresh import store_and_serve
+from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
 from storage.archive.board_closing import (
@@ -34,15 +33,14 @@ from storage.archive.board_closing import (
     shut_boards,
 )
 from storage.boards.boards import ALL_ENTRIES, CHANGES, REFRESH_POOL, find_totals, refresh_resource
-from storage.curves.stored_curves import CurveBook, find_curve_summaries, read_documents
+from storage.curves.stored_curves import find_curve_summaries, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.leases.claims import StoreClock
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Program
 
 from .archive import ArchiveObserver, Archiver
 
-T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 RESOURCE = "close"
@@ -69,24 +67,18 @@ class CloseJob:
 
     def __init__(
         self,
-        store: Store,
-        book: CurveBook,
-        fitting: Fitting,
-        archiver: Archiver,
-        ownership: Ownership,
-        limits: JobSettings,
-        archive_limits: JobSettings,
+        context: JobContext,
         observer: CloseObserver,
+        fits: FittingObserver,
         *,
         clock: StoreClock,
-        monotonic: Callable[[], float],
-        sleep: Sleep,
     ) -> None:
-        self._store, self._book, self._ownership = store, book, ownership
-        self._fitting, self._archiver = fitting, archiver
+        self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
+        # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
+        self._fitting, self._archiver = Fitting(context, fits), Archiver(context, observer)
         self._to_archive: deque[Board] = deque()
-        self._limits, self._archive_limits, self._observer = limits, archive_limits, observer
-        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
+        self._limits, self._observer, self._clock = context.limits, observer, clock
+        self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
         while True:
@@ -155,12 +147,12 @@ class CloseJob:
 
     async def _archive_small(self, held: HeldLease, now_us: int) -> bool:
         """Archive the next boards together if at least two are small enough; return whether they were archived."""
-        limits, boards = self._archive_limits, list(self._to_archive)[: self._archive_limits.archive_boards_max]
+        boards = list(self._to_archive)[: self._limits.archive_boards_max]
         keys = [board.key for board in boards]
         totals, small, rows = await self._store.read(lambda: find_totals(keys)), 0, 0
         for board in boards:
             rows += totals[board.key].get(ALL_ENTRIES, 0)
-            if rows > limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
+            if rows > self._limits.archive_step_rows or list_columns_to_fit(board, totals[board.key]):
                 break
             small += 1
         if small < 2:
@@ -193,11 +185,7 @@ class CloseJob:
         return now_us, due
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
-        def program() -> Program[list[Board]]:
-            yield from held.renew()
-            return (yield from shut_boards(boards, now_us=now_us))
-
-        closed = await self._store.write(program)
+        closed = await self._store.write(lambda: held.renew_and(shut_boards(boards, now_us=now_us)))
         self._observer.closed(len(closed))
         log.info("boards_closed", boards=len(closed), first=closed[0].id if closed else None)
 
@@ -224,16 +212,10 @@ class CloseJob:
 
     async def _freeze(self, held: HeldLease, board: Board) -> None:
         await self._fit_columns(board)
-
-        def program() -> Program[None]:
-            yield from held.renew()
-            yield from freeze_boards([board])
-
-        await self._store.write(program)
+        await self._store.write(lambda: held.renew_and(freeze_boards([board])))
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        """Fit the final curve of every column that needs one and has none yet."""
         totals = (await self._store.read(lambda: find_totals([board.key])))[board.key]
         for index in list_columns_to_fit(board, totals):
             if not await self._is_final(board, index, totals[CHANGES]):

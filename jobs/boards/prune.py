@@ -11,17 +11,15 @@ from typing import Protocol
 
 import structlog
 
-from config.settings import Settings
-from jobs.controls import Sleep
-from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
+from jobs.job_context import JobContext
+from jobs.ownership import HeldLease, Ownership
 from storage.boards.shared_tables import sweep_rows
+from storage.curves.live_counts import find_fold_position
 from storage.entries.erasure import erasure_statements
-from storage.errors import LeaseTakenError
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
-from storage.posting.post_ids import PostIds
 from storage.queue.outcomes import rejected_posts
-from storage.store import Program, Store
+from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
@@ -41,33 +39,25 @@ class PruneObserver(Protocol):
 class PruneJob:
     def __init__(
         self,
-        store: Store,
-        post_ids: PostIds,
-        ownership: Ownership,
-        limits: Settings,
+        context: JobContext,
         observer: PruneObserver,
-        *,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
-        sleep: Sleep,
-        unread_from: Callable[[], Program[int | None]] | None = None,  # returns the first log position not yet folded
+        unread_from: Callable[[], Program[int | None]] = find_fold_position,
     ) -> None:
-        self._store, self._post_ids, self._limits = store, post_ids, limits
-        self._ownership, self._observer = ownership, observer
-        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+        """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
+        self._store, self._post_ids, self._limits = context.store, context.post_ids, context.limits
+        self._changes = change_log
+        self._ownership, self._observer = Ownership(context), observer
+        self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._unread_from = unread_from
 
     async def run_forever(self) -> None:
-        while True:
-            await self._sleep(self._limits.prune_interval_s)
-            rests_s = self._limits.prune_interval_s * REST_RATIO
-            try:
-                await self._ownership.run_owned(JOB_POOL, RESOURCE, self._prune, rests_s=rests_s)
-            except LeaseTakenError:
-                self._observer.pruned_elsewhere()
+        interval_s, on_taken = self._limits.prune_interval_s, self._observer.pruned_elsewhere
+        await self._ownership.run_rounds(
+            RESOURCE, self._prune, interval_s=interval_s, sleep=self._sleep, on_taken=on_taken
+        )
 
     async def _prune(self, _held: HeldLease) -> None:
-        oldest_us = await self._store.read(change_log.oldest_us)
+        oldest_us = await self._store.read(self._changes.oldest_us)
         self._observer.log_age(0.0 if oldest_us is None else max(0, self._now_us() - oldest_us) / 1e6)
         if forgotten := await self.prune_post_ids():
             log.info("post_ids_forgotten", rows=forgotten)
@@ -98,22 +88,20 @@ class PruneJob:
         rows_max = self._limits.prune_rows_max
 
         def step() -> Program[int]:
-            unread_from = None if self._unread_from is None else (yield from self._unread_from())
-            gone = yield from change_log.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
+            unread_from = yield from self._unread_from()
+            gone = yield from self._changes.prune(before_us=now_us - kept_us, keep_from=unread_from, rows_max=rows_max)
             if gone or unread_from is None:
                 return gone
-            return (yield from change_log.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
+            return (yield from self._changes.prune(before_us=now_us - 2 * kept_us, keep_from=None, rows_max=rows_max))
 
         return await self._in_steps(step, 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
         before_us = self._now_us() - round(self._limits.rejected_post_retention_s * 1e6)
-        rows_max = self._limits.prune_rows_max
+        rejected, rows_max = rejected_posts, self._limits.prune_rows_max
         keep = self._limits.rejected_posts_max
-        return await self._in_steps(
-            lambda: rejected_posts.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max
-        )
+        return await self._in_steps(lambda: rejected.prune(before_us=before_us, keep=keep, rows_max=rows_max), rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells of erased owners from the change log; return the number of changed bundles.
@@ -122,17 +110,16 @@ class PruneJob:
         """
         before_us = self._now_us() - round(self._limits.erased_cells_s * 1e6)
         rows_max = self._limits.prune_rows_max
-        return await self._in_steps(
-            lambda: erasure_statements.blank_cells(before_us=before_us, rows_max=rows_max), rows_max
-        )
+        erased = erasure_statements
+        return await self._in_steps(lambda: erased.blank_cells(before_us=before_us, rows_max=rows_max), rows_max)
 
     async def make_blocks(self) -> int:
         """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
-        made = 0
-        await self._store.write(owner_blocks.prune)
-        while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
+        index, made = owner_blocks, 0
+        await self._store.write(index.prune)
+        while (block := await self._store.read(index.build_next_block, heavy=True)) is not None:
             started = self._monotonic()
-            await self._store.write(lambda block=block: owner_blocks.store_block(block))  # type: ignore[misc]
+            await self._store.write(lambda block=block: index.store_block(block))  # type: ignore[misc]
             made += 1
             await self._sleep(self._monotonic() - started)
         return made

@@ -13,12 +13,11 @@ from typing import Protocol
 import structlog
 
 from config.settings import JobSettings
-from jobs.controls import Sleep
-from jobs.ownership import JOB_POOL, REST_RATIO, HeldLease, Ownership
-from storage.boards.catalog import Catalog
+from jobs.job_context import JobContext
+from jobs.ownership import HeldLease, Ownership
 from storage.curves.auditing import Audit, AuditedCurve, audit_curve
 from storage.curves.stored_curves import CurveBook
-from storage.errors import BoardChangedError, LeaseTakenError, NoCurveError, StorageError, UnknownBoardError
+from storage.errors import BoardChangedError, NoCurveError, StorageError, UnknownBoardError
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Store
@@ -97,29 +96,13 @@ class Auditor:
 
 
 class AuditJob:
-    def __init__(
-        self,
-        catalog: Catalog,
-        book: CurveBook,
-        auditor: Auditor,
-        ownership: Ownership,
-        *,
-        audit_interval_s: float,
-        sleep: Sleep,
-        rng: random.Random,
-    ) -> None:
-        self._catalog, self._book, self._auditor, self._ownership = catalog, book, auditor, ownership
-        self._audit_interval_s, self._sleep, self._rng = audit_interval_s, sleep, rng
+    def __init__(self, context: JobContext, auditor: Auditor) -> None:
+        self._catalog, self._book, self._rng = context.catalog, context.book, context.rng
+        self._auditor, self._ownership = auditor, Ownership(context)
+        self._interval_s, self._sleep = context.limits.audit_interval_s, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
-        while True:
-            await self._sleep(self._audit_interval_s)
-            try:
-                await self._ownership.run_owned(
-                    JOB_POOL, RESOURCE, self._audit, rests_s=self._audit_interval_s * REST_RATIO
-                )
-            except LeaseTakenError:
-                continue
+        await self._ownership.run_rounds(RESOURCE, self._audit, interval_s=self._interval_s, sleep=self._sleep)
 
     async def _audit(self, _held: HeldLease) -> None:
         drawn = self.draw_column()

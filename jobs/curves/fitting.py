@@ -11,13 +11,12 @@ nearly right when the curve is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import structlog
 
-from config.settings import Settings
+from jobs.job_context import JobContext
 from predictor import Curve, RankCurve, Tally
 from storage.boards.boards import CHANGES, find_totals
 from storage.curves.sampling import sample_curve
@@ -25,7 +24,6 @@ from storage.curves.scanning import scan_column
 from storage.curves.stored_curves import CurveSummary, find_curve_summaries
 from storage.errors import ChangesUnorderedError
 from storage.log.change_log import LogMark, change_log
-from storage.reads.open_boards import OpenBoards
 from storage.records import Board, RefreshMethod
 from storage.store import Program, Store
 
@@ -61,21 +59,12 @@ class ColumnState:
 
 
 class Fitting:
-    def __init__(
-        self,
-        store: Store,
-        sampled: Store,
-        open_boards: OpenBoards,
-        limits: Settings,
-        observer: FittingObserver,
-        *,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._store, self._sampled, self._open_boards = store, sampled, open_boards
-        self._limits, self._observer = limits, observer
-        self._now_us, self._monotonic = now_us, monotonic
-        self._rows_per_s = float(limits.scan_rows_per_s)  # the speed of the last scan; at first the setting
+    def __init__(self, context: JobContext, observer: FittingObserver, sampled: Store | None = None) -> None:
+        """Create the fitting. Curves are sampled from `sampled`, or from the store itself if it is None."""
+        self._store, self._sampled, self._open_boards = context.store, sampled or context.store, context.open_boards
+        self._limits, self._observer = context.limits, observer
+        self._now_us, self._monotonic = context.now_us, context.monotonic
+        self._rows_per_s = float(context.limits.scan_rows_per_s)  # the speed of the last scan; at first the setting
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned
 
     async def fit_curve(self, board: Board, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
@@ -199,6 +188,6 @@ def _fitted(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Cur
 
 
 def _shaped(curve: Curve) -> Curve:
-    from predictor.fit import add_cubics  # imported here, because it loads numpy and scipy
+    from predictor.cubic import add_cubics  # imported here, because it loads numpy and scipy
 
     return add_cubics(curve)

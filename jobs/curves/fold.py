@@ -4,26 +4,28 @@
 
 One process at a time folds, and it stores counts only if its lease is still held. Counts and mark always belong to the
 same moment, so the next process reads both and continues from the mark.
+
+The counts in the memory of the folding process (`Counting`) are only a copy of a table. After any error the whole copy
+is dropped, and the table is read again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
-from config.settings import JobSettings
-from jobs.controls import Sleep
+from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
-from storage.curves.folding import FoldBacklog, read_fold_backlog
-from storage.curves.live_counts import FoldState, StoredCounts, store_folded
-from storage.curves.stored_curves import CurveBook
+from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
+from storage.curves.folding import FoldBacklog, KnownCurves, Slot, read_fold_backlog
+from storage.curves.live_counts import FoldState, StoredCounts, StoredFit, store_folded
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
-from storage.store import Program, Store
-
-from .live_counts import Counting
+from storage.log.cells import CellSpan, RankedCells
 
 log = structlog.get_logger(__name__)
 
@@ -38,24 +40,133 @@ class FoldObserver(Protocol):
         """Record one fold: how many changes it counted, and how many curves lost their live counts (`void`)."""
 
 
+def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
+    """Yield the moves of one ranked column from logged pairs of (row before, row after), as (key before, key after).
+
+    A key is the value with the sign that makes better values smaller, as in the curve. None means that the entry had no
+    value (before an insertion) or has none (after a deletion). Pairs with an unchanged value are skipped.
+    """
+    start, end, absent = place.start, place.start + place.width, ("", place.absent)
+    sign = -1 if place.high else 1
+    for before, after in rows:
+        left, came = before[start:end], after[start:end]
+        if left != came:
+            yield None if left in absent else sign * int(left), None if came in absent else sign * int(came)
+
+
+@dataclass(slots=True)
+class TrackedCurve:
+    fit: StoredFit
+    curve: Curve
+    counts: LiveCounts
+
+
+class Counting:
+    """The curves whose live counts this process keeps. Call `count_backlog` for each backlog that was read."""
+
+    def __init__(self, *, curves_max: int) -> None:
+        self._curves_max = curves_max
+        self._held: OrderedDict[Slot, TrackedCurve] = OrderedDict()
+        self.known = KnownCurves(held=self._held.keys())
+        self.void = 0  # number of curves that lost their live counts in the last backlog
+        self.busy = False  # whether the last backlog had changes
+
+    def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
+        """Add a backlog to the live counts; return the counts to store, with empty documents for lost counts."""
+        version = 0 if found.before is None else found.before.version
+        written: list[StoredCounts] = []
+        gone: list[StoredFit] = []
+        if found.lost:
+            self._held.clear()
+            self.known.fits.clear()  # this backlog lists all fits again
+        begun = self._learn(found)
+        gone += [fit for fit in found.fits if (fit.board_key, fit.column_index) in found.void]
+        changed = {(key, index) for key in found.changes for index in self.known.fits.get(key, {})}
+        for slot in sorted(changed | begun):
+            tracked = self._tracked(slot, found, begun)
+            if tracked is None:
+                continue
+            try:
+                if self._counted(tracked, found) or slot in begun:
+                    LiveCurve(tracked.curve, tracked.counts, as_of=AsOf(0))  # raises if the counts can't be the curve's
+                    fit, number = tracked.fit, version + len(written) + 1
+                    document = tracked.counts.encode()
+                    written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document))
+            except KnotsInvalidError as error:
+                log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
+                gone.append(tracked.fit)
+        for fit in gone:
+            slot = fit.board_key, fit.column_index
+            self._held.pop(slot, None)
+            self.known.fits[slot[0]].pop(slot[1], None)
+            number = version + len(written) + 1
+            written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b""))
+        self.void, self.busy = len(gone), found.rows > 0 or found.others
+        while len(self._held) > self._curves_max:
+            self._held.popitem(last=False)
+        return written
+
+    def _learn(self, found: FoldBacklog) -> set[Slot]:
+        """Remember the new curves of a backlog; return those for which counting begins now."""
+        begun = set()
+        for fit in found.fits:
+            slot = fit.board_key, fit.column_index
+            self.known.version = max(self.known.version, fit.version)
+            self._held.pop(slot, None)
+            fits = self.known.fits.setdefault(fit.board_key, {})
+            fits.pop(fit.column_index, None)
+            if slot not in found.void:
+                fits[fit.column_index] = fit
+            if slot in found.replays:
+                begun.add(slot)
+        return begun
+
+    def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
+        """Return the curve whose moves are counted, from memory or from the backlog, or None."""
+        fit = self.known.fits[slot[0]][slot[1]]
+        board = found.boards.get(slot[0])
+        if board is None or board.epoch != fit.epoch:
+            self._forget(slot)  # the board was deleted or emptied, so its earlier changes do not count
+            return None
+        held = self._held.get(slot)
+        if held is not None:
+            self._held.move_to_end(slot)
+            return held
+        document, stored = found.curves.get(fit.version), found.counts.get(slot)
+        if document is None or (slot not in begun and (stored is None or stored.curve_version != fit.version)):
+            self._forget(slot)  # the curve was replaced meanwhile; the next backlog has the new curve
+            return None
+        try:
+            curve = decode_curve(document)
+            counts = LiveCounts(curve) if stored is None or slot in begun else LiveCounts.decode(stored.document, curve)
+        except CurveCorruptError as error:
+            log.warning("live_counts_unreadable", board_key=slot[0], column_index=slot[1], detail=str(error))
+            self._forget(slot)
+            return None
+        tracked = self._held[slot] = TrackedCurve(fit, curve, counts)
+        return tracked
+
+    def _forget(self, slot: Slot) -> None:
+        self._held.pop(slot, None)
+        del self.known.fits[slot[0]][slot[1]]
+
+    @staticmethod
+    def _counted(tracked: TrackedCurve, found: FoldBacklog) -> bool:
+        slot = tracked.fit.board_key, tracked.fit.column_index
+        board = found.boards[slot[0]]
+        rows = found.replays.get(slot)
+        if rows is None:
+            rows = found.changes.get(slot[0], [])
+        return tracked.counts.count_moves(list_moves(rows, RankedCells(board).find_span(slot[1]))) > 0
+
+
 class FoldJob:
     """Folds changes while it has the lease. Every job process runs `run_forever`."""
 
-    def __init__(
-        self,
-        store: Store,
-        book: CurveBook,
-        ownership: Ownership,
-        limits: JobSettings,
-        observer: FoldObserver,
-        *,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
-        sleep: Sleep,
-    ) -> None:
-        self._store, self._book, self._ownership = store, book, ownership
-        self._limits, self._observer = limits, observer
-        self._now_us, self._monotonic, self._sleep = now_us, monotonic, sleep
+    def __init__(self, context: JobContext, observer: FoldObserver) -> None:
+        self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
+        self._limits, self._observer = context.limits, observer
+        self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
         while True:
@@ -101,26 +212,16 @@ class FoldJob:
             log.warning("live_counts_lost", changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)
-        was_busy = counting.busy
+        was_busy, before = counting.busy, found.before
         counts = await asyncio.to_thread(counting.count_backlog, found)
-        if was_busy or self._must_store(found, counts, now_us):
-            version = counts[-1].version if counts else found.before.version if found.before else 0
+        has_news = was_busy or counts or found.rows or found.others
+        if has_news or before is None or now_us - before.as_of_us >= IDLE_US:
+            version = counts[-1].version if counts else before.version if before else 0
             folded = FoldState(found.mark, now_us, version)
-            await self._store.write(lambda: self._stored(held, folded, counts))
+            await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
             await self._book.poll_live()
         self._observer.folded(changes=found.rows, void=counting.void, seconds=self._monotonic() - started)
         return found.rows
 
     async def _read(self, counting: Counting) -> FoldBacklog:
         return await self._store.read(lambda: read_fold_backlog(counting.known, self._limits))
-
-    @staticmethod
-    def _must_store(found: FoldBacklog, counts: list[StoredCounts], now_us: int) -> bool:
-        """Return whether the mark has to be stored. In an idle store, store it only every `IDLE_US`."""
-        if found.before is None or counts or found.rows or found.others:
-            return True
-        return now_us - found.before.as_of_us >= IDLE_US
-
-    def _stored(self, held: HeldLease, folded: FoldState, counts: list[StoredCounts]) -> Program[None]:
-        yield from held.renew()
-        yield from store_folded(folded, counts)

@@ -14,33 +14,28 @@ The load is limited: after a scheduled refresh a worker pauses, so that schedule
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
 
-from config.settings import Settings
-from jobs.controls import Sleep
+from jobs.controls import sleep_until_set
 from jobs.errors import NoJobProcessError
+from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from predictor import Curve
-from storage.boards.boards import CHANGES, REFRESH_POOL, refresh_resource
-from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook, CurveSummary, ServedCurve, curve_version, store_curve
+from storage.boards.boards import REFRESH_POOL, refresh_resource
+from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
-from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Program, Store
 
-from .fitting import ColumnState, FitSnapshot, Fitting, FittingObserver
-from .refit_rule import DriftRule
+from .fitting import FitSnapshot, Fitting, FittingObserver
 from .refresh_requests import Refreshed, RefreshQueue, RefreshRequest
 from .schedule import DueColumn, Schedule
 
-__all__ = ["RefreshJob", "RefreshObserver", "RefreshQueue", "Refreshed", "Settings"]
-
 log = structlog.get_logger(__name__)
+
+JOB = "refresh"
 
 
 class RefreshObserver(FittingObserver, Protocol):
@@ -65,47 +60,20 @@ class RefreshJob:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
-        open_boards: OpenBoards,
-        book: CurveBook,
+        context: JobContext,
         refresh_queue: RefreshQueue,
-        ownership: Ownership,
-        limits: Settings,
         observer: RefreshObserver,
-        *,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
-        sleep: Sleep,
-        rng: random.Random,
-        sampled: Store | None = None,  # the store that curves are sampled from; None: `store`
+        sampled: Store | None = None,  # the store that curves are sampled from; None: `context.store`
     ) -> None:
-        self._store, self._book = store, book
-        self._fitting = Fitting(
-            store, sampled or store, open_boards, limits, observer, now_us=now_us, monotonic=monotonic
-        )
-        self._refresh_queue, self._ownership = refresh_queue, ownership
-        self._limits, self._observer = limits, observer
-        self._monotonic, self._sleep = monotonic, sleep
-        drifts = DriftRule(book, limits, now_us=now_us)
-        self._schedule = Schedule(
-            store,
-            catalog,
-            limits,
-            now_us=now_us,
-            monotonic=monotonic,
-            rng=rng,
-            drifted=drifts.has_drifted,
-            certifies=self._certifies,
-        )
+        self._context, self._store, self._book = context, context.store, context.book
+        self._limits, self._monotonic = context.limits, context.monotonic
+        self._refresh_queue, self._ownership, self._observer = refresh_queue, Ownership(context), observer
+        self._fitting = Fitting(context, observer, sampled)
+        self._schedule = Schedule(context, self._fitting)
         self._busy: set[tuple[int, int]] = set()
         # Requested columns whose lease another process has. The workers try to refresh them again at each tick.
         self._elsewhere: set[tuple[int, int]] = set()
         self._wake = asyncio.Event()
-
-    def _certifies(self, board: Board, column_index: int, mark: CurveSummary, totals: Mapping[int, int]) -> bool:
-        state = ColumnState(totals.get(column_index, 0), totals.get(CHANGES, 0), mark)
-        return self._fitting.should_certify(board, self._book.find_curve(board, column_index), state)
 
     @property
     def waiting(self) -> int:
@@ -119,12 +87,13 @@ class RefreshJob:
         self._refresh_queue.refuse_requests()
 
     async def schedule(self) -> None:
+        sleep = self._context.make_sleep(JOB)
         while True:
             try:
                 await self.find_due()
             except StorageError as error:
                 log.error("refresh_schedule_failed", detail=error.detail)
-            await self._sleep(self._limits.refresh_tick_s)
+            await sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
         """Wake the workers if columns are due, or if columns that other processes had leased may be free now."""
@@ -136,7 +105,7 @@ class RefreshJob:
 
     async def work(self) -> None:
         """Refresh one column at a time, for ever: requested columns first, then due ones."""
-        pause_ends_s = self._monotonic()
+        sleep, pause_ends_s = self._context.make_sleep(JOB), self._monotonic()
         while True:
             request = self._refresh_queue.take_next(self._busy | self._elsewhere)
             if request is not None:
@@ -152,19 +121,10 @@ class RefreshJob:
                 pause_ends_s = self._monotonic() + took_s * (1 / self._limits.refresh_load_ratio - 1)
                 continue
             self._wake.clear()
-            await self._woken(pause_s if self._schedule.waiting else 0)
-
-    async def _woken(self, pause_s: float) -> None:
-        """Wait until the workers are woken. If `pause_s` is positive, wait at most that many seconds."""
-        if pause_s <= 0:
-            await self._wake.wait()
-            return
-        tasks = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(self._sleep(pause_s))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+            if pause_s > 0 and self._schedule.waiting:
+                await sleep_until_set(self._wake, sleep(pause_s))
+            else:
+                await self._wake.wait()
 
     async def _answer(self, request: RefreshRequest) -> None:
         try:

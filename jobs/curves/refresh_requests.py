@@ -23,9 +23,9 @@ import structlog
 from config.settings import JobSettings
 from jobs.controls import Sleep
 from jobs.errors import MethodUnsupportedError, NoJobProcessError, TooManyRefreshRequestsError
+from jobs.job_context import JobContext
 from jobs.request_origin import RequestOrigin
 from predictor import Curve
-from storage.boards.catalog import Catalog
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     RefreshRequestState,
@@ -209,11 +209,9 @@ class RemoteRefresher:
 class RefreshRequestJob:
     """Takes the requests of other processes from the store and passes them to the refresh queue of this process."""
 
-    def __init__(
-        self, store: Store, catalog: Catalog, refresh_queue: RefreshQueue, limits: JobSettings, *, sleep: Sleep
-    ) -> None:
-        self._store, self._catalog, self._refresh_queue = store, catalog, refresh_queue
-        self._limits, self._sleep = limits, sleep
+    def __init__(self, context: JobContext, refresh_queue: RefreshQueue) -> None:
+        self._store, self._catalog, self._refresh_queue = context.store, context.catalog, refresh_queue
+        self._limits, self._sleep = context.limits, context.make_sleep("demands")
         self._answering: set[asyncio.Task[None]] = set()
 
     async def run_forever(self) -> None:
@@ -241,27 +239,24 @@ class RefreshRequestJob:
 
     async def _answer(self, request: StoredRefreshRequest) -> None:
         with RequestOrigin.parse(request.origin).restored():
-            await self._answer_for(request)
-
-    async def _answer_for(self, request: StoredRefreshRequest) -> None:
-        try:
+            answer = await self._carry_out(request)
             try:
-                answer = await self._carry_out(request)
-            except NoJobProcessError:
-                await self._store.write(lambda: return_refresh_request(request))
-            else:
-                await self._store.write(lambda: answer_refresh_request(request, answer))
-        except StorageError as error:
-            log.error("refresh_request_not_answered", board=request.board_id, detail=error.detail)
+                if answer is None:
+                    await self._store.write(lambda: return_refresh_request(request))
+                else:
+                    await self._store.write(lambda: answer_refresh_request(request, answer))
+            except StorageError as error:
+                log.error("refresh_request_not_answered", board=request.board_id, detail=error.detail)
 
-    async def _carry_out(self, request: StoredRefreshRequest) -> RefreshAnswer:
+    async def _carry_out(self, request: StoredRefreshRequest) -> RefreshAnswer | None:
+        """Return the answer to a request, or None if this process stops and another one should take the request."""
         try:
             board = await self._board(request)
             refreshed = await self._refresh_queue.refresh_now(board, request.column_index)
         except UnknownBoardError:
             return RefreshAnswer("unknown_board")
         except NoJobProcessError:
-            raise
+            return None
         except Exception as error:
             log.error(
                 "refresh_request_failed", board=request.board_id, column_index=request.column_index, exc_info=error

@@ -5,35 +5,34 @@
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
 
+Clients rely on the error bound of a live curve, on the width of its brackets, and on how many rows the service counts
+to find an exact rank. So these figures decide whether the curve has drifted too far from its fit, and not its age. The
+ranks up to `exact_top` are always counted, so they do not matter.
+
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from itertools import islice
 
-from config.settings import JobSettings
+from jobs.job_context import JobContext
+from predictor import LiveCurve
 from storage.boards.boards import CHANGES, find_boards_by_key, find_totals, list_boards_after
-from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveSummary, describe_rules, find_curve_summaries
 from storage.records import Board
-from storage.store import Program, Store
+from storage.store import Program
 
-# A function of a board, a column index and the version of a curve. It returns whether that curve has drifted too far,
-# or None if the age of the curve decides.
-DriftCheck = Callable[[Board, int, int], bool | None]
-# A function of a board, a column index, the summary of its curve, and the board's totals. It returns whether a
-# certified curve should replace that curve.
-CertifyCheck = Callable[[Board, int, CurveSummary, Mapping[int, int]], bool]
-
+from .fitting import ColumnState, Fitting
 
 PASSED_MIN = 200  # fewest boards that one tick checks, if the catalog has that many
 # A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
+GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many times as large as at the fit
+GAP_ROWS_MIN = 1_000  # the largest gap at the fit counts as having at least this many rows, so short gaps may grow
 PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all boards at each tick would waste CPU time
 
 
@@ -65,26 +64,15 @@ class _StoredState:
 class Schedule:
     """The due columns of all boards. Call `find_due` often, and `take_next` for each column that a worker refreshes."""
 
-    def __init__(
-        self,
-        store: Store,
-        catalog: Catalog,
-        limits: JobSettings,
-        *,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
-        rng: random.Random,
-        drifted: DriftCheck = lambda _board, _index, _version: None,
-        certifies: CertifyCheck = lambda _board, _index, _mark, _totals: False,
-    ) -> None:
-        self._store, self._catalog, self._limits = store, catalog, limits
-        self._drifted, self._certifies = drifted, certifies
-        self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
+    def __init__(self, context: JobContext, fitting: Fitting) -> None:
+        self._store, self._catalog, self._limits = context.store, context.catalog, context.limits
+        self._book, self._fitting = context.book, fitting
+        self._now_us, self._monotonic, self._rng = context.now_us, context.monotonic, context.rng
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # the place in the catalog at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by board key and column index
-        self._youngest = max((board.key for board in catalog.list_known()), default=0)
-        self._read_s = monotonic()
+        self._youngest = max((board.key for board in self._catalog.list_known()), default=0)
+        self._read_s = self._monotonic()
 
     @property
     def waiting(self) -> int:
@@ -179,11 +167,12 @@ class Schedule:
                 if totals.get(index, 0):  # an empty column without a curve needs none
                     due.append(DueColumn(board, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
-            certified = self._certifies(board, index, mark, totals)
+            state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), mark)
+            certified = self._fitting.should_certify(board, self._book.find_curve(board, index), state)
             if certified or mark.changes != totals.get(CHANGES, 0) or mark.rules != describe_rules(board):
                 age_s = self._age_s(turn, index, mark, now_s)
                 same_rules = mark.rules == describe_rules(board)
-                if same_rules and not certified and self._drifted(board, index, mark.version) is False:
+                if same_rules and not certified and self._has_drifted(board, index, mark.version) is False:
                     continue  # its curve is live and near enough to its fit
                 if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     due.append(
@@ -192,6 +181,27 @@ class Schedule:
                 else:
                     turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
         return due
+
+    def _has_drifted(self, board: Board, column_index: int, version: int) -> bool | None:
+        """Return whether the curve of this version has drifted too far, or None if its age decides.
+
+        The age decides if the curve is not live, or if its live counts are older than its refresh interval.
+        """
+        served = self._book.find_served(board, column_index)
+        if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
+            return None
+        if self._now_us() - served.curve.as_of_us > board.spec.predictor.refresh_seconds * 1e6:
+            return None
+        if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
+            return True  # more moves than entries: perhaps few ranks beyond `exact_top` are left for the checks below
+        from_rank = board.spec.predictor.exact_top + 1
+        fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
+        target = self._limits.drift_ratio
+        if served.fit.errors is not None and now.bound > max(target, fit.bound * GROWTH_MAX):
+            return True
+        if now.bracket > GROWTH_MAX * max(fit.bracket, target):
+            return True
+        return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
     def _follow(self, known: Board, found: Board | None) -> None:
         """Update the board `known` in the catalog to `found`, unless the catalog already has another state."""

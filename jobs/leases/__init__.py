@@ -6,7 +6,6 @@
 - `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal of leases.
 - `rebalance` moves free resources between the regions of a pool; `rebalance_plan` computes the moves.
 - `peers` reads the lease journals of other stores.
-- `rounds` lets a job visit all pools at every interval, in one process at a time.
 
 Requests for leases have priority. Each step is one bounded transaction, and the job pauses for as long as the step
 took. A job never changes a running lease.

@@ -5,47 +5,55 @@ Nothing is remembered between steps: a process that takes over reads from the st
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import structlog
 
-from config.settings import LeaseSettings
-from jobs.controls import Sleep
+from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from storage.leases.claims import StoreClock
 from storage.leases.lease_journal import lease_journal
+from storage.leases.lease_records import Pool
 from storage.leases.pools import lease_pools
-from storage.leases.region_counts import Region
+from storage.leases.region_counts import Region, lease_counts
 from storage.leases.upkeep import lease_upkeep
 from storage.store import Program, Store
-
-from .rounds import read_pool_pages, run_rounds
 
 log = structlog.get_logger(__name__)
 
 RESOURCE = "liberate"
+LOOK_S_MAX = 60.0  # the jobs of pools try to claim their leases at least this often
+POOLS_A_PAGE = 200
+
+
+async def read_pool_pages(store: Store) -> AsyncIterator[list[tuple[Pool, list[str]]]]:
+    """Yield all pools with the names of their regions, in pages of `POOLS_A_PAGE`."""
+    after = ("", "")
+    while True:
+
+        def page(after: tuple[str, str] = after) -> Program[list[tuple[Pool, list[str]]]]:
+            pools = yield from lease_pools.list_pools(after=after, client_id=None, limit=POOLS_A_PAGE)
+            counts = yield from lease_counts.read_counts([pool.key for pool in pools])
+            return [(pool, [region for key, region in counts if key == pool.key]) for pool in pools]
+
+        found = await store.read(page)
+        if found:
+            yield found
+        if len(found) < POOLS_A_PAGE:
+            return
+        after = found[-1][0].name
 
 
 class LiberateJob:
-    def __init__(
-        self,
-        store: Store,
-        ownership: Ownership,
-        limits: LeaseSettings,
-        clock: StoreClock,
-        *,
-        margin_us: int,
-        monotonic: Callable[[], float],
-        sleep: Sleep,
-        rng: random.Random,
-    ) -> None:
-        self._store, self._ownership, self._limits, self._clock = store, ownership, limits, clock
-        self._margin_us, self._monotonic, self._sleep, self._rng = margin_us, monotonic, sleep, rng
+    def __init__(self, context: JobContext) -> None:
+        self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
+        self._clock, self._margin_us = context.leases.clock, round(context.limits.lease_margin_s * 1e6)
+        self._monotonic, self._sleep, self._rng = context.monotonic, context.make_sleep(RESOURCE), context.rng
 
     async def run_forever(self) -> None:
         interval_s = self._limits.liberate_interval_s
-        await run_rounds(self._ownership, RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep)
+        await self._ownership.run_rounds(
+            RESOURCE, self._work, interval_s=interval_s, sleep=self._sleep, look_s_max=LOOK_S_MAX
+        )
 
     async def _work(self, _held: HeldLease) -> None:
         liberated = await self.liberate_expired()
@@ -69,8 +77,9 @@ class LiberateJob:
     def _free(self, region: Region) -> Program[int]:
         now_us = yield from self._clock()
         before_us, rows_max = now_us - self._margin_us, self._limits.liberate_rows_max
+        upkeep = lease_upkeep
         return (
-            yield from lease_upkeep.liberate_expired(
+            yield from upkeep.liberate_expired(
                 region, before_us=before_us, now_us=now_us, rows_max=rows_max, rng=self._rng
             )
         )
@@ -80,17 +89,16 @@ class LiberateJob:
 
     def _forget(self) -> Program[int]:
         before_us = (yield from self._clock()) - round(self._limits.lease_journal_retention_s * 1e6)
-        return (yield from lease_journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
+        journal = lease_journal
+        return (yield from journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
+        """Run a step until it changes no rows. After each step, pause for as long as the step took."""
         done = 0
-        while rows := await self._step(step):
+        while True:
+            started = self._monotonic()
+            rows = await self._store.write(step)
+            if not rows:
+                return done
             done += rows
-        return done
-
-    async def _step(self, step: Callable[[], Program[int]]) -> int:
-        started = self._monotonic()
-        rows = await self._store.write(step)
-        if rows:
             await self._sleep(self._monotonic() - started)
-        return rows

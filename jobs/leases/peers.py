@@ -13,13 +13,12 @@ from typing import Protocol
 
 import structlog
 
-from config.settings import LeaseSettings
-from jobs.controls import Sleep
+from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.exchange import AppliedPage, LeaseExchange
-from storage.store import Program, Store
+from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
@@ -46,44 +45,44 @@ class ExchangeObserver(Protocol):
 class ExchangeJob:
     def __init__(
         self,
-        store: Store,
-        ownership: Ownership,
-        limits: LeaseSettings,
+        context: JobContext,
         exchange: LeaseExchange,
         read_peer: ReadPeer,
         observer: ExchangeObserver,
         *,
-        sleep: Sleep,
+        peer: str,
     ) -> None:
-        self._store, self._ownership, self._limits = store, ownership, limits
-        self._exchange, self._read_peer, self._observer, self._sleep = exchange, read_peer, observer, sleep
-        self._away: dict[str, bool] = {}
+        self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
+        self._exchange, self._read_peer, self._observer, self._peer = exchange, read_peer, observer, peer
+        self.name = f"exchange {peer}"
+        self._sleep = context.make_sleep(self.name)
+        self._away = False
 
-    async def follow_journal(self, peer: str) -> None:
-        """Read a peer's journal for ever, page by page. While another process reads this journal, wait."""
+    async def run_forever(self) -> None:
+        """Read the peer's journal, page by page. While another process reads this journal, wait."""
         while True:
             try:
-                await self._ownership.run_owned(JOB_POOL, f"exchange {peer}", lambda held: self._read_on(peer, held))
+                await self._ownership.run_owned(JOB_POOL, self.name, self._read_on)
             except (LeaseTakenError, LeaseLostError):
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
-    async def _read_on(self, peer: str, held: HeldLease) -> None:
+    async def _read_on(self, held: HeldLease) -> None:
         while True:
             full = False
             try:
-                full = await self.exchange_page(peer, held)
-                self._away[peer] = False
+                full = await self.exchange_page(held)
+                self._away = False
             except LeaseLostError:
                 raise
             except (PeerUnavailableError, StorageError) as error:
                 self._observer.peer_away()
-                if not self._away.get(peer):
-                    log.warning("leases_not_exchanged", peer=peer, detail=str(error))
-                self._away[peer] = True
+                if not self._away:
+                    log.warning("leases_not_exchanged", peer=self._peer, detail=str(error))
+                self._away = True
             if not full:
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
-    async def exchange_page(self, peer: str, held: HeldLease | None = None) -> bool:
+    async def exchange_page(self, held: HeldLease | None = None) -> bool:
         """Read and apply one page now; return whether there may be more pages.
 
         Raises:
@@ -92,18 +91,18 @@ class ExchangeJob:
             StoreBusyError: the store failed.
         """
         rows_max = self._limits.lease_exchange_rows_max
-        after = await self._store.read(lambda: self._exchange.read_cursor(peer))
-        page = await self._read_peer(peer, after, rows_max)
+        after = await self._store.read(lambda: self._exchange.read_cursor(self._peer))
+        page = await self._read_peer(self._peer, after, rows_max)
         if not page:
             return False
 
         def program() -> Program[AppliedPage]:
             if held is not None:
                 yield from held.renew()
-            return (yield from self._exchange.apply_page(peer, page, rows_max=rows_max))
+            return (yield from self._exchange.apply_page(self._peer, page, rows_max=rows_max))
 
         taken = await self._store.write(program)
         self._observer.page_taken_in(taken)
         if taken.duplicates:
-            log.warning("duplicate_leases", peer=peer, found=taken.duplicates, released=taken.released)
+            log.warning("duplicate_leases", peer=self._peer, found=taken.duplicates, released=taken.released)
         return len(page) == rows_max

@@ -8,25 +8,21 @@ moves only if its state has not changed since it was found. So an outdated plan 
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from config.settings import LeaseSettings
-from jobs.controls import Sleep
+from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from storage.leases.claims import StoreClock
 from storage.leases.lease_records import Pool, RegionCounts
 from storage.leases.lease_resources import lease_resources
 from storage.leases.region_counts import Region, lease_counts
 from storage.leases.upkeep import lease_upkeep
-from storage.store import Program, Store
+from storage.store import Program
 
+from .liberate import LOOK_S_MAX, read_pool_pages
 from .rebalance_plan import Load, Move, RegionMeasurement, RegionState, plan_moves, start_load, update_load
-from .rounds import read_pool_pages, run_rounds
 
 log = structlog.get_logger(__name__)
 
@@ -41,27 +37,17 @@ class BalanceObserver(Protocol):
 
 
 class BalanceJob:
-    def __init__(
-        self,
-        store: Store,
-        ownership: Ownership,
-        limits: LeaseSettings,
-        clock: StoreClock,
-        observer: BalanceObserver,
-        *,
-        margin_us: int,
-        expired_counted_max: int,
-        monotonic: Callable[[], float],
-        sleep: Sleep,
-        rng: random.Random,
-    ) -> None:
-        self._store, self._ownership, self._limits, self._clock = store, ownership, limits, clock
-        self._observer, self._margin_us, self._expired_counted_max = observer, margin_us, expired_counted_max
-        self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
+    def __init__(self, context: JobContext, observer: BalanceObserver) -> None:
+        self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
+        self._clock, self._margin_us = context.leases.clock, round(context.limits.lease_margin_s * 1e6)
+        self._monotonic, self._sleep, self._rng = context.monotonic, context.make_sleep(RESOURCE), context.rng
+        self._observer, self._upkeep = observer, lease_upkeep
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s
-        await run_rounds(self._ownership, RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
+        await self._ownership.run_rounds(
+            RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep, look_s_max=LOOK_S_MAX
+        )
 
     async def balance_pools(self, held: HeldLease | None = None) -> int:
         """Measure every pool now, and balance those that need it; return how many resources were moved."""
@@ -70,16 +56,11 @@ class BalanceJob:
             pools = [pool for pool, _ in page]
             moves = await self._store.write(lambda pools=pools: self._measure(pools, held))  # type: ignore[misc]
             for pool in pools:
-                moved += await self._follow(pool, moves[pool.key])
-        return moved
-
-    async def _follow(self, pool: Pool, moves: list[Move]) -> int:
-        moved = 0
-        for move in moves:
-            moved += await self._move(pool, move)
-        if moved:
-            self._observer.resources_moved(moved)
-            log.info("resources_moved", client=pool.client_id, pool=pool.pool_id, resources=moved)
+                resources = sum([await self._move(pool, move) for move in moves[pool.key]])
+                if resources:
+                    self._observer.resources_moved(resources)
+                    log.info("resources_moved", client=pool.client_id, pool=pool.pool_id, resources=resources)
+                moved += resources
         return moved
 
     def _measure(self, pools: list[Pool], held: HeldLease | None) -> Program[dict[int, list[Move]]]:
@@ -87,7 +68,7 @@ class BalanceJob:
             yield from held.renew()
         keys = [pool.key for pool in pools]
         counts = yield from lease_counts.read_counts(keys)
-        stored = yield from lease_upkeep.loads(keys)
+        stored = yield from self._upkeep.loads(keys)
         now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         for (key, region), counted in counts.items():
@@ -99,7 +80,7 @@ class BalanceJob:
                 else update_load(msgspec.json.decode(known, type=Load), found, self._limits.balance_half_life_s)
             )
             regions[key][region] = RegionState(found.available, load)
-        yield from lease_upkeep.set_loads(
+        yield from self._upkeep.set_loads(
             {
                 (key, region): msgspec.json.encode(state.load).decode()
                 for key, states in regions.items()
@@ -110,7 +91,7 @@ class BalanceJob:
 
     def _look(self, region: Region, counted: RegionCounts, now_us: int) -> Program[RegionMeasurement]:
         over = yield from lease_resources.count_expired(
-            *region, before_us=now_us - self._margin_us, limit=self._expired_counted_max
+            *region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
         )
         return RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
 
@@ -124,7 +105,7 @@ class BalanceJob:
                 now_us = yield from self._clock()
                 times = {"before_us": now_us - self._margin_us, "now_us": now_us}
                 return (
-                    yield from lease_upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
+                    yield from self._upkeep.move_resources(pool, move.source, move.target, step, **times, rng=self._rng)
                 )
 
             done = await self._store.write(program)

@@ -12,18 +12,18 @@ its shards to others, the store rejects its writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import structlog
 
-from config.settings import Settings
-from jobs.controls import Sleep
+from jobs.controls import Sleep, sleep_until_set
+from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
 from storage.queue.ingest_queue import ShardBacklog, ingest_queue
 from storage.queue.queue_application import DrainedRound, Drainer
 from storage.queue.workers import ShardLeases, Share
-from storage.store import Store, read_single
+from storage.store import read_single
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
@@ -51,28 +51,26 @@ class DrainObserver(Protocol):
 class DrainWorker:
     def __init__(
         self,
-        store: Store,
+        context: JobContext,
         drainer: Drainer,
         leases: ShardLeases,
-        limits: Settings,
         observer: DrainObserver,
         *,
         wake: asyncio.Event,
-        now_us: Callable[[], int],
-        monotonic: Callable[[], float],
         sleep: Sleep,
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
-        self._store, self._drainer, self._leases, self._limits = store, drainer, leases, limits
-        self._observer, self._wake, self._now_us = observer, wake, now_us
-        self._monotonic, self._sleep = monotonic, sleep
+        self._store, self._drainer, self._leases, self._limits = context.store, drainer, leases, context.limits
+        self._observer, self._wake, self._now_us = observer, wake, context.now_us
+        self._queue = ingest_queue
+        self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()
         self._renewed_s: float | None = None
         self._measured_s: float | None = None
         self._reported_empty = False
         self._reports_backlog = False  # whether `backlog_left` is due when this worker stops reporting
         self._failures = 0
-        self._worked_s = monotonic()  # monotonic time at which this worker last applied posts
+        self._worked_s = self._monotonic()  # monotonic time at which this worker last applied posts
         self._next_round_s = self._worked_s
 
     async def run_forever(self) -> None:
@@ -108,8 +106,8 @@ class DrainWorker:
         return worked
 
     async def _turn(self) -> bool:
-        if self._is_renewal_due():
-            if await read_single(self._store, ingest_queue.is_empty):
+        if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
+            if await read_single(self._store, self._queue.is_empty):
                 await self._measure(empty=True)
                 return False
             self._share = await self._store.write(lambda: self._leases.keep_share(self._share))
@@ -138,9 +136,6 @@ class DrainWorker:
     def _renewal_s(self) -> float:
         return self._limits.ingest_lease_s * self._limits.lease_renewal_ratio
 
-    def _is_renewal_due(self) -> bool:
-        return self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s
-
     async def _measure(self, *, empty: bool) -> None:
         """Report the waiting posts: an empty queue at once, others at most every `ingest_look_s` seconds."""
         now_s = self._monotonic()
@@ -149,7 +144,7 @@ class DrainWorker:
             return
         self._measured_s, self._reported_empty = now_s, empty
         self._reports_backlog |= not empty
-        backlog = {} if empty else await read_single(self._store, ingest_queue.backlog)
+        backlog = {} if empty else await read_single(self._store, self._queue.backlog)
         self._observer.backlog_seen(backlog, self._now_us())
 
     async def _gather(self) -> None:
@@ -163,15 +158,7 @@ class DrainWorker:
         quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
         pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
         self._wake.clear()
-        waking = asyncio.ensure_future(self._wake.wait())
-        sleeping = asyncio.ensure_future(self._sleep(pause_s))
-        try:
-            await asyncio.wait((waking, sleeping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (waking, sleeping):
-                task.cancel()
-            await asyncio.gather(waking, sleeping, return_exceptions=True)
-        if waking.done() and not waking.cancelled() and not self._share.shards:
+        if await sleep_until_set(self._wake, self._sleep(pause_s)) and not self._share.shards:
             self._renewed_s = None
 
     async def _give_back(self) -> None:

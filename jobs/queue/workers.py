@@ -4,84 +4,58 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TypeVar
 
-from config.settings import Settings
-from jobs.job_context import JobTools
+from jobs.job_context import JobContext
 from jobs.runner import Runner
 from storage.leases.work_leases import WorkLeases
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import Semaphore, ShardLeases
 
 from .drain import DrainObserver, DrainWorker
-from .size_workers import SizeWorkersJob
+from .size_workers import JOB, SizeWorkersJob
 
 SEMAPHORE = "ingest"
-
-L = TypeVar("L")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
     shards: int
     leases: WorkLeases
-    limits: Settings
     observer: DrainObserver
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
 
 
-def start_queue(runner: Runner, parts: QueueParts, tools: JobTools) -> None:
+def start_queue(runner: Runner, parts: QueueParts, context: JobContext) -> None:
     """Start the workers of this process, and the job that limits how many workers may work."""
-    for number in range(1, parts.limits.ingest_workers + 1):
-        worker = drain_worker(parts, tools, holder=f"{tools.holder}/{number}")
-        runner.start(f"drain worker {number}", worker.run_forever)
+    workers = context.limits.ingest_workers
+    for number in range(1, workers + 1):
+        worker = _make_worker(parts, context, holder=f"{context.holder}/{number}")
+        runner.start(f"drain worker {number}", worker.run_forever, job="drain")
     # If this process is the sole writer of the store, no other process has workers, so their number needs no limit.
-    if parts.limits.ingest_workers and not tools.store.sole_writer:
-        runner.start("size workers", _sizing_job(parts, tools).run_forever)
+    if workers and not context.store.sole_writer:
+        runner.start(JOB, SizeWorkersJob(context, parts.semaphore).run_forever)
 
 
-def _sizing_job(parts: QueueParts, tools: JobTools) -> SizeWorkersJob:
-    limits = parts.limits
-    return SizeWorkersJob(
-        tools.store,
-        parts.semaphore,
-        limits,
-        now_us=tools.now_us,
-        monotonic=tools.monotonic,
-        sleep=tools.sleep,
-    )
-
-
-def drain_worker(parts: QueueParts, tools: JobTools, *, holder: str) -> DrainWorker:
-    store, limits = tools.store, parts.limits
+def _make_worker(parts: QueueParts, context: JobContext, *, holder: str) -> DrainWorker:
+    sleep = context.make_sleep("drain")
     drainer = Drainer(
-        store,
-        tools.open_boards,
-        tools.post_ids,
+        context.store,
+        context.open_boards,
+        context.post_ids,
         parts.leases,
-        limits,
-        now_us=tools.now_us,
-        monotonic=tools.monotonic,
-        sleep=tools.sleep,
-        rng=tools.rng,
+        context.limits,
+        now_us=context.now_us,
+        monotonic=context.monotonic,
+        sleep=sleep,
+        rng=context.rng,
     )
     leases = ShardLeases(
         parts.leases,
         parts.semaphore,
         shards=parts.shards,
         holder=holder,
-        lease_us=round(limits.ingest_lease_s * 1e6),
-        rng=tools.rng,
+        lease_us=round(context.limits.ingest_lease_s * 1e6),
+        rng=context.rng,
     )
-    return DrainWorker(
-        store,
-        drainer,
-        leases,
-        limits,
-        parts.observer,
-        wake=parts.wake,
-        now_us=tools.now_us,
-        monotonic=tools.monotonic,
-        sleep=tools.sleep,
-    )
+    return DrainWorker(context, drainer, leases, parts.observer, wake=parts.wake, sleep=sleep)

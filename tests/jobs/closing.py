@@ -2,24 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from jobs.boards.archive import Archiver
 from jobs.boards.close_periods import RESOURCE, CloseJob
-from jobs.curves.fitting import Fitting
 from jobs.ownership import JOB_POOL, HeldLease
-from tests.jobs.world import LIMITS, World
+from tests.jobs.world import World
 
 LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
-    store, boards, observed = world.store, world.deployment.boards, world.observed
-    clocks: dict[str, Any] = {"now_us": world.deployment.clock, "monotonic": world.time.monotonic}
-    fitting = Fitting(store, store, boards, LIMITS, observed, **clocks)
-    archiver = Archiver(store, world.catalog, boards, LIMITS, observed)
-    parts = store, world.book, fitting, archiver, world.ownership(), LIMITS, LIMITS, observed
-    return CloseJob(*parts, clock=world.store_clock, monotonic=world.time.monotonic, sleep=world.time.elapse)
+    return CloseJob(world.context(), world.observed, world.observed, clock=world.store_clock)
 
 
 @asynccontextmanager

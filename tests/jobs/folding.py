@@ -4,8 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from jobs.curves.fold import RESOURCE, FoldJob
-from jobs.curves.live_counts import Counting
+from jobs.curves.fold import RESOURCE, Counting, FoldJob
 from jobs.ownership import JOB_POOL, HeldLease
 from predictor import LiveCurve
 from storage.records import Board

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from config.settings import JobSettings
-from jobs.controls import JobControls
+from jobs.controls import JobControls, Sleep
 from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
@@ -42,18 +42,19 @@ class World:
         self.runner = Runner(
             LIMITS, monotonic=time.monotonic, sleep=time.elapse, rng=random.Random(1), controls=self.controls
         )
-        self.rest = self.controls.sleep
         self.rounds: asyncio.Queue[str] = asyncio.Queue()
 
-    def start(self, name: str, work: Callable[[], Awaitable[None]] | None = None) -> None:
-        async def job() -> None:
+    def start(self, name: str, work: Callable[[Sleep], Awaitable[None]] | None = None, *, job: str = "") -> None:
+        rest = self.controls.make_sleep(job or name)
+
+        async def run() -> None:
             while True:
                 self.rounds.put_nowait(name)
                 if work is not None:
-                    await work()
-                await self.rest(60)
+                    await work(rest)
+                await rest(60)
 
-        self.runner.start(name, job)
+        self.runner.start(name, run, job=job or name)
 
     async def finish_round(self) -> str:
         """Wait until a job has finished a round and pauses again. Return the name of the job."""
@@ -102,13 +103,14 @@ async def test_a_paused_job_works_only_when_told_to_until_it_is_resumed(world: W
 
 
 async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs_alone(world: World) -> None:
-    for name in ("refresh schedule", "refresh worker 1", "refresh worker 2", "prune"):
-        world.start(name)
+    for name in ("refresh schedule", "refresh worker 1", "refresh worker 2"):
+        world.start(name, job="refresh")
+    world.start("prune")
     assert {await within(world.rounds.get()) for _ in range(4)} == {
         "refresh schedule", "refresh worker 1", "refresh worker 2", "prune",
     }  # fmt: skip
     await world.time.wait_for_sleeper(60)
-    assert world.controls.names == ["refresh", "prune"]
+    assert world.observer.paused == {"refresh": False, "prune": False}
     world.controls.run("refresh")
     assert {await within(world.rounds.get()) for _ in range(3)} == {
         "refresh schedule", "refresh worker 1", "refresh worker 2",
@@ -118,10 +120,10 @@ async def test_the_controls_treat_workers_of_one_job_as_one_and_leave_other_jobs
 
 
 async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: World) -> None:
-    async def work() -> None:
+    async def work(rest: Sleep) -> None:
         async def inner() -> None:
             await world.time.elapse(3)
-            await world.rest(60)
+            await rest(60)
 
         await asyncio.ensure_future(inner())
 
@@ -135,15 +137,12 @@ async def test_work_is_timed_without_the_rest_also_in_a_task_of_the_job(world: W
     await world.runner.stop()
 
 
-async def test_a_failure_is_reported_and_a_caller_that_is_no_job_just_sleeps(world: World) -> None:
-    async def work() -> None:
+async def test_a_failure_is_reported_and_ends_no_round(world: World) -> None:
+    async def work(_rest: Sleep) -> None:
         raise ValueError("broken")
 
     world.start("audit", work)
     await world.time.wait_for_sleeper()
     assert world.observer.failures == ["audit"]
-    other = asyncio.ensure_future(world.rest(7))
-    await world.time.end_sleep(7)
-    await within(other)
     assert world.observer.rounds == []
     await world.runner.stop()

@@ -16,9 +16,11 @@ from jobs.boards.prune import PruneJob
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
+from jobs.job_context import JobContext
 from jobs.ownership import Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
+from storage.curves.live_counts import find_fold_position
 from storage.curves.stored_curves import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
@@ -234,23 +236,36 @@ class World:
         self.time.advance(seconds)
 
     def ownership(self) -> Ownership:
-        return Ownership(self.store, self.leases, LIMITS, holder=self.holder, sleep=self.time.elapse)
+        return Ownership(self.context())
+
+    def context(self, limits: Settings = LIMITS) -> JobContext:
+        return JobContext(
+            store=self.store,
+            catalog=self.catalog,
+            book=self.book,
+            open_boards=self.deployment.boards,
+            post_ids=self.deployment.post_ids,
+            leases=self.leases,
+            holder=self.holder,
+            limits=limits,
+            now_us=self.deployment.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.time.elapse,
+            rng=random.Random(3),
+        )
 
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
-        parts = self.store, self.catalog, self.deployment.boards, self.book, self.desk, self.ownership()
-        return RefreshJob(*parts, limits, self.observed, **self.clocks(), rng=random.Random(3))
+        return RefreshJob(self.context(limits), self.desk, self.observed)
 
     def fold_job(self, **limits: int) -> FoldJob:
         """Make a folding job that is not started. The keywords are its limits."""
-        bounds = LIMITS.model_copy(update=limits)
-        return FoldJob(self.store, self.book, self.ownership(), bounds, self.observed, **self.clocks())
+        return FoldJob(self.context(LIMITS.model_copy(update=limits)), self.observed)
 
-    def prune_job(self, unread_from: Callable[[], Program[int | None]] | None = None) -> PruneJob:
+    def prune_job(self, unread_from: Callable[[], Program[int | None]] = find_fold_position) -> PruneJob:
         """Make a pruning job that is not started."""
-        parts = self.store, self.deployment.post_ids, self.ownership(), LIMITS, self.observed
-        return PruneJob(*parts, **self.clocks(), unread_from=unread_from)
+        return PruneJob(self.context(), self.observed, unread_from)
 
     def start(self) -> Jobs:
         observers: dict[str, Any] = dict.fromkeys(("observer", "folds", "prunes", "closings"), self.observed)

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 
 from predictor import LIMB_BITS, Tally
-from predictor.quality import count_by_key
+from tests.predictor.quality import count_by_key
 
 
 def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor import Curve, Knot, quality
+from predictor import Curve, Knot
 from predictor.cubic import add_cubics, fit_cubics
 from predictor.fit import fit_curve
+from tests.predictor import quality
 from tests.predictor.tallies import tally_of
 
 

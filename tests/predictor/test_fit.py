@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from predictor import Curve, Knot, decode_curve, encode_curve, greedy, quality
+from predictor import Curve, Knot, decode_curve, encode_curve, greedy
 from predictor.fit import fit_curve
+from tests.predictor import quality
 from tests.predictor.tallies import tally_of
 
 SMALL = st.lists(st.integers(-60, 60), max_size=120)

@@ -61,15 +61,15 @@ def move_entries(rng: Random, keys: list[int], step: int, counts: LiveCounts, ti
         after = step * rng.randrange(-80, 80) + (rng.random() < 0.02)
         kind = rng.random()
         if kind < 0.25 or not keys:
-            counts.count_move(None, after)
+            counts.count_moves([(None, after)])
             keys.append(after)
             continue
         index = rng.randrange(len(keys))
         if kind < 0.4:
-            counts.count_move(keys[index], None)
+            counts.count_moves([(keys[index], None)])
             keys.pop(index)
         else:
-            counts.count_move(keys[index], after)
+            counts.count_moves([(keys[index], after)])
             keys[index] = after
 
 
@@ -161,7 +161,6 @@ def test_the_order_of_moves_does_not_matter(seed: int) -> None:
     first, second = LiveCounts(fit), LiveCounts(fit)
     first.count_moves(moves)
     second.count_moves(rng.sample(moves, len(moves)))
-    assert first == second
     assert first.encode() == second.encode()
 
 
@@ -205,7 +204,7 @@ def test_a_live_curve_equals_its_fit_again_once_its_counts_are_back() -> None:
     seen = []
     for move in ((None, 0), (0, None), (3, 5)):
         seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
-        counts.count_move(*move)
+        counts.count_moves([move])
     seen.append(LiveCurve(fit, counts, as_of=AsOf(0)).is_as_fitted)
     assert seen == [True, False, True, False], "a move within a gap is a change"
 
@@ -236,9 +235,9 @@ def test_ranks_beyond_the_best_and_the_worst_arrival_are_exact() -> None:
 def test_a_key_off_the_lattice_ends_the_snapping() -> None:
     fit = Curve([Knot(0, 0, 1), Knot(10, 1, 1)], total=2, as_of_us=0, method="scan", step=10, errors=[0])
     counts = LiveCounts(fit)
-    counts.count_move(None, 20)
+    counts.count_moves([(None, 20)])
     assert LiveCurve(fit, counts, as_of=AsOf(0)).step == 10
-    counts.count_move(None, 7)
+    counts.count_moves([(None, 7)])
     live = LiveCurve(fit, counts, as_of=AsOf(0))
     assert live.step == 1
     # If the curve moved key 8 to the lattice point 10, the key would get rank 3, marked as exact.

@@ -1,7 +1,7 @@
 """Compare measured errors with errors that were worked out by hand."""
 
 from predictor import Curve, Knot
-from predictor.quality import count_by_key, measure_quality
+from tests.predictor.quality import count_by_key, measure_quality
 
 
 def test_the_worst_error_is_found_at_the_first_point_past_a_value() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from predictor import Curve, Knot, Landing, Skip, WalkInconsistentError, WorstEntry, walk
-from predictor.quality import count_by_key, measure_quality
+from tests.predictor.quality import count_by_key, measure_quality
 
 Drive = Callable[..., list[Knot]]
 Sample = Callable[..., Curve]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor import BoundedRank, Curve, Knot, add_up_ranks
-from predictor.quality import count_by_key
+from tests.predictor.quality import count_by_key
 
 KEYS = st.lists(st.integers(-30, 30), max_size=60)
 

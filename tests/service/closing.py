@@ -4,16 +4,16 @@ The test runs the service's own closing job on the service's store. Only the clo
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from jobs.boards.archive import Archiver
 from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.controls import Sleep
-from jobs.curves.fitting import Fitting
-from jobs.ownership import JOB_POOL, HeldLease, Ownership
+from jobs.job_context import JobContext
+from jobs.ownership import JOB_POOL, HeldLease
 from service.context import Context
 from service.lease_wiring import make_leases
 from service.telemetry.metrics.process import Metrics
@@ -55,14 +55,21 @@ def close_job(
         yield from ()
         return now_us()
 
-    limits = context.settings
-    fitting = Fitting(store, store, boards, limits, metrics, now_us=now_us, monotonic=time.monotonic)
-    archiver = Archiver(store, catalog, boards, limits, metrics.closings)
-    ownership = Ownership(store, leases, limits, holder="test", sleep=sleep)
-    return CloseJob(
-        store, book, fitting, archiver, ownership, limits, limits, metrics.closings, clock=clock,
-        monotonic=time.monotonic, sleep=sleep,
-    )  # fmt: skip
+    job_context = JobContext(
+        store=store,
+        catalog=catalog,
+        book=book,
+        open_boards=boards,
+        post_ids=context.posting.post_ids,
+        leases=leases,
+        holder="test",
+        limits=context.settings,
+        now_us=now_us,
+        monotonic=time.monotonic,
+        sleep=sleep,
+        rng=random.Random(1),
+    )
+    return CloseJob(job_context, metrics.closings, metrics, clock=clock)
 
 
 async def close_as_of(service: Service, at: datetime) -> None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from config.settings import JobSettings
+from config.settings import JobSettings, Settings
 from jobs.curves.audit import AuditJob, Auditor
 from predictor import Curve, Knot
 from storage.curves.auditing import Audit
@@ -43,8 +43,7 @@ class Auditing:
         self.world, self.observed = world, Observed()
         rng = random.Random(3)
         self.auditor = self.make_auditor(LIMITS, rng)
-        parts = world.catalog, world.book, self.auditor, world.ownership()
-        self.job = AuditJob(*parts, audit_interval_s=INTERVAL_S, sleep=world.time.elapse, rng=rng)
+        self.job = AuditJob(world.context(Settings(audit_interval_s=INTERVAL_S)), self.auditor)
 
     def make_auditor(self, limits: JobSettings, rng: random.Random) -> Auditor:
         parts = self.world.store, self.world.deployment.boards, self.world.book, limits, self.observed

@@ -60,7 +60,8 @@ async def start_job_process(world: World, catalog: Catalog | None = None) -> Asy
     """
     jobs = world.start()
     try:
-        yield RefreshRequestJob(world.store, catalog or world.catalog, world.desk, LIMITS, sleep=asyncio.sleep)
+        context = replace(world.context(), catalog=catalog or world.catalog, sleep=asyncio.sleep)
+        yield RefreshRequestJob(context, world.desk)
     finally:
         await jobs.stop()
 

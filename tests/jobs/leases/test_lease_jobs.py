@@ -2,26 +2,28 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from config.settings import LeaseSettings
+from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
 from storage.leases.upkeep import lease_upkeep
+from storage.leases.work_leases import WorkLeases
 from storage.store import Program
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, LEASE_US, MARGIN_US, Pools
 
 MINUTE_US = 60_000_000
-LIBERATE = LeaseSettings(liberate_interval_s=3_600, lease_journal_retention_s=1_000).model_copy(
-    update={"liberate_rows_max": 5}
-)
-BALANCE = LeaseSettings(balance_interval_s=300).model_copy(
+LIMITS = Settings(
+    liberate_interval_s=3_600, lease_journal_retention_s=1_000, balance_interval_s=300, lease_margin_s=MARGIN_US / 1e6
+).model_copy(
     update={
+        "liberate_rows_max": 5,
+        "lease_expired_counted_max": 1_000,
         "balance_horizon_s": 600,
         "balance_half_life_s": 600,
         "balance_moves_max": 1_000,
@@ -40,11 +42,9 @@ class Upkeep:
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
         self.moved = 0
-        parts = world.store, world.ownership()
-        common: dict[str, Any] = {"margin_us": MARGIN_US, "monotonic": world.time.monotonic, "sleep": sleep}
-        common["rng"] = random.Random(5)
-        self.liberate_job = LiberateJob(*parts, LIBERATE, self._clock, **common)
-        self.balance_job = BalanceJob(*parts, BALANCE, self._clock, self, expired_counted_max=1_000, **common)
+        leases = WorkLeases(self._clock, margin_us=MARGIN_US)
+        context = replace(world.context(LIMITS), leases=leases, sleep=sleep, rng=random.Random(5))
+        self.liberate_job, self.balance_job = LiberateJob(context), BalanceJob(context, self)
 
     def resources_moved(self, resources: int) -> None:
         self.moved += resources
@@ -181,7 +181,7 @@ async def test_after_one_round_no_key_is_refused_while_another_region_has_ended_
 async def test_the_journal_is_pruned_after_its_retention(upkeep: Upkeep) -> None:
     pools = upkeep.pools
     await pools.ask("old")
-    pools.clock.now_us += round(LIBERATE.lease_journal_retention_s * 1e6) + 1
+    pools.clock.now_us += round(LIMITS.lease_journal_retention_s * 1e6) + 1
     await pools.ask("new")
     await upkeep.liberate_job.prune_journal()
     assert [(kind, key) for kind, _, key in await pools.summarize_events()][-1] == ("acquired", "new")
@@ -196,6 +196,8 @@ async def test_a_job_rests_until_its_next_turn_and_another_process_does_not_work
     pauses_s: list[float] = []
 
     async def sleep(seconds: float) -> None:
+        if seconds < 60:  # until the lease is renewed
+            return await world.time.elapse(seconds)
         pauses_s.append(seconds)
         if len(pauses_s) == 3:
             raise StoppedError

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from config.settings import LeaseSettings
+from config.settings import Settings
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
@@ -14,7 +14,7 @@ from storage.leases.peers.exchange import AppliedPage
 from tests.jobs.world import World
 from tests.storage.leasing import CLIENT, Pools
 
-LIMITS = LeaseSettings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
+LIMITS = Settings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
 
 
 class Peer:
@@ -27,8 +27,8 @@ class Peer:
         self.asked: list[int] = []
         self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
         self.failures: asyncio.Queue[None] = asyncio.Queue()
-        exchange, sleep = self.pools.exchange("here"), world.time.elapse
-        self.job = ExchangeJob(world.store, world.ownership(), LIMITS, exchange, self.read, self, sleep=sleep)
+        exchange = self.pools.exchange("here")
+        self.job = ExchangeJob(world.context(LIMITS), exchange, self.read, self, peer="us")
 
     async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
         self.asked.append(after)
@@ -63,7 +63,7 @@ class Peer:
 async def peer(world: World) -> AsyncIterator[Peer]:
     made = Peer(world)
     await made.pools.create()
-    following = asyncio.create_task(made.job.follow_journal("us"))
+    following = asyncio.create_task(made.job.run_forever())
     yield made
     following.cancel()
     with suppress(asyncio.CancelledError):

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -70,9 +69,15 @@ class Place:
         self.store, self.time, self.observed = MeddlingStore(desk.store), ManualTime(), Observed()
         self.wake = asyncio.Event()
         parts = desk.worker(name, store=self.store)
-        observed, time = self.observed, self.time
-        clocks: dict[str, Any] = {"now_us": desk.clock, "monotonic": time.monotonic, "sleep": time.elapse}
-        self.worker = DrainWorker(self.store, parts.drainer, parts.leases, limits, observed, wake=self.wake, **clocks)
+        context = replace(
+            World(desk.deployment).context(limits),
+            store=self.store,
+            now_us=desk.clock,
+            monotonic=self.time.monotonic,
+        )
+        self.worker = DrainWorker(
+            context, parts.drainer, parts.leases, self.observed, wake=self.wake, sleep=self.time.elapse
+        )
 
     @asynccontextmanager
     async def run_worker(self) -> AsyncIterator[None]:

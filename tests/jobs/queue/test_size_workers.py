@@ -1,16 +1,15 @@
 """Test that the number of workers follows the measurements, on every store, whichever process measures."""
 
-import pytest
+from dataclasses import replace
 
-from config.settings import QueueSettings
+from config.settings import Settings
 from jobs.queue.size_workers import SizeWorkersJob
 from storage.queue.workers import Sizing
 from tests.jobs.world import ManualTime, World
 from tests.storage.deployment import part, ranked
 from tests.storage.queueing import SHARDS, QueueDesk
 
-pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # what is tested here is not in the store
-LIMITS = QueueSettings(ingest_workers_max=8).model_copy(update={"ingest_sizing_s": 5})
+LIMITS = Settings(ingest_workers_max=8).model_copy(update={"ingest_sizing_s": 5})
 
 
 class Meter:
@@ -18,9 +17,10 @@ class Meter:
 
     def __init__(self, desk: QueueDesk) -> None:
         self.desk, self.time = desk, ManualTime()
-        self.job = SizeWorkersJob(
-            desk.store, desk.semaphore, LIMITS, now_us=desk.clock, monotonic=self.time.monotonic, sleep=self.time.elapse
+        context = replace(
+            World(desk.deployment).context(LIMITS), store=desk.store, now_us=desk.clock, monotonic=self.time.monotonic
         )
+        self.job = SizeWorkersJob(context, desk.semaphore)
 
     async def play_window(self, *, posts_per_s: float, busy_workers: float) -> int:
         """Simulate and measure one window of work. Return the number of workers that the job then sets."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.queue.worker_estimate import Window, WorkerCount, workers_for
+from jobs.queue.size_workers import Window, WorkerCount, workers_for
 
 MOST = 8
 WINDOW_S = 5.0

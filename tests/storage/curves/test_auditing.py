@@ -163,7 +163,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
     await made.post(30)
     counts = LiveCounts(moment.curve)
     for owner in before.keys() | made.keys.keys():
-        counts.count_move(before.get(owner), made.keys.get(owner))
+        counts.count_moves([(before.get(owner), made.keys.get(owner))])
     mark = await deployment.store.read(change_log.take_mark)
     live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US)), mark=mark)
     now = sorted(made.keys.values())

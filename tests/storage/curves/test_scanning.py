@@ -9,11 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from config.settings import JobSettings
-from predictor import LIMB_BITS, Tally, quality
+from predictor import LIMB_BITS, Tally
 from predictor.fit import fit_curve
 from storage.curves.scanning import TallyBuilder, scan_column
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
+from tests.predictor import quality
 from tests.storage.deployment import NOW_US, Deployment, Session
 from tests.storage.valued import MAX, MIN, ROWS, Values, create_filled_board
 

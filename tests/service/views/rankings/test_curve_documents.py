@@ -48,8 +48,8 @@ def move_entries(rng: random.Random, curve: Curve, padding: Padding, step: int) 
     """Return a live curve, whose live counts have new entries in the gaps of the curve and beyond both ends."""
     counts = LiveCounts(curve)
     for _ in range(rng.choice((0, 25))):
-        counts.count_move(
-            None, padding.key_of_cell(padding.pad(rng.randrange(-600, 600, step), rng.randrange(1, 10**6)))
+        counts.count_moves(
+            [(None, padding.key_of_cell(padding.pad(rng.randrange(-600, 600, step), rng.randrange(1, 10**6))))]
         )
     return LiveCurve(curve, counts, as_of=AsOf(9))
 
@@ -94,6 +94,6 @@ def test_the_document_has_no_entries_outside_the_knots_if_nobody_is_there() -> N
     assert decode_document(board, curve)["outside"] is None
     assert decode_document(board, LiveCurve(curve, LiveCounts(curve), as_of=AsOf(9)))["outside"] is None
     counts = LiveCounts(curve)
-    counts.count_move(None, curve.knots[-1].key + 1)
+    counts.count_moves([(None, curve.knots[-1].key + 1)])
     outside = decode_document(board, LiveCurve(curve, counts, as_of=AsOf(9)))["outside"]
     assert (outside["best"], outside["errors"]) == (None, [0, 2])

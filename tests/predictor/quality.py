@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from .locate import Bracket
+from predictor import Bracket
 
 
 class RankSource(Protocol):
