@@ -26,10 +26,9 @@ from jobs.wiring import JobParts, start_jobs
 from service.api import ROUTES
 from service.app import make_app
 from service.context import Context
-from service.lease_wiring import make_leases
 from service.serve import SWITCH_INTERVAL_S
 from service.telemetry.metrics.process import Metrics
-from service.wiring import make_holder, now_us, open_context
+from service.wiring import make_holder, make_work_leases, now_us, open_context
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
@@ -42,7 +41,7 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
     salt = await context.store.write(lambda: create_schema(context.store.dialect))
     cache = Memcached(settings, monotonic=time.monotonic)
     stack.push_async_callback(cache.close)
-    shared = SharedCurves(cache, Envelopes(salt), metrics.sharing)
+    shared = SharedCurves(cache, Envelopes(salt), metrics)
     parts = JobParts(
         store=context.store,
         catalog=context.catalog,
@@ -52,13 +51,10 @@ async def start_job_side(context: Context, settings: Settings, stack: AsyncExitS
         ),
         post_ids=context.posting.post_ids,
         refresh_queue=RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max),
-        leases=make_leases(settings, context.store),
+        leases=make_work_leases(settings, context.store),
         holder=make_holder(),
         limits=settings,
         observer=metrics,
-        folds=metrics.folds,
-        prunes=metrics.folds,
-        closings=metrics.closings,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,

@@ -41,6 +41,7 @@ from config import Settings, load
 from jobs.job_context import JobContext
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
+from jobs.observer import JobObserver
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
@@ -76,7 +77,7 @@ class Totals:
     used: dict[str, list[int]] = field(default_factory=lambda: {region: [] for region in REGIONS})
 
 
-class World:
+class World(JobObserver):
     """One store and its jobs, whose clock the simulation moves."""
 
     def __init__(self, store: Store, settings: Settings, *, balanced: bool) -> None:
@@ -93,12 +94,13 @@ class World:
             leases=leases,
             holder="simulation",
             limits=settings.model_copy(update={"lease_margin_s": 0.5}),
+            observer=self,
             now_us=lambda: self._now_us,
             monotonic=lambda: 0.0,
             sleep=self._no_pause,
             rng=self._rng,
         )
-        self._balancer, self._liberator = BalanceJob(context, self), LiberateJob(context)
+        self._balancer, self._liberator = BalanceJob(context), LiberateJob(context)
         self._balance_minutes = round(settings.balance_interval_s / 60)
         self._liberate_minutes = round(settings.liberate_interval_s / 60)
         # (time, key, resource, whether the key gives the resource back)

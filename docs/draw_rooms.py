@@ -45,11 +45,11 @@ text { font: 13px system-ui, sans-serif; fill: #1b2330 }
 PLACES: dict[str, dict[str, int]] = {
     "service": {
         "app": 10, "api": 38, "wiring": 88, "health_routes": 10, "views": 38, "key_store": 26, "context": 46,
-        "stores": 64, "lease_wiring": 80, "monitoring": 12, "streams": 78, "ranks": 78, "http": 12, "client": 94,
+        "stores": 64, "monitoring": 12, "streams": 78, "ranks": 78, "http": 12, "client": 94,
         "telemetry": 30, "contract": 60, "agent": 60,
     },
     "jobs": {
-        "boards": 26, "curves": 26, "leases": 52, "queue": 80, "ownership": 46, "job_context": 70, "runner": 92,
+        "boards": 26, "curves": 26, "leases": 52, "queue": 80, "ownership": 46, "runner": 92,
         "controls": 60, "errors": 14, "request_origin": 34,
     },
     "storage": {

@@ -12,22 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from jobs.observer import JobObserver
 
 Sleep = Callable[[float], Awaitable[None]]
-
-
-class JobObserver(Protocol):
-    """Reports of the jobs to operators. `job` is the name that operators know."""
-
-    def job_round_ended(self, job: str, seconds: float) -> None:
-        """Record that a job worked for `seconds` and begins to sleep."""
-
-    def job_failed(self, job: str) -> None:
-        """Record that a job raised an error; it will start again."""
-
-    def job_paused(self, job: str, *, paused: bool) -> None:
-        """Record that a job was started, paused or resumed, and whether it is paused now."""
 
 
 async def sleep_until_set(event: asyncio.Event, sleeping: Awaitable[None]) -> bool:

@@ -15,6 +15,7 @@ from storage.reads.open_boards import OpenBoards
 from storage.store import Store
 
 from .controls import JobControls, Sleep
+from .observer import JobObserver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class JobContext:
     leases: WorkLeases
     holder: str  # unique name of this process; no other process ever used this name on this store
     limits: Settings
+    observer: JobObserver
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
     sleep: Sleep  # operators can't pause it; leases are renewed even while a job is paused

@@ -6,20 +6,21 @@ functions and random numbers come in as arguments. Jobs get them only from here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from jobs.boards.close_periods import CloseJob, CloseObserver
-from jobs.boards.prune import PruneJob, PruneObserver
+from config.peers import parse_peers
+from jobs.boards.close_periods import CloseJob
+from jobs.boards.prune import PruneJob
 from jobs.curves.audit import AuditJob, Auditor
-from jobs.curves.fold import FoldJob, FoldObserver
-from jobs.curves.refresh import JOB, RefreshJob, RefreshObserver
+from jobs.curves.fold import FoldJob
+from jobs.curves.refresh import JOB, RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue, RefreshRequestJob
 from jobs.curves.watch import watch_curves
 from jobs.leases.liberate import LiberateJob
-from jobs.leases.peers import ExchangeJob, ExchangeObserver, ReadPeer
-from jobs.leases.rebalance import BalanceJob, BalanceObserver
+from jobs.leases.peers import ExchangeJob, ReadPeer
+from jobs.leases.rebalance import BalanceJob
 from jobs.queue.workers import QueueParts, start_queue
 from storage.leases.peers.exchange import LeaseExchange
 from storage.store import Store
@@ -28,30 +29,11 @@ from .job_context import JobContext
 from .runner import Runner
 
 
-@dataclass(frozen=True, slots=True)
-class PeerParts:
-    names: Sequence[str]
-    exchange: LeaseExchange
-    read: ReadPeer
-    observer: ExchangeObserver
-
-
-@dataclass(frozen=True, slots=True)
-class PoolParts:
-    """The objects that the jobs for pools need."""
-
-    observer: BalanceObserver
-    peers: PeerParts | None = None  # None: keys lease only in this store
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobContext):
     refresh_queue: RefreshQueue
-    observer: RefreshObserver
-    folds: FoldObserver
-    prunes: PruneObserver
-    closings: CloseObserver
-    pools: PoolParts | None = None  # None: this process runs no jobs for pools
+    runs_pools: bool = False
+    read_peer: ReadPeer | None = None  # None: keys lease only in this store
     auditor: Auditor | None = None  # None: curves are not audited
     queue: QueueParts | None = None  # None: other processes apply queued posts
     sampled: Store | None = None  # the store that curves are sampled from, such as a replica; None: `store`
@@ -69,20 +51,20 @@ class Jobs:
 
 def start_jobs(parts: JobParts) -> Jobs:
     """Start every job of this process. `parts.refresh_queue` accepts refresh requests from now on."""
-    refresh = RefreshJob(parts, parts.refresh_queue, parts.observer, parts.sampled)
+    refresh = RefreshJob(parts, parts.refresh_queue, parts.sampled)
     runner = start_watch(parts)
     refresh.open()
     runner.start("refresh schedule", refresh.schedule, job=JOB)
     for number in range(parts.limits.refresh_concurrency):
         runner.start(f"refresh worker {number + 1}", refresh.work, job=JOB)
-    runner.start("prune", PruneJob(parts, parts.prunes).run_forever)
+    runner.start("prune", PruneJob(parts).run_forever)
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)
-    runner.start("fold", FoldJob(parts, parts.folds).run_forever)
-    close = CloseJob(parts, parts.closings, parts.observer, clock=parts.leases.clock)
+    runner.start("fold", FoldJob(parts).run_forever)
+    close = CloseJob(parts, clock=parts.leases.clock)
     runner.start("close", close.run_forever)
-    if parts.pools is not None:
-        _start_pool_jobs(runner, parts, parts.pools)
+    if parts.runs_pools:
+        _start_pool_jobs(runner, parts)
     if parts.queue is not None:
         start_queue(runner, parts.queue, parts)
     if not parts.store.sole_writer:  # front ends without jobs write their operators' refresh requests to the store
@@ -90,13 +72,22 @@ def start_jobs(parts: JobParts) -> Jobs:
     return Jobs(runner, refresh)
 
 
-def _start_pool_jobs(runner: Runner, context: JobContext, pools: PoolParts) -> None:
-    runner.start("liberate", LiberateJob(context).run_forever)
-    runner.start("balance", BalanceJob(context, pools.observer).run_forever)
-    if pools.peers is not None:
-        for name in pools.peers.names:
-            exchange = ExchangeJob(context, pools.peers.exchange, pools.peers.read, pools.peers.observer, peer=name)
-            runner.start(exchange.name, exchange.run_forever)
+def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
+    runner.start("liberate", LiberateJob(parts).run_forever)
+    runner.start("balance", BalanceJob(parts).run_forever)
+    if parts.read_peer is None:
+        return
+    limits = parts.limits
+    exchange = LeaseExchange(
+        parts.leases.clock,
+        store_name=limits.lease_store_name,
+        release_duplicates=limits.lease_duplicates == "release",
+        attempts_max=limits.write_attempts_max,
+        rng=parts.rng,
+    )
+    for name in parse_peers(limits.lease_peers):
+        job = ExchangeJob(parts, exchange, parts.read_peer, peer=name)
+        runner.start(job.name, job.run_forever)
 
 
 def start_watch(context: JobContext) -> Runner:

@@ -10,7 +10,7 @@ Each room may import the rooms that stand before it in this list:
     ranks        finding ranks and pages of a ranking
     streams      the feed that server-sent events come from
     monitoring   managed objects, Jolokia and the dashboard
-    context      the parts of one process; `stores` opens stores, `lease_wiring` builds the parts that grant leases
+    context      the parts of one process; `stores` opens stores
     key_store    API keys in the store
     views        one handler for each route; `health_routes` adds the routes of operators and monitors
     api, app     the route table, and the aiohttp application that serves it

@@ -5,40 +5,9 @@ The routes of the most frequent requests come first, because the service tries t
 
 from __future__ import annotations
 
+from service.contract import queries, requests
 from service.contract.keys import Role
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.queries import (
-    AroundOwnerQuery,
-    AroundValueQuery,
-    AuditQuery,
-    BoardsQuery,
-    BucketsQuery,
-    FacetsQuery,
-    FamilyBoardsQuery,
-    HistoryQuery,
-    JournalQuery,
-    OwnerPostsQuery,
-    PageQuery,
-    PositionsQuery,
-    PostsQuery,
-    ProfilesQuery,
-    StreamQuery,
-    ValuePositionsQuery,
-    ValuesQuery,
-)
-from service.contract.requests import (
-    FacetedPostBody,
-    FacetedPostList,
-    FanPostBody,
-    FanPostList,
-    Lookup,
-    ManyBoards,
-    PostBody,
-    PostList,
-    ProfileBody,
-    PutBoard,
-    PutFamily,
-)
 from service.contract.responses.boards import (
     AuditAnswer,
     BoardAnswer,
@@ -57,24 +26,12 @@ from service.contract.responses.journal import JournalLine, OwnerPosts, ProfileA
 from service.contract.responses.positions import BoardPositions, OwnerPositions, Positions
 from service.contract.responses.queue import Accepted, PostState, QueueAnswer
 from service.contract.routes import Route
-from service.views.boards import audit as audit_views
-from service.views.boards import boards
-from service.views.boards import families as families
-from service.views.boards import history as histories
+from service.views.boards import audit, boards, families, history
 from service.views.keys import KEYS
 from service.views.leases.routes import LEASES, POOLS
-from service.views.owners import owner_admin as owner_changes
-from service.views.owners import owners as owner_views
-from service.views.owners import profiles
-from service.views.owners.owners import unless_hidden
-from service.views.posts import family_posts as family_posts
-from service.views.posts import journal as journal_views
-from service.views.posts import posts
-from service.views.posts import queue as post_states
-from service.views.posts import queue as queue_views
-from service.views.posts import stream as stream_views
-from service.views.rankings import around as around_views
-from service.views.rankings import rankings as ranking_views
+from service.views.owners import owner_admin, owners, profiles
+from service.views.posts import family_posts, journal, posts, queue, stream
+from service.views.rankings import around, rankings
 from service.views.retry_on_change import retry_on_change
 
 _BOARD = "/v1/leaderboards/{board}"
@@ -95,9 +52,9 @@ _COLUMN_CODES = ("unknown_board", "unknown_column")
 
 _READS = [
     Route(
-        method="GET", path=_OWNER + "/positions", handler=unless_hidden(owner_views.get_positions), role=Role.READER,
-        view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners", query=PositionsQuery,
-        response=OwnerPositions,
+        method="GET", path=_OWNER + "/positions", handler=owners.unless_hidden(owners.get_positions), role=Role.READER,
+        view="positions", has_own_metrics=True, summary="An owner's positions", tag="Owners",
+        query=queries.PositionsQuery, response=OwnerPositions, problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
         description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and"
         " where there is no curve. `next=true` adds to each position the next better place and the points that are"
         " missing to take it. `compare=previous` adds the leaderboard of the period before: the owner's position"
@@ -105,75 +62,73 @@ _READS = [
         " owner and the others have moved since. It is null for all time. An owner who had an entry then and has"
         " none yet has null for the current position and value. A leaderboard that belongs to no family has no"
         " period before: 400.",
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked"),
     ),
     Route(
-        method="GET", path=_OWNER + "/around", handler=unless_hidden(around_views.around_owner), role=Role.READER,
-        view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners", query=AroundOwnerQuery,
-        response=Page,
+        method="GET", path=_OWNER + "/around", handler=owners.unless_hidden(around.around_owner), role=Role.READER,
+        view="around", has_own_metrics=True, summary="The rows around an owner", tag="Owners",
+        query=queries.AroundOwnerQuery, response=Page,
+        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410.",
-        problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries", "archived"),
     ),
     Route(
-        method="GET", path=_OWNER, handler=owner_views.entry, role=Role.READER, view="entry", has_own_metrics=True,
-        summary="An owner's entry", tag="Owners", query=ProfilesQuery, response=EntryAnswer,
-        problems=("unknown_board", "unknown_owner"), description="The entry of a hidden owner says that it is hidden.",
+        method="GET", path=_OWNER, handler=owners.entry, role=Role.READER, view="entry", has_own_metrics=True,
+        summary="An owner's entry", tag="Owners", query=queries.ProfilesQuery, response=EntryAnswer,
+        problems=("unknown_board", "unknown_owner"),
+        description="The entry of a hidden owner says that it is hidden.",
     ),
     Route(
-        method="GET", path=_RANKING, handler=ranking_views.get_page, role=Role.READER, view="page",
-        has_own_metrics=True,
-        summary="A page of a ranking", tag="Rankings", query=PageQuery, response=Page,
-        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410.",
+        method="GET", path=_RANKING, handler=rankings.get_page, role=Role.READER, view="page", has_own_metrics=True,
+        summary="A page of a ranking", tag="Rankings", query=queries.PageQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_cursor", "bad_rank", "too_many_entries", "archived"),
+        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410.",
     ),
     Route(
-        method="GET", path=_RANKING + "/positions", handler=ranking_views.value_positions, role=Role.READER,
-        view="value_positions", summary="Positions of values", tag="Rankings", query=ValuePositionsQuery,
-        response=Positions, description="A value that nobody has gets the rank of a new arrival with it. `with` names"
+        method="GET", path=_RANKING + "/positions", handler=rankings.value_positions, role=Role.READER,
+        view="value_positions", summary="Positions of values", tag="Rankings", query=queries.ValuePositionsQuery,
+        response=Positions,
+        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
+        description="A value that nobody has gets the rank of a new arrival with it. `with` names"
         " more leaderboards whose entries are counted too, such as the shards of one game; `as_of` is the oldest of"
         " theirs. To name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time.",
-        problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_values", "too_many_boards"),
     ),
     Route(
-        method="GET", path=_RANKING + "/around", handler=around_views.around_value, role=Role.READER,
-        view="value_around", summary="The rows around a value", tag="Rankings", query=AroundValueQuery, response=Page,
-        description="An archived leaderboard has the rows of its archive, as around an owner.",
+        method="GET", path=_RANKING + "/around", handler=around.around_value, role=Role.READER, view="value_around",
+        summary="The rows around a value", tag="Rankings", query=queries.AroundValueQuery, response=Page,
         problems=(*_COLUMN_CODES, "bad_value", "value_out_of_range", "too_many_entries", "archived"),
+        description="An archived leaderboard has the rows of its archive, as around an owner.",
     ),
     Route(
-        method="GET", path=_RANKING + "/values", handler=ranking_views.get_values, role=Role.READER, view="values",
-        summary="Values for ranks and percentiles", tag="Rankings", query=ValuesQuery, response=Values,
+        method="GET", path=_RANKING + "/values", handler=rankings.get_values, role=Role.READER, view="values",
+        summary="Values for ranks and percentiles", tag="Rankings", query=queries.ValuesQuery, response=Values,
+        problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
         " worst value of all.",
-        problems=(*_COLUMN_CODES, "bad_rank", "too_many_values"),
     ),
     Route(
-        method="GET", path=_RANKING + "/curve", handler=ranking_views.curve, role=Role.READER, view="curve",
+        method="GET", path=_RANKING + "/curve", handler=rankings.curve, role=Role.READER, view="curve",
         summary="The curve that ranks are read off", tag="Rankings", response=CurveAnswer, statuses=(200, 304),
+        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
         description="The answer is enough to rank offline with the same results as the service. docs/rank_offline.py is"
         " an example.",
-        problems=(*_COLUMN_CODES, "no_curve"), response_headers=("ETag",),
     ),
     Route(
-        method="GET", path=_RANKING + "/buckets", handler=ranking_views.buckets, role=Role.READER, view="buckets",
-        summary="The distribution of values", tag="Rankings", query=BucketsQuery, response=Buckets,
+        method="GET", path=_RANKING + "/buckets", handler=rankings.buckets, role=Role.READER, view="buckets",
+        summary="The distribution of values", tag="Rankings", query=queries.BucketsQuery, response=Buckets,
+        problems=(*_COLUMN_CODES, "too_many_buckets"),
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
         " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted.",
-        problems=(*_COLUMN_CODES, "too_many_buckets"),
     ),
     Route(
-        method="POST", path=_BOARD + "/entries/lookup", handler=owner_views.look_up_entries, role=Role.READER,
-        view="lookup",
-        summary="Entries of many owners", tag="Owners", query=ProfilesQuery, body=Lookup,
-        response=LookupAnswer, description="With a column, each entry has its position on the leaderboard and its"
+        method="POST", path=_BOARD + "/entries/lookup", handler=owners.look_up_entries, role=Role.READER, view="lookup",
+        summary="Entries of many owners", tag="Owners", query=queries.ProfilesQuery, body=requests.Lookup,
+        response=LookupAnswer, problems=(*_COLUMN_CODES, "too_many_owners"),
+        description="With a column, each entry has its position on the leaderboard and its"
         " place among the owners asked for.",
-        problems=(*_COLUMN_CODES, "too_many_owners"),
     ),
     Route(
-        method="POST", path="/v1/owners/{owner}/positions", handler=owner_views.get_positions_on_boards,
-        role=Role.READER,
-        view="many_boards", summary="One owner on many leaderboards", tag="Owners", body=ManyBoards,
+        method="POST", path="/v1/owners/{owner}/positions", handler=owners.get_positions_on_boards, role=Role.READER,
+        view="many_boards", summary="One owner on many leaderboards", tag="Owners", body=requests.ManyBoards,
         response=BoardPositions, problems=(*_COLUMN_CODES, "too_many_boards"),
     ),
 ]  # fmt: skip
@@ -181,26 +136,25 @@ _READS = [
 _POSTS = [
     Route(
         method="POST", path=_BOARD + "/posts", handler=posts.post_to_board, role=Role.WRITER, view="post",
-        has_own_metrics=True, summary="Post stats to a leaderboard", tag="Posting", body=(PostBody, PostList),
-        raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
-        problems=_POST_CODES,
+        has_own_metrics=True, summary="Post stats to a leaderboard", tag="Posting",
+        body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
+        response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
         description="The body is one post, a list, or NDJSON. The answer comes once everything in it is durable. `set`"
         " needs the role ops."
         + _QUEUED,
     ),
     Route(
         method="POST", path="/v1/posts", handler=posts.post_to_boards, role=Role.WRITER, view="post_many",
-        summary="Post stats to several leaderboards at once", tag="Posting", body=(FanPostBody, FanPostList),
-        raw_body=True, ndjson=True, query=PostsQuery, response=(PostResults, Accepted), statuses=(200, 202),
-        problems=_POST_CODES,
+        summary="Post stats to several leaderboards at once", tag="Posting",
+        body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
+        response=(PostResults, Accepted), statuses=(200, 202), problems=_POST_CODES,
         description="Each post names its leaderboards and is applied to all of them or to none." + _QUEUED,
     ),
 ]  # fmt: skip
 
 _POST_STATE = Route(
-    method="GET", path=_BOARD + "/posts/{post_id}", handler=post_states.post_state, role=Role.WRITER,
-    view="post_state", summary="What became of a post", tag="Posting", response=PostState,
-    problems=("unknown_board", "unknown_post"),
+    method="GET", path=_BOARD + "/posts/{post_id}", handler=queue.post_state, role=Role.WRITER, view="post_state",
+    summary="What became of a post", tag="Posting", response=PostState, problems=("unknown_board", "unknown_post"),
     description="Only a post with an id can be looked up, as long as the id is remembered. `pending` means that it"
     " waits in the queue.",
 )  # fmt: skip
@@ -210,7 +164,7 @@ _FAMILIES = [
     Route(
         method="POST", path=_FAMILY + "/posts", handler=family_posts.post_to_family, role=Role.WRITER,
         view="post_family", summary="Post stats to a family", tag="Families",
-        body=(FacetedPostBody, FacetedPostList), raw_body=True, ndjson=True, query=PostsQuery,
+        body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True, query=queries.PostsQuery,
         response=(PostResults, Accepted), statuses=(200, 202),
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
         description="The body is one post, a list, or NDJSON. A post reaches the leaderboards of its time (`at`) in"
@@ -221,30 +175,31 @@ _FAMILIES = [
     ),
     Route(
         method="GET", path=_FAMILY + "/boards", handler=families.boards, role=Role.READER, view="family_boards",
-        summary="The leaderboard of a time and of facet values", tag="Families", query=FamilyBoardsQuery,
+        summary="The leaderboard of a time and of facet values", tag="Families", query=queries.FamilyBoardsQuery,
         response=FamilyBoardAnswer, problems=("unknown_board",),
         description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted to"
         " is empty.",
     ),
     Route(
         method="GET", path=_FAMILY + "/facets", handler=families.facets, role=Role.READER, view="family_facets",
-        summary="The values of a facet", tag="Families", query=FacetsQuery, response=FacetList,
+        summary="The values of a facet", tag="Families", query=queries.FacetsQuery, response=FacetList,
         problems=("unknown_board", "bad_cursor", "too_many_entries"),
         description="Further parameters that are facets limit the answer to values within them. A page may have fewer"
         " values than `limit`, even if more follow.",
     ),
     Route(
-        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=histories.get_history, role=Role.READER,
-        view="family_history", summary="An owner's final positions by period", tag="Families", query=HistoryQuery,
-        response=HistoryAnswer, problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
+        method="GET", path=_FAMILY + "/owners/{owner}/history", handler=history.get_history, role=Role.READER,
+        view="family_history", summary="An owner's final positions by period", tag="Families",
+        query=queries.HistoryQuery, response=HistoryAnswer,
+        problems=("unknown_board", "unknown_column", "bad_cursor", "too_many_entries"),
         description="The closed periods of one kind, newest first. Further parameters are facet values. Every period "
         "since the family was made is listed; `position` is null where the owner had no value in the column.",
     ),
     Route(
         method="PUT", path=_FAMILY, handler=families.put_family_spec, role=Role.OPS, view="put_family",
-        summary="Create, confirm or change a family", tag="Families", body=PutFamily, response=FamilyAnswer,
-        statuses=(200, 201), problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported",
-        "catalog_full"),
+        summary="Create, confirm or change a family", tag="Families", body=requests.PutFamily, response=FamilyAnswer,
+        statuses=(200, 201),
+        problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
         description="Columns can be added, and `predictor` and `keep` can be changed. Any other change is a conflict.",
     ),
     Route(
@@ -259,17 +214,17 @@ _FAMILIES = [
 
 _OPERATORS = [
     Route(
-        method="GET", path="/v1/queue", handler=queue_views.show_queue, role=Role.OPS, view="queue",
+        method="GET", path="/v1/queue", handler=queue.show_queue, role=Role.OPS, view="queue",
         summary="The posts that wait in the ingest queue, and its workers", tag="Posting", response=QueueAnswer,
     ),
     Route(
         method="GET", path="/v1/leaderboards", handler=boards.get_boards, role=Role.READER, view="boards",
-        summary="Leaderboards by id", tag="Leaderboards", query=BoardsQuery, response=BoardList,
+        summary="Leaderboards by id", tag="Leaderboards", query=queries.BoardsQuery, response=BoardList,
         problems=("bad_cursor", "too_many_entries"),
     ),
     Route(
         method="PUT", path=_BOARD, handler=boards.put_board, role=Role.OPS, view="put_board",
-        summary="Create or confirm a leaderboard", tag="Leaderboards", body=PutBoard, response=BoardAnswer,
+        summary="Create or confirm a leaderboard", tag="Leaderboards", body=requests.PutBoard, response=BoardAnswer,
         statuses=(200, 201),
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"),
@@ -279,13 +234,12 @@ _OPERATORS = [
     ),
     Route(
         method="GET", path=_BOARD, handler=boards.get_board, role=Role.READER, view="board",
-        summary="A leaderboard's specification and the state of its curves", tag="Leaderboards",
-        response=BoardAnswer, problems=("unknown_board",),
+        summary="A leaderboard's specification and the state of its curves", tag="Leaderboards", response=BoardAnswer,
+        problems=("unknown_board",),
     ),
     Route(
         method="DELETE", path=_BOARD, handler=boards.remove_board, role=Role.OPS, view="delete_board",
-        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,),
-        problems=("unknown_board", "family_board"),
+        summary="Delete a leaderboard", tag="Leaderboards", statuses=(204,), problems=("unknown_board", "family_board"),
     ),
     Route(
         method="POST", path=_BOARD + "/reset", handler=boards.empty_board, role=Role.OPS, view="reset",
@@ -295,27 +249,28 @@ _OPERATORS = [
         " final.",
     ),
     Route(
-        method="DELETE", path=_OWNER, handler=owner_changes.erase_entry, role=Role.OPS, view="erase_entry",
+        method="DELETE", path=_OWNER, handler=owner_admin.erase_entry, role=Role.OPS, view="erase_entry",
         summary="Erase an owner's entry", tag="Owners", statuses=(204,), problems=("unknown_board", "unknown_owner"),
     ),
     Route(
-        method="DELETE", path="/v1/owners/{owner}", handler=owner_changes.erase_owner, role=Role.OPS,
-        view="erase_owner", summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
+        method="DELETE", path="/v1/owners/{owner}", handler=owner_admin.erase_owner, role=Role.OPS, view="erase_owner",
+        summary="Erase an owner on every leaderboard", tag="Owners", statuses=(204,),
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
         " erased post stays a duplicate.",
     ),
     Route(
-        method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_changes.hide, role=Role.OPS, view="hide_owner",
+        method="PUT", path="/v1/owners/{owner}/hidden", handler=owner_admin.hide, role=Role.OPS, view="hide_owner",
         summary="Hide an owner on every leaderboard", tag="Owners", statuses=(204,),
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner.",
     ),
     Route(
-        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_changes.show_owner, role=Role.OPS,
+        method="DELETE", path="/v1/owners/{owner}/hidden", handler=owner_admin.show_owner, role=Role.OPS,
         view="show_owner", summary="Show a hidden owner again", tag="Owners", statuses=(204,),
     ),
     Route(
         method="PUT", path=_PROFILE, handler=profiles.put_profile, role=Role.WRITER, view="put_profile",
-        summary="Store an owner's profile", tag="Owners", body=ProfileBody, raw_body=True, response=ProfileAnswer,
+        summary="Store an owner's profile", tag="Owners", body=requests.ProfileBody, raw_body=True,
+        response=ProfileAnswer,
         description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read.",
     ),
     Route(
@@ -327,16 +282,15 @@ _OPERATORS = [
         summary="Remove an owner's profile", tag="Owners", statuses=(204,), problems=("no_profile",),
     ),
     Route(
-        method="GET", path="/v1/owners/{owner}/posts", handler=journal_views.owner_posts, role=Role.READER,
-        view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=OwnerPostsQuery,
+        method="GET", path="/v1/owners/{owner}/posts", handler=journal.owner_posts, role=Role.READER,
+        view="owner_posts", summary="An owner's posts, the newest first", tag="Journal", query=queries.OwnerPostsQuery,
         response=OwnerPosts, problems=("too_many_entries",),
         description="The list reaches as far back as the journal is kept.",
     ),
     Route(
-        method="GET", path=_BOARD + "/stream", handler=stream_views.get_stream, role=Role.READER, view="stream",
-        summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=StreamQuery,
-        response=StreamEvent, media_type=stream_views.SSE_TYPE,
-        request_headers=(stream_views.LAST_EVENT_ID,),
+        method="GET", path=_BOARD + "/stream", handler=stream.get_stream, role=Role.READER, view="stream",
+        summary="The top of a ranking, or an owner's position, as it changes", tag="Journal", query=queries.StreamQuery,
+        response=StreamEvent, media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
         problems=(*_COLUMN_CODES, "unknown_owner", "not_ranked", "too_many_entries"),
         description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
         " state, so events in between may be left out. `id` is a sequence number of the journal. With"
@@ -345,22 +299,22 @@ _OPERATORS = [
         " and when the first post reaches a leaderboard of a family.",
     ),
     Route(
-        method="GET", path="/v1/journal", handler=journal_views.read_journal, role=Role.WRITER, view="journal",
-        summary="The durable log of accepted posts", tag="Journal", query=JournalQuery, response=JournalLine,
+        method="GET", path="/v1/journal", handler=journal.read_journal, role=Role.WRITER, view="journal",
+        summary="The durable log of accepted posts", tag="Journal", query=queries.JournalQuery, response=JournalLine,
         media_type=NDJSON_TYPE, problems=("too_many_entries", "journal_pruned"),
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
         " smaller one appears later. `after` is the last number seen. An answer without a line means that nothing"
         " newer is there yet.",
     ),
     Route(
-        method="POST", path=_RANKING + "/refresh", handler=ranking_views.refresh_curve, role=Role.OPS, view="refresh",
+        method="POST", path=_RANKING + "/refresh", handler=rankings.refresh_curve, role=Role.OPS, view="refresh",
         summary="Refresh a curve now", tag="Rankings", response=RefreshAnswer,
         problems=(*_COLUMN_CODES, "no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use.",
     ),
     Route(
-        method="POST", path=_RANKING + "/audit", handler=audit_views.audit_column, role=Role.OPS, view="audit",
-        summary="Count random owners and compare the counts with the curve", tag="Rankings", query=AuditQuery,
+        method="POST", path=_RANKING + "/audit", handler=audit.audit_column, role=Role.OPS, view="audit",
+        summary="Count random owners and compare the counts with the curve", tag="Rankings", query=queries.AuditQuery,
         response=AuditAnswer, problems=(*_COLUMN_CODES, "no_curve", "too_many_owners"),
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts.",
     ),

@@ -14,7 +14,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +25,7 @@ from rich.console import Console
 
 from service.client.client import ClientError, Patience, ServiceClient
 from service.commands.boards.families import family_path
-from service.commands.imports.import_lines import Batch, FilePosition, Post, Rejection
-from service.commands.imports.import_run import Reports, Tally, TooManyRejectedError, send_batches
+from service.commands.imports.import_lines import Post
 from service.commands.imports.importing import make_progress_bar
 from service.commands.target import KEY_VARIABLE, explain_error, fail
 
@@ -80,18 +81,6 @@ def season_posts(players: int, rng: random.Random) -> Iterator[Post]:
         if rng.random() < 0.9:
             stats["best_lap"] = f"{lap_s:.3f}"
         yield {"owner": owner_name(player_index), "stats": stats, "post_id": f"demo:{SEED}:{player_index}"}
-
-
-def season_batches(players: int) -> Iterator[Batch]:
-    """Yield the season's posts in batches. A batch's `end.line` counts the players of this and all earlier batches."""
-    batch = Batch(FilePosition())
-    for number, post in enumerate(season_posts(players, random.Random(SEED)), start=1):
-        batch.lines.append(number)
-        batch.posts.append(post)
-        if len(batch.posts) == BATCH_POSTS or number == players:
-            batch.end = FilePosition(line=number)
-            yield batch
-            batch = Batch(FilePosition())
 
 
 def arena_posts(players: int, rng: random.Random) -> list[Post]:
@@ -157,27 +146,20 @@ def last_line(log: Path) -> str:
 
 
 async def post_season(client: ServiceClient, players: int) -> None:
-    screen = Console(stderr=True, highlight=False)
-    tally, reasons = Tally(), list[Rejection]()
-    with make_progress_bar(screen) as bar:
+    posts = season_posts(players, random.Random(SEED))
+    batches = iter(lambda: list(islice(posts, BATCH_POSTS)), [])
+    outcomes = Counter[str]()
+    with make_progress_bar(Console(stderr=True, highlight=False)) as bar:
         task = bar.add_task(f"{players:,} players", total=players, lines=0)
-
-        def show_progress(position: FilePosition, _: Tally) -> None:
-            bar.update(task, completed=position.line, lines=position.line)
-
-        try:
-            await send_batches(
-                client.apply_posts,
-                BOARD,
-                season_batches(players),
-                tally=tally,
-                reports=Reports(reasons.append, show_progress),
-                concurrency=CONCURRENCY,
-                rejected_max=0,
-            )
-        except TooManyRejectedError:
-            fail(f"the service rejected a player: {reasons[0].reason}")
-    typer.echo(f"{tally.total():,} players posted: {tally.applied:,} applied, {tally.duplicate:,} were there before")
+        while sent := list(islice(batches, CONCURRENCY)):
+            for results in await asyncio.gather(*(client.apply_posts(BOARD, batch) for batch in sent)):
+                outcomes.update(result.status for result in results)
+                for result in results:
+                    if result.error is not None:
+                        fail(f"the service rejected a player: {result.error.one_line_text()}")
+            bar.update(task, completed=outcomes.total(), lines=outcomes.total())
+    applied, duplicate = outcomes["applied"], outcomes["duplicate"]
+    typer.echo(f"{outcomes.total():,} players posted: {applied:,} applied, {duplicate:,} were there before")
 
 
 def require_free_port(port: int) -> None:
@@ -219,15 +201,6 @@ def lines_to_try(url: str, players: int) -> list[str]:
     ]
 
 
-def stop_on_sigterm() -> None:
-    """Make SIGTERM run every `finally` block, as Ctrl-C does. So the demo also stops the service."""
-
-    def exit_cleanly(_signal: int, _frame: object) -> None:
-        raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, exit_cleanly)
-
-
 def demo(
     port: Annotated[
         int, typer.Option(min=1, max=65535, envvar=PORT_VARIABLE, show_envvar=True, help="Port of the service.")
@@ -239,7 +212,8 @@ def demo(
 ) -> None:
     """Set up a sample season, serve it, and print lines to try. Ctrl-C ends it; the season stays."""
     require_free_port(port)
-    stop_on_sigterm()
+    # SIGTERM runs every `finally` block, as Ctrl-C does. So the demo also stops the service.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(0))
     url = f"http://{HOST}:{port}"
     try:
         with serving(port, store, log) as server:

@@ -1,4 +1,4 @@
-"""Runs a serving process from its first log line to its last.
+"""Runs a serving process, or one that only runs jobs, from its first log line to its last.
 
     serve_until_stopped ──> run_process (log, interpreter, event loop) ──> run_until_stopped
                                                                            └──> open_service (context, then the port)
@@ -48,6 +48,15 @@ def serve_until_stopped(settings: Settings) -> None:
     run_process(settings, Metrics(), _serve)
 
 
+def run_jobs_until_stopped(settings: Settings) -> None:
+    """Run only the jobs until SIGTERM or SIGINT, for the front ends that share the store.
+
+    Raises:
+        StorageError, ServiceError, OSError: see `serve_until_stopped`; the port is that for monitoring.
+    """
+    run_process(settings, Metrics(), _run_jobs)
+
+
 def run_process(
     settings: Settings,
     metrics: Metrics,
@@ -79,18 +88,30 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: Settings, metrics: Metrics) -> None:
-    await run_until_stopped(open_service(settings, metrics), event="serving", show=show_urls)
+    def show_started(addresses: list[str]) -> None:
+        log.info("serving", addresses=addresses)
+        show_urls(addresses)
+
+    await run_until_stopped(open_service(settings, metrics), _watch_terminal(), show_started)
+
+
+async def _run_jobs(settings: Settings, metrics: Metrics) -> None:
+    def show_started(addresses: list[str]) -> None:
+        log.info("working", addresses=addresses)
+
+    await run_until_stopped(open_jobs(settings, metrics), _watch_terminal(), show_started)
+
+
+def _watch_terminal() -> asyncio.Event:
+    return watch_stop_signals(signal.SIGTERM, signal.SIGINT)
 
 
 async def run_until_stopped(
-    running: AbstractAsyncContextManager[list[str]], *, event: str, show: Callable[[list[str]], None] | None = None
+    running: AbstractAsyncContextManager[list[str]], stop: asyncio.Event, started: Callable[[list[str]], object]
 ) -> None:
-    """Run until SIGTERM or SIGINT. After the start, log the addresses under `event` and pass them to `show`."""
-    stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
+    """Run until `stop` is set. After the start, pass the addresses to `started`."""
     async with running as addresses:
-        log.info(event, addresses=addresses)
-        if show is not None:
-            show(addresses)
+        started(addresses)
         await stop.wait()
         log.info("stopping")
     log.info("stopped")
@@ -111,12 +132,27 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
-        async with open_port(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
+        async with _open_port(make_app(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses:
             yield addresses
 
 
 @asynccontextmanager
-async def open_port(
+async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
+    """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if no port is set.
+
+    Monitoring systems can read health and metrics on `jobs_port`. No leaderboard is served.
+    """
+    async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
+        if not settings.jobs_port:
+            yield []
+            return
+        context.keyring.check_binding(settings.host)
+        async with _open_port(make_app((), context), settings, settings.jobs_port) as addresses:
+            yield addresses
+
+
+@asynccontextmanager
+async def _open_port(
     app: web.Application, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
     """Serve an application within the block, and provide its addresses. At the end, finish the open requests."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from config import Settings
@@ -42,6 +41,6 @@ async def open_sampling_store(settings: Settings, store: Store, observer: StoreO
     """
     if not settings.sampling_store or not isinstance(store, PostgresStore):
         return store
-    limits = replace(settings, pools="", writer_connections=1)
+    limits = settings.model_copy(update={"pools": "", "writer_connections": 1})
     replica = await PostgresStore.open(settings.sampling_store, limits, observer=observer)
     return ReplicaFirst(store, replica, lag_s_max=settings.sampling_lag_s_max)

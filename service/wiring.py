@@ -1,11 +1,10 @@
 """Builds and starts one process of the service: store, catalog, writer, curves and jobs. Stops them in reverse order.
 
-    open_context ──> _open_store (the parts that use the store) ──> _job_parts ──> jobs
-                                                                └──> _context ──> Context, for handlers
+    open_context ──> _make_context (the parts that use the store) ──> Context, for handlers
+                 └─> _start_jobs, with the parts of the context
 
-Storage and jobs receive clocks and random generators as arguments, from here and from `lease_wiring`. There are two
-exceptions: `storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry
-delays.
+Storage and jobs receive clocks and random generators as arguments from here. There are two exceptions:
+`storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
 In the package `service`, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
 `http.key_watch`, `processes.node`, `views.leases.pools`, `views.owners.owner_admin` and the request log (for its
 sample).
@@ -21,7 +20,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -29,33 +28,31 @@ from config import Settings
 from config.peers import parse_peers
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
-from jobs.curves.refresh_requests import Refresher, RefreshQueue, RemoteRefresher
-from jobs.leases.peers import ReadPeer
-from jobs.queue.workers import SEMAPHORE, QueueParts
+from jobs.curves.refresh_requests import RefreshQueue, RemoteRefresher
+from jobs.queue.workers import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.client.lease_peers import open_peer_reader
 from service.contract.cursors import CursorCodec
 from service.http.key_limits import KeyLimits
-from service.http.key_watch import KeyWatch, watch_keys
+from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import ManagedParts, manage_objects
-from service.ranks.locator_cache import LocatorCache
-from service.ranks.pages import first_pages
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feed
 from service.streams.journal_lane import JournalLane
 from service.telemetry.logs import RequestLog
-from service.telemetry.metrics.process import Metrics, ServingCurve
-from service.telemetry.tracing import TracedRefreshes, make_tracer
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.views import ServingCurve
+from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
-from storage.coalesce import StoreCoalescers
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
 from storage.engines.store_start import prepare_store
 from storage.leases.batcher import LeaseBatcher
 from storage.leases.claims import store_clock
+from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.work_leases import WorkLeases
 from storage.posting.post_ids import PostIds
 from storage.posting.writer import Writer, WriterObserver, Writers
@@ -67,7 +64,6 @@ from storage.reads.point_reads import PointReads
 from storage.store import Store
 
 from .context import Context, CurveContext, PostingContext
-from .lease_wiring import make_lease_groups, make_leases, make_pool_parts
 from .stores import open_sampling_store, open_store
 
 log = structlog.get_logger(__name__)
@@ -76,22 +72,6 @@ log = structlog.get_logger(__name__)
 def now_us() -> int:
     """Return the service's time in microseconds since 1970."""
     return time.time_ns() // 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    store: Store
-    salt: str
-    key_watch: KeyWatch
-    catalog: Catalog
-    boards: OpenBoards
-    post_ids: PostIds
-    book: CurveBook
-    writer: Writers
-    enqueuer: Enqueuer
-    queue: QueueParts
-    auditor: Auditor
-    lease_batcher: LeaseBatcher
 
 
 @asynccontextmanager
@@ -106,99 +86,89 @@ async def open_context(
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaTooNewError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        stored = await _open_store(settings, metrics, clock, stack)
-        sizes = metrics.watch_store(version=service_version(), store=stored.store.dialect.name)
-        await stack.enter_async_context(sizes.measure_periodically(stored.store, asyncio.sleep))
         refresh_queue = RefreshQueue(requests_max=settings.refresh_demands_max, wait_s_max=settings.refresh_wait_s_max)
-        # A process without jobs has to poll, too, because it must load the curves that other processes store.
-        start = start_jobs if settings.jobs == "embedded" else start_watch
-        read_peer = None
-        if settings.lease_peers:
-            read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
-        controls = JobControls(asyncio.sleep, metrics.jobs, monotonic=time.monotonic)
-        parts = _job_parts(settings, metrics, stored, clock, refresh_queue, read_peer)
-        parts = replace(parts, controls=controls)
-        tracer = make_tracer(settings)
-        if tracer is not None:
-            stack.push_async_callback(asyncio.to_thread, tracer.close)
-            parts = replace(parts, observer=TracedRefreshes(metrics, tracer))
-        if settings.jobs == "embedded":
-            sampled = await open_sampling_store(settings, stored.store, metrics.store)
-            if sampled is not stored.store:
-                stack.push_async_callback(sampled.close)
-            parts = replace(parts, sampled=sampled)
-        jobs = start(parts)
-        stack.push_async_callback(jobs.stop)
-        ending = asyncio.create_task(_end_when_damaged(stored.store, jobs.stop), name="end jobs")
-        stack.callback(ending.cancel)
-        # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole
-        # writer has no other process. So its requests go to the refresh queue of this process. The queue refuses them
-        # while no job runs.
-        remote = settings.jobs == "none" and not stored.store.sole_writer
-        refresher = _remote_refresher(settings, stored) if remote else refresh_queue
-        context = _context(settings, metrics, stored, clock, refresher)
+        context = await _make_context(settings, metrics, clock, refresh_queue, stack)
+        store = context.store
+        sizes = metrics.watch_store(version=service_version(), store=store.dialect.name)
+        await stack.enter_async_context(sizes.measure_periodically(store, asyncio.sleep))
+        controls = JobControls(asyncio.sleep, metrics, monotonic=time.monotonic)
+        await _start_jobs(context, refresh_queue, controls, stack)
         if settings.managed_objects:
-            managed = ManagedParts(stored.store, stored.catalog, stored.book, context.curves.refreshes, controls, clock)
+            managed = ManagedParts(
+                store, context.catalog, context.curves.book, context.curves.refreshes, controls, clock
+            )
             tree = await stack.enter_async_context(manage_objects(settings, metrics, managed, service_version()))
             context = replace(context, agent=JolokiaAgent(tree, service_version(), failed=_managed_failed))
-        if tracer is not None:
-            context = replace(context, tracer=tracer)
         yield context
 
 
-async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """Stop the jobs once the store is damaged: further writes could do more damage, and all rounds would fail."""
-    await store.damaged.wait()
-    await stop()
-
-
-async def _open_store(settings: Settings, metrics: Metrics, clock: Callable[[], int], stack: AsyncExitStack) -> _Stored:
-    store = await open_store(settings, metrics.store)
+async def _make_context(
+    settings: Settings, metrics: Metrics, clock: Callable[[], int], refresh_queue: RefreshQueue, stack: AsyncExitStack
+) -> Context:
+    store = await open_store(settings, metrics)
     stack.push_async_callback(store.close)
     salt = await prepare_store(store)
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
     boards = OpenBoards(open_boards_max=settings.open_boards_max)
-    post_ids = PostIds(salt)
-    book = await _open_curves(settings, metrics, store, salt, stack)
-    catalog.watch_removals(book.forget_board)
+    curves = await _open_curves(settings, metrics, store, boards, salt, refresh_queue, stack)
+    catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
-
-    def make_writer(by: Store, observer: WriterObserver) -> Writer:
-        return Writer(
-            by,
-            boards,
-            post_ids,
-            settings,
-            observer,
-            now_us=clock,
-            monotonic=time.monotonic,
-            rng=random.Random(),
-        )
-
-    writer = Writers(store, make_writer, metrics)
-    stack.push_async_callback(writer.close)
-    enqueuer, queue = await _open_queue(settings, metrics, clock, store)
-    stack.push_async_callback(enqueuer.close)
-    audit_limits = settings
-    auditor = Auditor(store, boards, book, audit_limits, metrics.audits, monotonic=time.monotonic, rng=random.Random())
-    lease_batcher = LeaseBatcher(store, make_lease_groups(settings, store), settings, metrics.leases)
+    posting = await _open_posting(settings, metrics, clock, store, boards, salt, stack)
+    lease_batcher = LeaseBatcher(store, _lease_transactions(settings, store), settings, metrics)
     stack.push_async_callback(lease_batcher.close)
-    return _Stored(
-        store, salt, key_watch, catalog, boards, post_ids, book, writer, enqueuer, queue, auditor, lease_batcher
+    tracer = make_tracer(settings)
+    if tracer is not None:
+        stack.push_async_callback(asyncio.to_thread, tracer.close)
+        metrics.tracer = tracer
+    cursors = CursorCodec(salt)
+    point_reads = PointReads(
+        store,
+        boards,
+        point_reads_per_batch_max=settings.point_reads_per_batch_max,
+        reads_waiting_max=settings.reads_waiting_max,
+        lanes=settings.point_read_lanes,
+    )
+    return Context(
+        settings=settings,
+        metrics=metrics,
+        keyring=key_watch.keyring,
+        key_watch=key_watch,
+        key_limits=KeyLimits(settings, metrics, monotonic=time.monotonic),
+        request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
+        store=store,
+        catalog=catalog,
+        boards=boards,
+        reads=point_reads,
+        posting=posting,
+        curves=curves,
+        feed=Feed(store, settings, metrics, monotonic=time.monotonic, sleep=asyncio.sleep),
+        lease_batcher=lease_batcher,
+        cursors=cursors,
+        ranks=RankContext(store, boards, curves.book, settings, cursors, now_us=clock),
+        journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
+        now_us=clock,
+        tracer=tracer,
     )
 
 
 async def _open_curves(
-    settings: Settings, metrics: Metrics, store: Store, salt: str, stack: AsyncExitStack
-) -> CurveBook:
-    book = CurveBook(
-        store,
-        _shared_curves(settings, metrics, salt, stack),
-        poll_rows_max=settings.curve_poll_rows_max,
-        on_corrupt=metrics.curve_corrupt,
-    )
+    settings: Settings,
+    metrics: Metrics,
+    store: Store,
+    boards: OpenBoards,
+    salt: str,
+    refresh_queue: RefreshQueue,
+    stack: AsyncExitStack,
+) -> CurveContext:
+    shared = None
+    if settings.memcached_servers:
+        cache = Memcached(settings, monotonic=time.monotonic)
+        stack.push_async_callback(cache.close)
+        metrics.watch_servers(lambda: cache.servers_left_alone)
+        shared = SharedCurves(cache, Envelopes(salt), metrics)
+    book = CurveBook(store, shared, poll_rows_max=settings.curve_poll_rows_max, on_corrupt=metrics.curve_corrupt)
     await book.poll()
     await book.poll_live()
     metrics.watch_curves(
@@ -207,127 +177,113 @@ async def _open_curves(
             for served in book.list_served()
         ]
     )
-    return book
+    auditor = Auditor(store, boards, book, settings, metrics, monotonic=time.monotonic, rng=random.Random())
+    # If this process runs no jobs, its refresh requests wait in the store for a job process. A store with a sole
+    # writer has no other process. So its requests go to the refresh queue of this process. The queue refuses them
+    # while no job runs.
+    remote = settings.jobs == "none" and not store.sole_writer
+    refreshes = RemoteRefresher(store, book, settings, sleep=asyncio.sleep) if remote else refresh_queue
+    return CurveContext(book, refreshes, auditor)
 
 
-async def _open_queue(
-    settings: Settings, metrics: Metrics, clock: Callable[[], int], store: Store
-) -> tuple[Enqueuer, QueueParts]:
+async def _open_posting(
+    settings: Settings,
+    metrics: Metrics,
+    clock: Callable[[], int],
+    store: Store,
+    boards: OpenBoards,
+    salt: str,
+    stack: AsyncExitStack,
+) -> PostingContext:
+    monotonic = time.monotonic
+    post_ids = PostIds(salt)
+
+    def make_writer(by: Store, observer: WriterObserver) -> Writer:
+        return Writer(by, boards, post_ids, settings, observer, now_us=clock, monotonic=monotonic, rng=random.Random())
+
+    writer = Writers(store, make_writer, metrics)
+    stack.push_async_callback(writer.close)
     shards = await store.read(ingest_queue.shards)
     if not shards:
         shards = await store.write(lambda: ingest_queue.make_shards(settings.ingest_shards))
     wake = asyncio.Event()
-    backlog = QueueBacklog(store, settings, now_us=clock, monotonic=time.monotonic)
-    enqueuer = Enqueuer(
-        store,
-        backlog,
-        shards,
-        settings,
-        metrics.queue,
-        now_us=clock,
-        appended=wake.set,
-    )
+    backlog = QueueBacklog(store, settings, now_us=clock, monotonic=monotonic)
+    enqueuer = Enqueuer(store, backlog, shards, settings, metrics, now_us=clock, appended=wake.set)
     enqueuer.start()
+    stack.push_async_callback(enqueuer.close)
     # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
     # its shards, so two overlapping leases do no harm.
     leases = WorkLeases(store_clock, margin_us=0)
-    semaphore = Semaphore(leases, SEMAPHORE, size=settings.ingest_workers_max)
-    return enqueuer, QueueParts(shards, leases, metrics.queue, wake, semaphore)
+    semaphore = Semaphore(leases, "ingest", size=settings.ingest_workers_max)
+    queue = QueueParts(shards, leases, wake, semaphore)
+    return PostingContext(writer, enqueuer, queue, post_ids)
 
 
-def _shared_curves(settings: Settings, metrics: Metrics, salt: str, stack: AsyncExitStack) -> SharedCurves | None:
-    if not settings.memcached_servers:
-        return None
-    cache = Memcached(settings, monotonic=time.monotonic)
-    stack.push_async_callback(cache.close)
-    metrics.sharing.watch_servers(lambda: cache.servers_left_alone)
-    return SharedCurves(cache, Envelopes(salt), metrics.sharing)
+def _lease_margin_us(settings: Settings) -> int:
+    """Return the margin in microseconds: after a lease ends, no other key gets its resource for this time."""
+    return round(settings.lease_margin_s * 1e6)
 
 
-def _remote_refresher(settings: Settings, stored: _Stored) -> RemoteRefresher:
-    return RemoteRefresher(stored.store, stored.book, settings, sleep=asyncio.sleep)
+def make_work_leases(settings: Settings, store: Store) -> WorkLeases:
+    return WorkLeases(store_clock, margin_us=_lease_margin_us(settings))
 
 
-def _job_parts(
-    settings: Settings,
-    metrics: Metrics,
-    stored: _Stored,
-    clock: Callable[[], int],
-    refresh_queue: RefreshQueue,
-    read_peer: ReadPeer | None,
-) -> JobParts:
-    return JobParts(
-        store=stored.store,
-        catalog=stored.catalog,
-        open_boards=stored.boards,
-        book=stored.book,
-        post_ids=stored.post_ids,
-        queue=stored.queue,
+def _lease_transactions(settings: Settings, store: Store) -> LeaseTransactions:
+    return LeaseTransactions(
+        store.dialect,
+        store_clock,
+        margin_us=_lease_margin_us(settings),
+        attempts_max=settings.write_attempts_max,
+        rng=random.Random(),
+        peers=bool(settings.lease_peers),
+    )
+
+
+async def _start_jobs(
+    context: Context, refresh_queue: RefreshQueue, controls: JobControls, stack: AsyncExitStack
+) -> None:
+    settings, store, metrics = context.settings, context.store, context.metrics
+    embedded = settings.jobs == "embedded"
+    read_peer, sampled = None, store
+    if settings.lease_peers:
+        read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
+    if embedded:
+        sampled = await open_sampling_store(settings, store, metrics)
+        if sampled is not store:
+            stack.push_async_callback(sampled.close)
+    parts = JobParts(
+        store=store,
+        catalog=context.catalog,
+        open_boards=context.boards,
+        book=context.curves.book,
+        post_ids=context.posting.post_ids,
+        queue=context.posting.queue,
         refresh_queue=refresh_queue,
-        leases=make_leases(settings, stored.store),
+        leases=make_work_leases(settings, store),
         holder=make_holder(),
         limits=settings,
         observer=metrics,
-        folds=metrics.folds,
-        prunes=metrics.folds,
-        closings=metrics.closings,
-        now_us=clock,
+        now_us=context.now_us,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
         rng=random.Random(),
-        pools=make_pool_parts(settings, stored.store, metrics.leases, read_peer),
-        auditor=stored.auditor,
+        runs_pools=True,
+        read_peer=read_peer,
+        auditor=context.curves.auditor,
+        sampled=sampled,
+        controls=controls,
     )
+    # A process without jobs has to poll, too, because it must load the curves that other processes store.
+    jobs = start_jobs(parts) if embedded else start_watch(parts)
+    stack.push_async_callback(jobs.stop)
+    ending = asyncio.create_task(_end_when_damaged(store, jobs.stop), name="end jobs")
+    stack.callback(ending.cancel)
 
 
-def _context(
-    settings: Settings, metrics: Metrics, stored: _Stored, clock: Callable[[], int], refresher: Refresher
-) -> Context:
-    store, boards, cursors = stored.store, stored.boards, CursorCodec(stored.salt)
-    return Context(
-        settings=settings,
-        metrics=metrics,
-        keyring=stored.key_watch.keyring,
-        key_watch=stored.key_watch,
-        key_limits=KeyLimits(settings, metrics, monotonic=time.monotonic),
-        request_log=RequestLog(sample_ratio=settings.log_sample_ratio, slow_s=settings.slow_request_s),
-        store=store,
-        catalog=stored.catalog,
-        boards=boards,
-        reads=PointReads(
-            store,
-            boards,
-            point_reads_per_batch_max=settings.point_reads_per_batch_max,
-            reads_waiting_max=settings.reads_waiting_max,
-            lanes=settings.point_read_lanes,
-        ),
-        posting=PostingContext(stored.writer, stored.enqueuer, stored.queue, stored.post_ids),
-        curves=CurveContext(stored.book, refresher, stored.auditor),
-        feed=Feed(store, settings, metrics.streaming, monotonic=time.monotonic, sleep=asyncio.sleep),
-        lease_batcher=stored.lease_batcher,
-        cursors=cursors,
-        ranks=_rank_context(settings, stored, clock, cursors),
-        journal_lane=JournalLane(reads_waiting_max=settings.reads_waiting_max),
-        now_us=clock,
-    )
-
-
-def _rank_context(settings: Settings, stored: _Stored, clock: Callable[[], int], cursors: CursorCodec) -> RankContext:
-    locators = LocatorCache(
-        stored.store,
-        stored.boards,
-        stored.book,
-        settings,
-        now_us=clock,
-        open_boards_max=settings.open_boards_max,
-    )
-    pages = StoreCoalescers(
-        first_pages,
-        batch_max=settings.point_reads_per_batch_max,
-        waiting_max=settings.reads_waiting_max,
-        lanes=settings.point_read_lanes,
-    )
-    return RankContext(stored.store, locators, cursors, pages)
+async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
+    """Stop the jobs once the store is damaged: further writes could do more damage, and all rounds would fail."""
+    await store.damaged.wait()
+    await stop()
 
 
 def _managed_failed(error: Exception) -> None:

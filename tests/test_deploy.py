@@ -17,7 +17,7 @@ import typer
 
 from config import Settings, load
 from service.cli import app
-from service.processes.orders import stop_s_max
+from service.processes.supervisor import stop_s_max
 from service.telemetry.metrics.process import Metrics
 from tests.servers import program
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -21,13 +20,6 @@ from storage.records import Board
 from storage.store import Program
 
 log = structlog.get_logger(__name__)
-
-
-class ArchiveObserver(Protocol):
-    """Reports of archiving to operators."""
-
-    def archived(self, *, owners: int, stored_bytes: int) -> None:
-        """Record that an archive of `stored_bytes` bytes replaced the rows of a board with `owners` owners."""
 
 
 @dataclass(slots=True)
@@ -41,9 +33,9 @@ class _Written:
 
 
 class Archiver:
-    def __init__(self, context: JobContext, observer: ArchiveObserver) -> None:
+    def __init__(self, context: JobContext) -> None:
         self._store, self._catalog, self._open_boards = context.store, context.catalog, context.open_boards
-        self._limits, self._observer = context.limits, observer
+        self._limits, self._observer = context.limits, context.observer
         self._under_way: ArchiveWriter | None = None
         self._written = _Written()
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import structlog
 
-from jobs.curves.fitting import Fitting, FittingObserver
+from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease, Ownership
@@ -39,27 +38,11 @@ from storage.leases.claims import StoreClock
 from storage.records import Board
 from storage.store import Program
 
-from .archive import ArchiveObserver, Archiver
+from .archive import Archiver
 
 log = structlog.get_logger(__name__)
 
 RESOURCE = "close"
-
-
-class CloseObserver(ArchiveObserver, Protocol):
-    """Reports of closing to operators."""
-
-    def closed(self, boards: int) -> None:
-        """Record that `boards` boards were closed; they accept no more posts."""
-
-    def closing_lag(self, seconds: float) -> None:
-        """Record how long the next board to close has been waiting; 0 if none is waiting."""
-
-    def closing_left(self) -> None:
-        """Stop reporting the lag in this process, because another process may close boards and report the lag."""
-
-    def close_failed(self) -> None:
-        """Count a step that ended in an error; it will be tried again."""
 
 
 class CloseJob:
@@ -68,16 +51,14 @@ class CloseJob:
     def __init__(
         self,
         context: JobContext,
-        observer: CloseObserver,
-        fits: FittingObserver,
         *,
         clock: StoreClock,
     ) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         # Final curves are fitted from the store itself, because a replica may not have the last posts yet.
-        self._fitting, self._archiver = Fitting(context, fits), Archiver(context, observer)
+        self._fitting, self._archiver = Fitting(context), Archiver(context)
         self._to_archive: deque[Board] = deque()
-        self._limits, self._observer, self._clock = context.limits, observer, clock
+        self._limits, self._observer, self._clock = context.limits, context.observer, clock
         self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:

@@ -7,7 +7,6 @@ So pruning never uses the writer for more than half of the time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
 
@@ -26,27 +25,16 @@ log = structlog.get_logger(__name__)
 RESOURCE = "prune"
 
 
-class PruneObserver(Protocol):
-    """Reports of pruning to operators."""
-
-    def log_age(self, seconds: float) -> None:
-        """Record the age of the oldest change in the change log before pruning; 0 if the log is empty."""
-
-    def pruned_elsewhere(self) -> None:
-        """Stop reporting this age in this process, because another process prunes and reports the age."""
-
-
 class PruneJob:
     def __init__(
         self,
         context: JobContext,
-        observer: PruneObserver,
         unread_from: Callable[[], Program[int | None]] = find_fold_position,
     ) -> None:
         """Create the job. `unread_from` returns the first position of the change log that is not folded yet."""
         self._store, self._post_ids, self._limits = context.store, context.post_ids, context.limits
         self._changes = change_log
-        self._ownership, self._observer = Ownership(context), observer
+        self._ownership, self._observer = Ownership(context), context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._unread_from = unread_from
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
 
 from config.settings import JobSettings
 from jobs.job_context import JobContext
+from jobs.observer import JobObserver
 from jobs.ownership import HeldLease, Ownership
 from storage.curves.auditing import Audit, AuditedCurve, audit_curve
 from storage.curves.stored_curves import CurveBook
@@ -29,16 +29,6 @@ DRAWS_MAX = 100  # most random boards to try until one has a curve
 BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many more
 
 
-class AuditObserver(Protocol):
-    """Reports of audits to operators."""
-
-    def audited(self, found: Audit) -> None:
-        """Record the outcome of an audit."""
-
-    def audit_failed(self) -> None:
-        """Count an audit that ended in an error."""
-
-
 class Auditor:
     def __init__(
         self,
@@ -46,7 +36,7 @@ class Auditor:
         boards: OpenBoards,
         book: CurveBook,
         limits: JobSettings,
-        observer: AuditObserver,
+        observer: JobObserver,
         *,
         monotonic: Callable[[], float],
         rng: random.Random,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
@@ -35,13 +35,6 @@ ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
 
 
-class FittingObserver(Protocol):
-    """Reports of fits to operators."""
-
-    def scan_read(self, entries: int, *, left: int) -> None:
-        """Record that a scan has read `entries` more entries, and that all scans have about `left` entries to read."""
-
-
 class FitSnapshot(NamedTuple):
     """The state of a board in the snapshot that a curve was fitted from."""
 
@@ -59,10 +52,10 @@ class ColumnState:
 
 
 class Fitting:
-    def __init__(self, context: JobContext, observer: FittingObserver, sampled: Store | None = None) -> None:
+    def __init__(self, context: JobContext, sampled: Store | None = None) -> None:
         """Create the fitting. Curves are sampled from `sampled`, or from the store itself if it is None."""
         self._store, self._sampled, self._open_boards = context.store, sampled or context.store, context.open_boards
-        self._limits, self._observer = context.limits, observer
+        self._limits, self._observer = context.limits, context.observer
         self._now_us, self._monotonic = context.now_us, context.monotonic
         self._rows_per_s = float(context.limits.scan_rows_per_s)  # the speed of the last scan; at first the setting
         self._left: dict[tuple[int, int], int] = {}  # entries still to read, for each column that is being scanned

@@ -15,7 +15,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -31,13 +30,6 @@ log = structlog.get_logger(__name__)
 
 RESOURCE = "fold"
 IDLE_US = 10_000_000  # without changes, the mark is stored again only when it is this old
-
-
-class FoldObserver(Protocol):
-    """Reports of folding to operators."""
-
-    def folded(self, *, changes: int, void: int, seconds: float) -> None:
-        """Record one fold: how many changes it counted, and how many curves lost their live counts (`void`)."""
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
@@ -163,9 +155,9 @@ class Counting:
 class FoldJob:
     """Folds changes while it has the lease. Every job process runs `run_forever`."""
 
-    def __init__(self, context: JobContext, observer: FoldObserver) -> None:
+    def __init__(self, context: JobContext) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
-        self._limits, self._observer = context.limits, observer
+        self._limits, self._observer = context.limits, context.observer
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:

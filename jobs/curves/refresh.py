@@ -14,7 +14,6 @@ The load is limited: after a scheduled refresh a worker pauses, so that schedule
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 import structlog
 
@@ -29,26 +28,13 @@ from storage.errors import LeaseLostError, LeaseTakenError, StorageError, Unknow
 from storage.records import Board
 from storage.store import Program, Store
 
-from .fitting import FitSnapshot, Fitting, FittingObserver
+from .fitting import FitSnapshot, Fitting
 from .refresh_requests import Refreshed, RefreshQueue, RefreshRequest
 from .schedule import DueColumn, Schedule
 
 log = structlog.get_logger(__name__)
 
 JOB = "refresh"
-
-
-class RefreshObserver(FittingObserver, Protocol):
-    """Reports of refreshes to operators."""
-
-    def refreshed(self, seconds: float) -> None:
-        """Record that a curve was refreshed in `seconds`."""
-
-    def refresh_failed(self) -> None:
-        """Count a refresh that ended in an error."""
-
-    def refresh_fenced(self) -> None:
-        """Count a curve that was not stored, because another process had taken over its column."""
 
 
 class _SupersededError(Exception):
@@ -62,13 +48,12 @@ class RefreshJob:
         self,
         context: JobContext,
         refresh_queue: RefreshQueue,
-        observer: RefreshObserver,
         sampled: Store | None = None,  # the store that curves are sampled from; None: `context.store`
     ) -> None:
         self._context, self._store, self._book = context, context.store, context.book
         self._limits, self._monotonic = context.limits, context.monotonic
-        self._refresh_queue, self._ownership, self._observer = refresh_queue, Ownership(context), observer
-        self._fitting = Fitting(context, observer, sampled)
+        self._refresh_queue, self._ownership, self._observer = refresh_queue, Ownership(context), context.observer
+        self._fitting = Fitting(context, sampled)
         self._schedule = Schedule(context, self._fitting)
         self._busy: set[tuple[int, int]] = set()
         # Requested columns whose lease another process has. The workers try to refresh them again at each tick.

@@ -9,7 +9,6 @@ reading that journal. While a peer does not answer, the last known leases of tha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 import structlog
 
@@ -32,28 +31,17 @@ class PeerUnavailableError(Exception):
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 
-class ExchangeObserver(Protocol):
-    """Reports of the exchange to operators."""
-
-    def page_taken_in(self, taken: AppliedPage) -> None:
-        """Record a page of another store's journal that was applied here."""
-
-    def peer_away(self) -> None:
-        """Count a page that was not applied, because the other store's service or this store failed."""
-
-
 class ExchangeJob:
     def __init__(
         self,
         context: JobContext,
         exchange: LeaseExchange,
         read_peer: ReadPeer,
-        observer: ExchangeObserver,
         *,
         peer: str,
     ) -> None:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
-        self._exchange, self._read_peer, self._observer, self._peer = exchange, read_peer, observer, peer
+        self._exchange, self._read_peer, self._observer, self._peer = exchange, read_peer, context.observer, peer
         self.name = f"exchange {peer}"
         self._sleep = context.make_sleep(self.name)
         self._away = False

@@ -8,8 +8,6 @@ moves only if its state has not changed since it was found. So an outdated plan 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 import structlog
 
@@ -29,19 +27,12 @@ log = structlog.get_logger(__name__)
 RESOURCE = "balance"
 
 
-class BalanceObserver(Protocol):
-    """Reports of balancing to operators."""
-
-    def resources_moved(self, resources: int) -> None:
-        """Record that `resources` resources were moved to another region."""
-
-
 class BalanceJob:
-    def __init__(self, context: JobContext, observer: BalanceObserver) -> None:
+    def __init__(self, context: JobContext) -> None:
         self._store, self._ownership, self._limits = context.store, Ownership(context), context.limits
         self._clock, self._margin_us = context.leases.clock, round(context.limits.lease_margin_s * 1e6)
         self._monotonic, self._sleep, self._rng = context.monotonic, context.make_sleep(RESOURCE), context.rng
-        self._observer, self._upkeep = observer, lease_upkeep
+        self._observer, self._upkeep = context.observer, lease_upkeep
 
     async def run_forever(self) -> None:
         interval_s = self._limits.balance_interval_s

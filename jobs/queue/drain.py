@@ -12,16 +12,14 @@ its shards to others, the store rejects its writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
 
 from jobs.controls import Sleep, sleep_until_set
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreDamagedError
-from storage.queue.ingest_queue import ShardBacklog, ingest_queue
-from storage.queue.queue_application import DrainedRound, Drainer
+from storage.queue.ingest_queue import ingest_queue
+from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases, Share
 from storage.store import read_single
 
@@ -32,36 +30,19 @@ QUIET_AFTER_S = 10.0
 QUIET_POLLS = 5
 
 
-class DrainObserver(Protocol):
-    """Reports of draining to operators."""
-
-    def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
-        """Record a committed round. `age_s` says how long the oldest post of the round had waited."""
-
-    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
-        """Record the posts that wait in each shard."""
-
-    def backlog_left(self) -> None:
-        """Stop reporting the backlog in this process, because other workers empty the queue and report the backlog."""
-
-    def drain_fenced(self) -> None:
-        """Count a round that failed because another worker had taken over a shard."""
-
-
 class DrainWorker:
     def __init__(
         self,
         context: JobContext,
         drainer: Drainer,
         leases: ShardLeases,
-        observer: DrainObserver,
         *,
         wake: asyncio.Event,
         sleep: Sleep,
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process."""
         self._store, self._drainer, self._leases, self._limits = context.store, drainer, leases, context.limits
-        self._observer, self._wake, self._now_us = observer, wake, context.now_us
+        self._observer, self._wake, self._now_us = context.observer, wake, context.now_us
         self._queue = ingest_queue
         self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()

@@ -11,7 +11,7 @@ from storage.leases.work_leases import WorkLeases
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import Semaphore, ShardLeases
 
-from .drain import DrainObserver, DrainWorker
+from .drain import DrainWorker
 from .size_workers import JOB, SizeWorkersJob
 
 SEMAPHORE = "ingest"
@@ -21,7 +21,6 @@ SEMAPHORE = "ingest"
 class QueueParts:
     shards: int
     leases: WorkLeases
-    observer: DrainObserver
     wake: asyncio.Event  # set when posts are queued in this process
     semaphore: Semaphore  # limits how many workers of the store work at the same time
 
@@ -58,4 +57,4 @@ def _make_worker(parts: QueueParts, context: JobContext, *, holder: str) -> Drai
         lease_us=round(context.limits.ingest_lease_s * 1e6),
         rng=context.rng,
     )
-    return DrainWorker(context, drainer, leases, parts.observer, wake=parts.wake, sleep=sleep)
+    return DrainWorker(context, drainer, leases, wake=parts.wake, sleep=sleep)

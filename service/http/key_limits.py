@@ -10,18 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import Protocol
 
 from config.settings import Settings
 from service.contract.keys import Identity
 from service.contract.problems import BusyError
-
-
-class KeyLimitObserver(Protocol):
-    """Receives the outcome of each check, for the metrics."""
-
-    def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Record `count` reads or posts, as `kind` says. `passed` says whether the key's rate allowed them."""
+from service.telemetry.metrics.process import Metrics
 
 
 class TokenBuckets:
@@ -55,8 +48,8 @@ class TokenBuckets:
 class KeyLimits:
     """Counts the reads and posts of each key, and refuses those beyond its rate with ProblemError `rate_limited`."""
 
-    def __init__(self, bounds: Settings, observer: KeyLimitObserver, *, monotonic: Callable[[], float]) -> None:
-        self._bounds, self._observer = bounds, observer
+    def __init__(self, bounds: Settings, metrics: Metrics, *, monotonic: Callable[[], float]) -> None:
+        self._bounds, self._metrics = bounds, metrics
 
         def make_buckets(rate_per_s: float, burst: int) -> TokenBuckets | None:
             if rate_per_s == 0:
@@ -80,7 +73,7 @@ class KeyLimits:
         if buckets is None:
             return
         wait_s = buckets.take_tokens(identity.key_id, count)
-        self._observer.rate_checked(kind, count, passed=wait_s == 0)
+        self._metrics.rate_checked(kind, count, passed=wait_s == 0)
         if wait_s > 0:
             retry_after_s = max(self._bounds.retry_after_s, min(self._bounds.retry_after_s_max, ceil(wait_s)))
             raise BusyError("rate_limited", f"the API key has used up its rate of {kind}", retry_after_s=retry_after_s)

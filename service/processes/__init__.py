@@ -12,6 +12,6 @@ The most important rule: no part of the service runs in the supervisor, so no fa
 never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
 
 The room runs the whole service, so it imports `serve`, `app`, `wiring` and telemetry. Only the commands import it.
-Begin with `node`, which puts the parts together, then read `supervisor` and `worker`. `orders` holds the messages
-between them.
+Begin with `node`, which puts the parts together, then read `supervisor` (with the messages between the
+processes) and `worker`.
 """

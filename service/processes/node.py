@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -15,13 +16,12 @@ import structlog
 
 from config import Settings
 from service.telemetry.logs import configure_logging
-from service.telemetry.metrics.cells import SharedCells
-from service.telemetry.metrics.loop import LoopCounter
+from service.telemetry.metrics.families import PROCESS_ENDS
 from service.telemetry.metrics.node import SUPERVISOR, leave_node, make_folder, write_pid
+from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.terminal import show_urls
 
-from .orders import Orders, Report, decode_report, encode_line, stop_s_max
-from .supervisor import ProcessSlot, Supervisor, SupervisorLimits
+from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
 # With -P, Python does not import a folder `service` that happens to be in the working directory.
@@ -83,21 +83,22 @@ def _bound(family: int, host: str, port: int, *, reuse_port: bool) -> socket.soc
 
 async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> None:
     write_pid(folder, SUPERVISOR)
-    crashes = LoopCounter(
-        SharedCells(folder / f"counter_{SUPERVISOR}.db"),
-        "rankcurve_process_ends",
-        "Processes of the node that ended, on request or not",
-        ("work",),
-    )
+    numbers = Numbers([PROCESS_ENDS], folder, SUPERVISOR)
 
     def count_end(place: ProcessSlot) -> None:
         leave_node(folder, place.name)
-        crashes.add_count((place.work,))
+        numbers.add(PROCESS_ENDS.name, 1, place.work)
+
+    def show_ready() -> None:
+        log.info("serving", addresses=addresses, workers=settings.workers)
+        show_urls(addresses)
 
     supervisor = Supervisor(
         list_process_slots(settings),
-        supervisor_limits(settings),
+        settings,
         lambda place: spawn(place, settings, folder),
+        stop_s_max=stop_s_max(settings),
+        ready=show_ready,
         ended=count_end,
         monotonic=time.monotonic,
         sleep=asyncio.sleep,
@@ -106,42 +107,11 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, supervisor.stop)
-    running = asyncio.create_task(supervisor.run())
-    complete = asyncio.create_task(supervisor.wait_ready())
-    await asyncio.wait([running, complete], return_when=asyncio.FIRST_COMPLETED)
-    if complete.done():
-        log.info("serving", addresses=addresses, workers=settings.workers)
-        show_urls(addresses)
-    complete.cancel()
-    await running
+    await supervisor.run()
     log.info("stopped")
 
 
-class WorkerProcess:
-    """A started `service.processes.worker`; implements `Child`."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.pid = process.pid
-
-    async def read_report(self) -> Report | None:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        return decode_report(line) if line else None
-
-    async def wait(self) -> int:
-        return await self._process.wait()
-
-    def terminate(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.terminate()
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
-
-
-async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerProcess:
+async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> Process:
     """Start a process and send orders to it. The process logs to the standard error of the supervisor."""
     own = {"jobs": "embedded" if place.work == "jobs" else "none"}
     orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
@@ -152,14 +122,4 @@ async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> WorkerP
     with suppress(ConnectionError):  # the process has ended already; its exit code shows why
         process.stdin.write(encode_line(orders) + b"\n")
         await process.stdin.drain()
-    return WorkerProcess(process)
-
-
-def supervisor_limits(settings: Settings) -> SupervisorLimits:
-    return SupervisorLimits(
-        worker_backoff_base_s=settings.worker_backoff_base_s,
-        worker_backoff_s_max=settings.worker_backoff_s_max,
-        worker_steady_s=settings.worker_steady_s,
-        worker_crashes_max=settings.worker_crashes_max,
-        stop_s_max=stop_s_max(settings),
-    )
+    return process

@@ -2,39 +2,63 @@
 
 The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT). The supervisor
 keeps this port bound. The kernel distributes new connections among the workers.
+
+Orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold a
+password.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import signal
+from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal
 
+import msgspec
 import structlog
 
+from config import Settings
+from config.settings import ListeningSettings
 from service.contract.problems import ServiceError
-
-from .orders import Report, WorkKind
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
+STOP_GRACE_S = 5.0  # the time to close the store and write the last log lines, after requests and jobs have stopped
+WorkKind = Literal["serve", "jobs"]
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The first and only line on the standard input of a process."""
+
+    name: str  # the name of the place in the node; a process that replaces another one gets the same name
+    work: WorkKind
+    folder: str  # the folder with the metrics of the node's processes
+    settings: dict[str, Any]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The only line that a process writes to standard output. A process that ends without a report has crashed."""
+
+    outcome: Literal["ready", "refused", "away"]  # away: the store can't be reached; another try may succeed
+    detail: str = ""
+
+
+decode_orders = msgspec.json.Decoder(Orders).decode
+decode_report = msgspec.json.Decoder(Report).decode
+encode_line = msgspec.json.encode
+
+
+def stop_s_max(settings: Settings) -> float:
+    """Return the longest time that a process may take to stop, in seconds."""
+    return settings.shutdown_s + settings.job_stop_s_max + STOP_GRACE_S
 
 
 class NodeFailedError(ServiceError):
     """The processes of this node can't run; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorLimits:
-    """The bounds of the supervisor. Each field except `stop_s_max` is a setting of the same name."""
-
-    worker_backoff_base_s: float
-    worker_backoff_s_max: float
-    worker_steady_s: float
-    worker_crashes_max: int
-    stop_s_max: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +69,7 @@ class ProcessSlot:
     work: WorkKind
 
 
-class Child(Protocol):
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-
-    async def read_report(self) -> Report | None:
-        """Return the report of the process about its start; None if it ended without a report."""
-
-    async def wait(self) -> int:
-        """Return the exit code once the process has ended. A negative code names the signal that ended it."""
-
-    def terminate(self) -> None:
-        """Ask the process to stop; harmless if it has ended."""
-
-    def kill(self) -> None:
-        """End the process now; harmless if it has ended."""
-
-
-Spawn = Callable[[ProcessSlot], Awaitable[Child]]
+Spawn = Callable[[ProcessSlot], Awaitable[Process]]
 
 
 class Supervisor:
@@ -72,26 +78,28 @@ class Supervisor:
     def __init__(
         self,
         places: Sequence[ProcessSlot],
-        limits: SupervisorLimits,
+        limits: ListeningSettings,
         spawn: Spawn,
         *,
+        stop_s_max: float,
+        ready: Callable[[], object],
         ended: Callable[[ProcessSlot], None],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        """Prepare the places. `ended` is called for every process that has ended, before another takes its place."""
-        self._places, self._limits, self._spawn, self._ended = places, limits, spawn, ended
-        self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
-        self._children: dict[ProcessSlot, Child] = {}
+        """Prepare the places. `ready` is called once every place has had a process that reported ready.
+
+        `ended` is called for every process that has ended, before another takes its place.
+        A process that takes longer than `stop_s_max` seconds to stop is killed.
+        """
+        self._places, self._limits, self._spawn = places, limits, spawn
+        self._all_ready, self._ended = ready, ended
+        self._monotonic, self._sleep, self._rng, self._stop_s_max = monotonic, sleep, rng, stop_s_max
+        self._children: dict[ProcessSlot, Process] = {}
         self._ready: set[ProcessSlot] = set()
-        self._complete = asyncio.Event()
         self._stop = asyncio.Event()
         self._unclean: list[str] = []
-
-    async def wait_ready(self) -> None:
-        """Return once every place has had a process that reported ready."""
-        await self._complete.wait()
 
     def stop(self) -> None:
         """Make `run` stop every process and return."""
@@ -135,13 +143,16 @@ class Supervisor:
     async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
-            child.terminate()
-        report = await child.read_report()
+            _send_signal(child, signal.SIGTERM)
+        assert child.stdout is not None
+        line = await child.stdout.readline()
+        report = decode_report(line) if line else None
         if report is not None and report.outcome == "ready":
             log.info("process_ready", name=place.name, work=place.work, pid=child.pid)
-            self._ready.add(place)
-            if len(self._ready) == len(self._places):
-                self._complete.set()
+            if place not in self._ready:
+                self._ready.add(place)
+                if len(self._ready) == len(self._places):
+                    self._all_ready()
         code = await child.wait()
         del self._children[place]
         self._ended(place)
@@ -174,10 +185,15 @@ class Supervisor:
 
     async def _end(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         for child in self._children.values():
-            child.terminate()
-        _, left = await asyncio.wait(keepers, timeout=self._limits.stop_s_max)
+            _send_signal(child, signal.SIGTERM)
+        _, left = await asyncio.wait(keepers, timeout=self._stop_s_max)
         if left:
             log.error("processes_did_not_stop", names=[task.get_name() for task in left])
             for child in self._children.values():
-                child.kill()
+                _send_signal(child, signal.SIGKILL)
             await asyncio.wait(left)
+
+
+def _send_signal(child: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # the process has ended already
+        child.send_signal(number)

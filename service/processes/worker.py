@@ -19,13 +19,12 @@ import structlog
 
 from config import Settings
 from service.contract.problems import ServiceError
-from service.serve import open_service, run_process, watch_stop_signals
+from service.serve import open_jobs, open_service, run_process, run_until_stopped, watch_stop_signals
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError, StoreAwayError
 
-from .jobs_only import keep_jobs_running
-from .orders import Orders, Report, decode_orders, encode_line, stop_s_max
+from .supervisor import Orders, Report, decode_orders, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
 ORDERS_DESCRIPTOR = 0
@@ -67,16 +66,12 @@ class _Worker:
         stop = watch_stop_signals(signal.SIGTERM)
         self._end_with_supervisor(asyncio.get_running_loop(), stop)
         serves = self._orders.work == "serve"
-        async with (
-            open_service(settings, metrics, reuse_port=True)
-            if serves
-            else keep_jobs_running(settings, metrics) as addresses
-        ):
-            log.info("started", work=self._orders.work, addresses=addresses)
-            self._send_report(Report("ready"))
-            await stop.wait()
-            log.info("stopping")
-        log.info("stopped")
+        running = open_service(settings, metrics, reuse_port=True) if serves else open_jobs(settings, metrics)
+        await run_until_stopped(running, stop, self._report_ready)
+
+    def _report_ready(self, addresses: list[str]) -> None:
+        log.info("started", work=self._orders.work, addresses=addresses)
+        self._send_report(Report("ready"))
 
     def _end_with_supervisor(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         def watch() -> None:

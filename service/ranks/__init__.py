@@ -1,6 +1,6 @@
 """Finding ranks on one leaderboard: positions, pages of a ranking, the next better entry, a distribution.
 
-    request ──> LocatorCache (a Locator for each board) ──> curve: where its bracket is good enough
+    request ──> RankContext (a Locator for each board) ───> curve: where its bracket is good enough
                                                         └─> count: near the top, in a short gap, or without a curve
 
 Every rank is returned with its bracket `low … high` and with the method that found it. Ranking is expensive without a

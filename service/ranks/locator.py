@@ -13,7 +13,7 @@ the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -32,7 +32,6 @@ from storage.errors import UnknownBoardError
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-NAMED_MAX = 256  # the most lists of column names for which a locator remembers the indexes
 COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
 
 
@@ -98,20 +97,15 @@ class Locator:
         board = self.board = entries.board
         self.entries = entries
         self._store, self._book, self._limits, self._now_us = store, book, limits, now_us
-        self._find = book.find_curve
+        # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
+        self._archived = board.archived_us is not None
         self._exact_top = board.spec.predictor.exact_top
-        self._columns = {
-            index: _Column(
-                board.spec.columns[index].name,
-                board.spec.columns[index].scale,
-                ranking.padding.offset,
-                ranking.padding.high,
-                ranking.timed,
-            )
-            for index, ranking in self.entries.rankings.items()
-        }
+        self._columns: dict[int, _Column] = {}
+        for index, ranking in entries.rankings.items():
+            column, padding = board.spec.columns[index], ranking.padding
+            self._columns[index] = _Column(column.name, column.scale, padding.offset, padding.high, ranking.timed)
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
-        self._named: dict[tuple[str, ...], list[int]] = {}
+        self._ranked_indexes = {column.name: index for index, column in self._columns.items()}
 
     def _cell_form(self, index: int) -> _CellForm:
         column = self.board.spec.columns[index]
@@ -134,26 +128,20 @@ class Locator:
 
     def find_ranked_indexes(self, names: tuple[str, ...]) -> list[int] | None:
         """Return the indexes of ranked columns; None if one of the names is unknown or not ranked."""
-        found = self._named.get(names)
-        if found is None:
-            by_name = {column.name: index for index, column in self._columns.items()}
-            if any(name not in by_name for name in names):
-                return None
-            found = [by_name[name] for name in names]
-            if len(self._named) < NAMED_MAX:
-                self._named[names] = found
-        return found
+        if not self._ranked_indexes.keys() >= set(names):
+            return None
+        return [self._ranked_indexes[name] for name in names]
 
     def find_position_by_curve(
         self, column_index: int, cell: str, mode: RankMode, totals: dict[int, int]
     ) -> Position | None:
-        """Return the position that the curve gives an owner's cell; None if the caller must use `locate_ranks`.
+        """Return the position that the curve gives an owner's cell; None if the caller must use `find_positions`.
 
         Nearly every request for a position is answered here. For speed, this function does the work of
         `locate_without_count` and `make_position`. It handles only columns in which equal values share a rank.
         """
         column = self._columns[column_index]
-        curve = self._find(self.board, column_index)
+        curve = None if self._archived else self._book.find_curve(self.board, column_index)
         if curve is None or column.timed or mode == "exact":
             return None
         text = int(cell)
@@ -175,7 +163,7 @@ class Locator:
         )
 
     def find_curve(self, index: int) -> RankCurve | None:
-        return self._find(self.board, index)
+        return None if self._archived else self._book.find_curve(self.board, index)
 
     def locate_without_count(self, wanted: WantedRank, mode: RankMode) -> LocatedRank | None:
         """Return the rank that the curve gives the cell; None if the rank must be counted."""
@@ -202,41 +190,41 @@ class Locator:
 
         Call this before the read begins: the mark must not be newer than the snapshot of the read.
         """
-        served = self._book.find_served(self.board, column_index)
+        served = None if self._archived else self._book.find_served(self.board, column_index)
         if served is None or served.mark is None:
             return None
         return CountStart(served.curve, served.mark, self._limits.exact_changes_max)
 
-    def find_count_starts(self, wanted: Sequence[WantedRank]) -> CountStarts:
-        """Return the start of a count for each wanted column that has one, by column index."""
-        found = {index: self.find_count_start(index) for index in {each.column_index for each in wanted}}
+    def find_count_starts(self, indexes: Iterable[int]) -> CountStarts:
+        """Return the start of a count for each of these columns that has one, by column index."""
+        found = {index: self.find_count_start(index) for index in indexes}
         return {index: start for index, start in found.items() if start is not None}
 
-    def may_read_many_rows(self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts) -> bool:
-        """Return whether counting these ranks may read more than `light_read_rows_max` rows."""
-        return any(self._counts_far(each, mode, starts.get(each.column_index)) for each in wanted)
-
-    def _counts_far(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> bool:
+    def may_read_many_rows(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> bool:
+        """Return whether counting this rank may read more than `light_read_rows_max` rows."""
+        if self._archived:  # a count in an archive reads only a few blocks
+            return False
+        start = starts.get(wanted.column_index)
         if start is None:
             return mode == "exact" or self.find_curve(wanted.column_index) is None
         key = self.entries.rankings[wanted.column_index].padding.key_of_cell(wanted.cell)
         return start.curve.find_anchor_above(key).gap_rows > self._limits.light_read_rows_max
 
-    def count_ranks(
-        self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
-    ) -> Program[list[LocatedRank]]:
-        found = []
-        for each in wanted:
-            found.append((yield from self._count_rank(each, mode, starts.get(each.column_index))))
-        return found
+    def locate_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
+        """Return the rank that the curve gives the cell. If it must be counted, count it."""
+        located = self.locate_without_count(wanted, mode)
+        if located is None:
+            located = yield from self.count_rank(wanted, mode, starts)
+        return located
 
-    def _count_rank(self, wanted: WantedRank, mode: RankMode, start: CountStart | None) -> Program[LocatedRank]:
-        ranking = self.entries.rankings[wanted.column_index]
-        now_us = self._now_us()
+    def count_rank(self, wanted: WantedRank, mode: RankMode, starts: CountStarts) -> Program[LocatedRank]:
+        ranking, owner = self.entries.rankings[wanted.column_index], self._owner_among_ties(wanted)
+        as_of_us = (self._archived and self.board.closed_us) or self._now_us()
+        start = starts.get(wanted.column_index)
         if start is not None:
-            found = yield from ranking.count_from_anchor(start, wanted.cell, owner=self._among_ties(wanted))
+            found = yield from ranking.count_from_anchor(start, wanted.cell, owner=owner)
             if found is not None:
-                return self._from_anchor(wanted, found, now_us)
+                return _rank_from_anchor(found, as_of_us)
         curve = None if mode == "exact" else self.find_curve(wanted.column_index)
         if curve is None:
             better_count = yield from ranking.count_better(wanted.cell)
@@ -245,62 +233,59 @@ class Locator:
             better_count = yield from ranking.count_better_up_to(wanted.cell, rows_max)
             if better_count >= rows_max:
                 return locate_by_curve(curve, ranking, wanted)
-        if ranking.timed and wanted.owner is not None:
-            _, before = yield from ranking.count_tied(wanted.cell, wanted.owner)
-            better_count += before
+        if owner:
+            better_count += (yield from ranking.count_tied(wanted.cell, owner))[1]
         rank = 1 + better_count
-        return LocatedRank(rank, rank, rank, "count", now_us)
+        return LocatedRank(rank, rank, rank, "count", as_of_us)
 
-    def _from_anchor(self, wanted: WantedRank, found: GapCount, now_us: int) -> LocatedRank:
-        rank = 1 + found.better_count + found.ties_before
-        return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", now_us)
-
-    def _among_ties(self, wanted: WantedRank) -> str:
+    def _owner_among_ties(self, wanted: WantedRank) -> str:
         """Return the owner if a count must find the owner's place among equal cells, else an empty text.
 
         If equal values share a rank, counting the equal cells is not necessary and may take long.
         """
         return wanted.owner or "" if self._columns[wanted.column_index].timed else ""
 
-    async def _counted_alone(self, wanted: WantedRank, start: CountStart) -> tuple[LocatedRank, dict[int, int]] | None:
-        """Count one rank and read the totals in one statement. Return None if the caller must count without `start`."""
-        ranking, owner, now_us = self.entries.rankings[wanted.column_index], self._among_ties(wanted), self._now_us()
-        found = await read_single(self._store, lambda: ranking.count_from_anchor(start, wanted.cell, owner=owner))
-        if found is None or not found.totals:
-            return None
-        check_copy(self.board, found.totals)
-        return self._from_anchor(wanted, found, now_us), found.totals
-
-    async def locate_ranks(
+    async def find_positions(
         self, wanted: Sequence[WantedRank], mode: RankMode, totals: dict[int, int] | None = None
-    ) -> tuple[list[LocatedRank], dict[int, int]]:
-        """Return the ranks in the order of `wanted`, and the board's totals.
+    ) -> list[Position]:
+        """Return the positions in the order of `wanted`.
 
-        A caller that has already read the totals passes them as `totals`. If this function counts a rank, it returns
-        the totals from the snapshot of the count instead.
+        A caller that has already read the board's totals passes them as `totals`. If this function counts a rank, all
+        positions show the totals from the snapshot of the count instead.
         """
-        found = [self.locate_without_count(each, mode) for each in wanted]
-        if None in found or totals is None:
-            missing = [each for each, located in zip(wanted, found, strict=True) if located is None]
-            starts = self.find_count_starts(missing)
-            far = self.may_read_many_rows(missing, mode, starts)
-            if len(missing) == 1 and starts and not far:
-                alone = await self._counted_alone(missing[0], starts[missing[0].column_index])
-                if alone is not None:
-                    return [located or alone[0] for located in found], alone[1]
-                # The change log can't confirm that the start is usable, so count from the top.
-                starts, far = {}, mode == "exact"
-            counted, now = await self._store.read(lambda: self._counted_with_totals(missing, mode, starts), heavy=far)
-            rest = iter(counted)
-            return [located or next(rest) for located in found], now
-        return [located for located in found if located is not None], totals
+        located = [self.locate_without_count(each, mode) for each in wanted]
+        missing = [each for each, at in zip(wanted, located, strict=True) if at is None]
+        counted: list[LocatedRank] = []
+        if missing or totals is None:
+            counted, totals = await self._count_ranks(missing, mode)
+        rest = iter(counted)
+        return [self.make_position(each, at or next(rest), totals) for each, at in zip(wanted, located, strict=True)]
 
-    def _counted_with_totals(
-        self, wanted: Sequence[WantedRank], mode: RankMode, starts: CountStarts
-    ) -> Program[tuple[list[LocatedRank], dict[int, int]]]:
-        counted = yield from self.count_ranks(wanted, mode, starts)
-        totals = yield from read_board_totals(self.board)
-        return counted, totals
+    async def _count_ranks(
+        self, wanted: Sequence[WantedRank], mode: RankMode
+    ) -> tuple[list[LocatedRank], dict[int, int]]:
+        """Return the ranks in the order of `wanted`, and the board's totals from the same snapshot."""
+        starts = self.find_count_starts({each.column_index for each in wanted})
+        far = any(self.may_read_many_rows(each, mode, starts) for each in wanted)
+        if len(wanted) == 1 and starts and not far:
+            # One statement counts the rank and reads the totals.
+            (each,) = wanted
+            count, as_of_us = self.entries.rankings[each.column_index].count_from_anchor, self._now_us()
+            start, owner = starts[each.column_index], self._owner_among_ties(each)
+            alone = await read_single(self._store, lambda: count(start, each.cell, owner=owner))
+            if alone is not None and alone.totals:
+                check_copy(self.board, alone.totals)
+                return [_rank_from_anchor(alone, as_of_us)], alone.totals
+            # The change log can't confirm that the start is usable, so count from the top.
+            starts, far = {}, mode == "exact"
+
+        def count_all() -> Program[tuple[list[LocatedRank], dict[int, int]]]:
+            counted = []
+            for each in wanted:
+                counted.append((yield from self.count_rank(each, mode, starts)))
+            return counted, (yield from read_board_totals(self.board))
+
+        return await self._store.read(count_all, heavy=far)
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: dict[int, int]) -> Position:
         column = self.board.spec.columns[wanted.column_index]
@@ -318,6 +303,26 @@ class Locator:
             percentile=percentile(located.rank, total),
             as_of=_as_of(located.as_of_us),
         )
+
+
+def _rank_from_anchor(found: GapCount, as_of_us: int) -> LocatedRank:
+    rank = 1 + found.better_count + found.ties_before
+    return LocatedRank(rank, rank, rank, "gap" if found.from_anchor else "count", as_of_us)
+
+
+def count_rows_before(ranking: Ranking, cell: str, owner: str, start: CountStart | None) -> Program[int]:
+    """Count the rows before a cell: from the anchor knot of `start` if the change log allows it, else from the top.
+
+    The rows with the same cell that stand before `owner` count, too, unless `owner` is empty.
+    """
+    if start is not None:
+        found = yield from ranking.count_from_anchor(start, cell, owner=owner)
+        if found is not None:
+            return found.better_count + found.ties_before
+    better_count = yield from ranking.count_better(cell)
+    if owner:
+        better_count += (yield from ranking.count_tied(cell, owner))[1]
+    return better_count
 
 
 _as_of = lru_cache(maxsize=1024)(format_us)  # all ranks from one curve show the same time

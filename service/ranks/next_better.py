@@ -26,8 +26,7 @@ class NextBetterFinder:
 
     def __init__(self, locator: Locator, mode: RankMode) -> None:
         self._locator, self._mode = locator, mode
-        found = {index: locator.find_count_start(index) for index in locator.entries.rankings}
-        self._starts = {index: start for index, start in found.items() if start is not None}
+        self._starts = locator.find_count_starts(locator.entries.rankings)
 
     def of(
         self, owner: str, wanted_of: Callable[[Entry], list[WantedRank]]
@@ -40,18 +39,13 @@ class NextBetterFinder:
         totals = yield from read_board_totals(locator.board)
         found: dict[int, Position] = {}
         for wanted in wanted_of(entry):
-            position = yield from self._position(wanted, totals)
-            position.next = yield from self._next(wanted, position, totals)
+            located = yield from locator.locate_rank(wanted, self._mode, self._starts)
+            position = locator.make_position(wanted, located, totals)
+            position.next = yield from self._next(wanted, position.rank)
             found[wanted.column_index] = position
         return entry, found
 
-    def _position(self, wanted: WantedRank, totals: dict[int, int]) -> Program[Position]:
-        located = self._locator.locate_without_count(wanted, self._mode)
-        if located is None:
-            (located,) = yield from self._locator.count_ranks([wanted], self._mode, self._starts)
-        return self._locator.make_position(wanted, located, totals)
-
-    def _next(self, own: WantedRank, position: Position, totals: dict[int, int]) -> Program[NextPlace | None]:
+    def _next(self, own: WantedRank, own_rank: int) -> Program[NextPlace | None]:
         index = own.column_index
         ranking = self._locator.entries.rankings[index]
         assert own.owner is not None
@@ -59,17 +53,17 @@ class NextBetterFinder:
         if landed is None:
             return None
         cell, owner = landed
-        found = yield from self._position(WantedRank(index, cell, owner), totals)
-        # Estimates may give both entries the same rank. The next entry is strictly better, so give it a smaller rank.
-        rank = max(found.low, min(found.rank, position.rank - 1))
+        found = yield from self._locator.locate_rank(WantedRank(index, cell, owner), self._mode, self._starts)
         missing = count_missing_points(ranking, own.cell, cell)
         scale = self._locator.board.spec.columns[index].scale
         return NextPlace(
-            rank=rank,
+            # Estimates may give both entries the same rank. The next entry is strictly better, so give it a smaller
+            # rank.
+            rank=max(found.low, min(found.rank, own_rank - 1)),
             low=found.low,
             high=found.high,
             exact=found.exact,
-            value=found.value,
+            value=to_wire_number(ranking.padding.decode_value(cell), scale),
             points=None if missing is None else to_wire_number(missing, scale),
         )
 

@@ -13,15 +13,15 @@ import msgspec
 
 from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
-from service.contract.values import format_us
+from service.contract.values import Number, format_us
 from storage.boards.boards import CHANGES
 from storage.entries.exact_ranks import CountStart
 from storage.entries.rankings import Ranking
 from storage.errors import BadCursorError
-from storage.records import Board, Entry
+from storage.records import Entry
 from storage.store import Program, Store
 
-from .locator import Locator, read_board_totals
+from .locator import Locator, count_rows_before, read_board_totals
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class FirstPage(NamedTuple):
     rows: int
 
 
-async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
+async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
     """Read the first page of a ranking once for several callers, who asked for the same ranking and limit."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
@@ -77,10 +77,10 @@ async def first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
 class Pager:
     """Reads the rows of one ranking and makes pages of them; most methods are programs for `Store.read`."""
 
-    def __init__(self, store: Store, locator: Locator, cursors: CursorCodec, board: Board, index: int) -> None:
-        self._store, self._locator, self._cursors = store, locator, cursors
+    def __init__(self, store: Store, locator: Locator, cursors: CursorCodec, index: int) -> None:
+        self._store, self._locator, self._cursors, self._index = store, locator, cursors, index
         self.ranking: Ranking = locator.entries.rankings[index]
-        self._board, self._index = board, index
+        self._board = locator.board
 
     async def read_first(self, limit: int) -> Window:
         """Read the best rows in a snapshot of their own."""
@@ -89,10 +89,7 @@ class Pager:
     def find_first_rows(self, limit: int) -> Program[Window]:
         totals = yield from read_board_totals(self._board)
         rows = yield from self.ranking.read_first_rows(limit + 1)
-        return Window(rows[:limit], 1, 1, True, totals, False, self._more_after(rows, limit, 1, totals))
-
-    def _more_after(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> bool:
-        return len(rows) > limit or self.has_rows_past(row_number + len(rows[:limit]) - 1, totals)
+        return (yield from self._window(rows, limit, 1, totals))
 
     def has_rows_past(self, row_number: int, totals: dict[int, int]) -> bool:
         """Return whether the board is archived and has entries after this row. The archive may lack them."""
@@ -110,7 +107,7 @@ class Pager:
         if landed is None:
             return Window([], rank, rank, True, totals, False, False)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
-        return (yield from self._window(near.after, limit, rank, totals, more_before=rank > 1))
+        return (yield from self._window(near.after, limit, rank, totals))
 
     def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
         """Return the rows before or after a cursor's place.
@@ -119,31 +116,17 @@ class Pager:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
         """
         totals = yield from read_board_totals(self._board)
-        row_number = place.row_number
-        if totals.get(CHANGES, 0) != place.changes:
-            row_number = 1 + (yield from self._rows_before(place, start))
+        row_number, changed = place.row_number, totals.get(CHANGES, 0) != place.changes
+        if changed:
+            row_number = 1 + (yield from count_rows_before(self.ranking, place.cell, place.owner, start))
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
-            if totals.get(CHANGES, 0) != place.changes:
-                row_number += yield from self._taken(place)
-            else:
-                row_number += 1
-            return (yield from self._window(rows, limit, row_number, totals, more_before=row_number > 1))
+            row_number += (yield from self._taken(place)) if changed else 1
+            return (yield from self._window(rows, limit, row_number, totals))
         rows = yield from self.ranking.read_rows_before(place.cell, place.owner, limit)
-        first = row_number - len(rows)
-        window = yield from self._window(rows, limit, first, totals, more_before=first > 1)
+        window = yield from self._window(rows, limit, row_number - len(rows), totals)
         window.more_after = True
         return window
-
-    def _rows_before(self, place: RowCursor, start: CountStart | None) -> Program[int]:
-        found = None
-        if start is not None:
-            found = yield from self.ranking.count_from_anchor(start, place.cell, owner=place.owner)
-        if found is not None:
-            return found.better_count + found.ties_before
-        better_count = yield from self.ranking.count_better(place.cell)
-        _, before = yield from self.ranking.count_tied(place.cell, place.owner)
-        return better_count + before
 
     def _taken(self, place: RowCursor) -> Program[int]:
         """Return 1 if the cursor's row still has the same cell, and therefore comes before the page; otherwise 0."""
@@ -151,51 +134,39 @@ class Pager:
         here = near.after
         return int(bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell)
 
-    def _window(
-        self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int], *, more_before: bool
-    ) -> Program[Window]:
-        rank = row_number
-        if rows and not self.ranking.timed:
+    def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
+        """Return a window of the first `limit` rows. The first of `rows` has this row number."""
+        rank, shown = row_number, rows[:limit]
+        if rows and rank > 1 and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)
             rank -= before
-        more_after = self._more_after(rows, limit, row_number, totals)
-        return Window(rows[:limit], row_number, rank, True, totals, more_before, more_after)
+        more_after = len(rows) > limit or self.has_rows_past(row_number + len(shown) - 1, totals)
+        return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
     def make_page(self, window: Window, exact: list[bool] | None = None) -> Page:
         """Return the rows of a window as a page.
 
         `exact` says for each row whether its rank is exact. If it is None, `window.exact` says so for all rows.
         """
-        rows = window.rows
-        last_number = window.first_row_number + len(rows) - 1
+        rows, first_number = window.rows, window.first_row_number
+        last_number = first_number + len(rows) - 1
         return Page(
             column=self._board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
             entries=self._ranked_entries(window, exact or [window.exact] * len(rows)),
             next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
-            prev=self._cursor(rows[0], window.first_row_number, window, forward=False)
-            if window.more_before and rows
-            else None,
+            prev=self._cursor(rows[0], first_number, window, forward=False) if window.more_before and rows else None,
         )
 
     def _ranked_entries(self, window: Window, exact: list[bool]) -> list[RankedEntry]:
-        stats_of = self._locator.format_stats
         name = self._board.spec.columns[self._index].name
         ranked = []
         for entry, rank, is_exact in zip(window.rows, rank_rows(self.ranking, window), exact, strict=True):
             if not entry.owner:  # the owner was erased from the archive; the other rows keep their ranks
                 continue
-            stats = stats_of(entry.cells)
-            ranked.append(
-                RankedEntry(
-                    rank,
-                    is_exact,
-                    entry.owner,
-                    stats[name],  # type: ignore[arg-type]  # a ranked column's value is a number
-                    format_us(entry.updated_at_us),
-                    stats,
-                )
-            )
+            stats = self._locator.format_stats(entry.cells)
+            value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
+            ranked.append(RankedEntry(rank, is_exact, entry.owner, value, format_us(entry.updated_at_us), stats))
         return ranked
 
     def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:

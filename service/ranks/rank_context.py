@@ -1,24 +1,57 @@
-"""The parts with which a process finds ranks: store, locators, cursors and the shared reads of first pages."""
+"""The parts with which a process finds ranks: a locator for each board, pages, and the shared reads of first pages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable
 
+from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
 from storage.coalesce import StoreCoalescers
+from storage.curves.stored_curves import CurveBook
+from storage.reads.open_boards import OpenBoards
 from storage.records import Board
 from storage.store import Store
 
-from .locator_cache import LocatorCache
-from .pages import FirstPage, Pager
+from .locator import Locator
+from .pages import FirstPage, Pager, read_first_pages
 
 
-@dataclass(frozen=True, slots=True)
 class RankContext:
-    store: Store
-    locators: LocatorCache
-    cursors: CursorCodec
-    first_pages: StoreCoalescers[tuple[Pager, int], FirstPage]
+    """Keeps a `Locator` for each of the most recently used boards."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: OpenBoards,
+        book: CurveBook,
+        limits: ReadingSettings,
+        cursors: CursorCodec,
+        *,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._store, self._boards, self._book, self._limits = store, boards, book, limits
+        self._cursors, self._now_us = cursors, now_us
+        self._locators: OrderedDict[int, Locator] = OrderedDict()
+        self.first_pages: StoreCoalescers[tuple[Pager, int], FirstPage] = StoreCoalescers(
+            read_first_pages,
+            batch_max=limits.point_reads_per_batch_max,
+            waiting_max=limits.reads_waiting_max,
+            lanes=limits.point_read_lanes,
+        )
+
+    def find_locator(self, board: Board) -> Locator:
+        """Return the locator for this state of the board. Make a locator if the cached one is for an earlier state."""
+        found = self._locators.get(board.key)
+        if found is not None and found.board is board:
+            return found
+        entries, _ = self._boards.open_board(board)
+        found = Locator(self._store.for_board(board.id), entries, self._book, self._limits, self._now_us)
+        self._locators[board.key] = found
+        self._locators.move_to_end(board.key)
+        if len(self._locators) > self._limits.open_boards_max:
+            self._locators.popitem(last=False)
+        return found
 
     def make_pager(self, board: Board, index: int) -> Pager:
-        return Pager(self.store.for_board(board.id), self.locators.find_locator(board), self.cursors, board, index)
+        return Pager(self._store.for_board(board.id), self.find_locator(board), self._cursors, index)

@@ -14,5 +14,5 @@ resume its stream at any process.
 The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` holds the
 connections. `journal_lane` has another purpose: it lets only one long answer of a journal be encoded at a time.
 
-Begin with `events` (the protocol of a topic), then `feed`, then `subscriptions` (the two topics).
+Begin with `subscriptions` (the two topics), then `feed`.
 """

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
 from config.settings import Settings
+from service.telemetry.metrics.process import Metrics
 from storage.boards.boards import ALL_ENTRIES, find_boards_by_id, find_totals
 from storage.entries.exact_ranks import CountStart
 from storage.errors import (
@@ -28,34 +28,11 @@ from storage.errors import (
 from storage.log.journal import JournalRow, journal
 from storage.store import Program, Store
 
-from .events import Event, State, Topic
-from .snapshot import FeedSnapshot, RankedColumnId
+from .snapshot import CountStarts, FeedSnapshot, RankedColumnId
+from .subscriptions import Event, OwnerTopic, Subscriber, Topic
 
 log = structlog.get_logger(__name__)
 RESET = b"{}"
-
-
-class Subscriber(Protocol):
-    """A connection that receives events."""
-
-    def send_event(self, event: Event) -> bool:
-        """Send an event; return False if the client has left, or was dropped because it reads too slowly."""
-
-    def send_heartbeat(self) -> bool:
-        """Send a heartbeat; return False in the same cases as `send_event`."""
-
-    def end_stream(self) -> None:
-        """End the stream."""
-
-
-class FeedObserver(Protocol):
-    """Receives the numbers that the feed measures."""
-
-    def streams(self, clients: int) -> None:
-        """Record the number of clients, after the number has changed."""
-
-    def streamed(self, *, rows: int, events: int, seconds: float) -> None:
-        """Record a finished poll: how many rows it read, how many events it sent to clients, and how long it took."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,21 +44,15 @@ class _Joining:
     done: asyncio.Future[None]
 
 
-@dataclass(slots=True, eq=False)
-class _Watched:
-    topic: Topic
-    state: State  # the topic's state after the last poll that succeeded
-    clients: set[Subscriber] = field(default_factory=set)
-
-
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    published: int
+    published: int  # the last sequence number of the journal
+    begins_after: int  # the journal begins after this sequence number; earlier rows were pruned
     rows: int = 0
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
-    events: list[tuple[_Watched, Event]] = field(default_factory=list)
-    ended: list[_Watched] = field(default_factory=list)  # topics whose streams end after this poll
+    events: list[tuple[Topic, Event]] = field(default_factory=list)
+    ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
     joined: list[tuple[_Joining, Topic | Exception, list[Event]]] = field(default_factory=list)
 
     @property
@@ -95,14 +66,14 @@ class Feed:
         self,
         store: Store,
         limits: Settings,
-        observer: FeedObserver,
+        metrics: Metrics,
         *,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._store, self._limits, self._observer = store, limits, observer
+        self._store, self._limits, self._metrics = store, limits, metrics
         self._monotonic, self._sleep = monotonic, sleep
-        self._topics: dict[Hashable, _Watched] = {}
+        self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
         self._seen: int | None = None  # all topics have seen every row of the journal up to this number
         self._sizes: dict[int, int] = {}  # entries by board key, only for boards on which counts start from the top
@@ -114,7 +85,7 @@ class Feed:
     @property
     def clients(self) -> int:
         """The number of open streams, including those that wait for their first event."""
-        return len(self._joining) + sum(len(watched.clients) for watched in self._topics.values())
+        return len(self._joining) + sum(len(topic.clients) for topic in self._topics.values())
 
     async def join_topic(
         self, key: Hashable, make: Callable[[], Topic], client: Subscriber, *, last_seen: int | None
@@ -138,18 +109,18 @@ class Feed:
         await done
 
     def leave_topic(self, key: Hashable, client: Subscriber) -> None:
-        watched = self._topics.get(key)
-        if watched is not None:
-            watched.clients.discard(client)
-            if not watched.clients:
+        topic = self._topics.get(key)
+        if topic is not None:
+            topic.clients.discard(client)
+            if not topic.clients:
                 del self._topics[key]
-        self._observer.streams(self.clients)
+        self._metrics.streams(self.clients)
 
     def close(self) -> None:
         """End every stream. The clients can resume their streams at another process."""
         self._closed = True
-        for watched in self._topics.values():
-            for client in watched.clients:
+        for topic in self._topics.values():
+            for client in topic.clients:
                 client.end_stream()
         for joining in self._joining:
             if not joining.done.done():
@@ -161,17 +132,14 @@ class Feed:
         while self._topics or self._joining:
             started_s = self._monotonic()
             joining, self._joining = self._joining, []
-            watched = dict(self._topics)
+            topics = dict(self._topics)
             try:
-                begun = {one.key: one.make() for one in joining if one.key not in watched}
-                starts = _find_count_starts([*(each.topic for each in watched.values()), *begun.values()])
-                known = {slot: start for slot, start in starts.items() if start is not None}
-                snapshot = FeedSnapshot(known)
+                for one in joining:
+                    if one.key not in topics:
+                        topics[one.key] = one.make()
+                starts = _find_count_starts(topics.values())
                 heavy = await self._counts_far([slot for slot, start in starts.items() if start is None])
-                poll = await self._store.read(
-                    lambda: self._poll(snapshot, watched, joining, begun),  # noqa: B023
-                    heavy=heavy,
-                )
+                poll = await self._store.read(lambda: self._poll(starts, topics, joining), heavy=heavy)  # noqa: B023
             except Exception as error:
                 if str(error) != self._failure:  # there may be many polls a second; log a repeated failure once
                     log.warning("feed_failed", detail=str(error))
@@ -180,7 +148,7 @@ class Feed:
             else:
                 self._failure = ""
                 events = self._deliver(poll)
-                self._observer.streamed(rows=poll.rows, events=events, seconds=self._monotonic() - started_s)
+                self._metrics.streamed(rows=poll.rows, events=events, seconds=self._monotonic() - started_s)
             self._beat()
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
@@ -195,79 +163,64 @@ class Feed:
         return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
 
     def _poll(
-        self,
-        snapshot: FeedSnapshot,
-        watched: dict[Hashable, _Watched],
-        joining: list[_Joining],
-        begun: dict[Hashable, Topic],
+        self, starts: CountStarts, topics: dict[Hashable, Topic], joining: list[_Joining]
     ) -> Program[_PollResult]:
-        for each in watched.values():
-            each.topic.state = each.state  # undo what a failed poll may have changed
+        for each in topics.values():
+            each.restore_state()
+        watched = [each for each in topics.values() if not each.is_new]
         published = yield from journal.find_last_published()
-        snapshot.until = published
-        poll = _PollResult(snapshot, published)
-        seen = poll.until if self._seen is None else self._seen
         begins_after = yield from journal.find_begin()
-        rows: list[JournalRow] = []
-        boards = {each.topic.board.key for each in watched.values()}
+        snapshot = FeedSnapshot(starts, published)
+        poll = _PollResult(snapshot, published, begins_after)
+        seen = published if self._seen is None else self._seen
         if seen < begins_after:
             poll.lost = True
-        elif boards and seen < poll.until:
-            rows = yield from journal.read_changes(seen, limit=self._limits.stream_rows_max, boards=sorted(boards))
+        elif watched and seen < published:
+            boards = sorted({each.board.key for each in watched})
+            rows = yield from journal.read_changes(seen, limit=self._limits.stream_rows_max, boards=boards)
             if len(rows) == self._limits.stream_rows_max:
                 snapshot.until = rows[-1].number
-        poll.rows = len(rows)
-        if rows:
-            topics = [each.topic for each in watched.values()]
-            snapshot.add_rows(rows, ((topic.board.key, topic.owner) for topic in topics if topic.owner is not None))
-        for each in watched.values():
+            poll.rows = len(rows)
+            owners = [each for each in watched if isinstance(each, OwnerTopic)]
+            snapshot.add_rows(rows, ((each.board.key, each.owner) for each in owners))
+        for each in watched:
             yield from _follow(poll, each)
-        if seen < poll.published:
+        if seen < published:
             yield from self._reached(poll, watched)
-        unread = set(begun)
         for one in joining:
-            topic = begun.get(one.key) or watched[one.key].topic
-            yield from self._join(poll, one, topic, unread, begins_after)
+            yield from self._join(poll, one, topics[one.key])
         return poll
 
-    def _reached(self, poll: _PollResult, watched: dict[Hashable, _Watched]) -> Program[None]:
+    def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
 
         Such a board has its own board key only since that post, and the journal's rows name the board by this key. The
         clients connect again and follow the board by its own key.
         """
-        waiting = [each for each in watched.values() if each.topic.board.is_unreached]
+        waiting = [each for each in watched if each.board.is_unreached]
         if waiting:
-            found = yield from find_boards_by_id(sorted({each.topic.board.id for each in waiting}))
+            found = yield from find_boards_by_id(sorted({each.board.id for each in waiting}))
             reached = {board.id for board in found}
-            poll.ended += [each for each in waiting if each.topic.board.id in reached]
+            poll.ended += [each for each in waiting if each.board.id in reached]
 
-    def _join(
-        self, poll: _PollResult, one: _Joining, topic: Topic, unread: set[Hashable], begins_after: int
-    ) -> Program[None]:
+    def _join(self, poll: _PollResult, one: _Joining, topic: Topic) -> Program[None]:
         try:
             # The journal gets no row when an owner is erased from an archive. Therefore the state of an archived board
             # is read again for each new client.
-            if one.key in unread or topic.board.archived_us is not None:
+            if topic.is_new or topic.board.archived_us is not None:
                 yield from topic.read_state(poll.snapshot)
-                unread.discard(one.key)
-            first = yield from self._first_events(poll, topic, one.last_seen, begins_after)
+            first = yield from self._first_events(poll, topic, one.last_seen)
+            poll.joined.append((one, topic, first))
         except StorageError as error:
             poll.joined.append((one, error, []))
-            return
-        poll.joined.append((one, topic, first))
 
-    def _first_events(
-        self, poll: _PollResult, topic: Topic, last_seen: int | None, begins_after: int
-    ) -> Program[list[Event]]:
-        last = topic.state.last
-        assert last is not None
-        state = last._replace(number=poll.until)
+    def _first_events(self, poll: _PollResult, topic: Topic, last_seen: int | None) -> Program[list[Event]]:
+        state = topic.last._replace(number=poll.until)
         if last_seen is None:
             return [state]
         limit = self._limits.stream_rows_max
         rows: list[JournalRow] | None = None
-        if begins_after <= last_seen <= poll.published:
+        if poll.begins_after <= last_seen <= poll.published:
             rows = yield from journal.read_changes(last_seen, limit=limit, boards=[topic.board.key])
         if rows is None or len(rows) == limit:
             return [Event(poll.until, "reset", RESET), state]
@@ -277,17 +230,13 @@ class Feed:
     def _deliver(self, poll: _PollResult) -> int:
         self._seen = poll.until
         sent = 0
-        for watched in self._topics.values():
-            watched.state = watched.topic.state
-        for watched, event in poll.events:
-            sent += self._send(watched, [event])
+        for followed, event in poll.events:
+            sent += _send([event], followed.clients)
         if poll.lost:
-            for watched in self._topics.values():
-                last = watched.topic.state.last
-                assert last is not None
-                sent += self._send(watched, [Event(poll.until, "reset", RESET), last])
-        for watched in poll.ended:
-            for client in watched.clients:
+            for followed in self._topics.values():
+                sent += _send([Event(poll.until, "reset", RESET), followed.last], followed.clients)
+        for followed in poll.ended:
+            for client in followed.clients:
                 client.end_stream()
         for one, topic, first in poll.joined:
             if one.done.done():  # the client left while it waited
@@ -295,20 +244,12 @@ class Feed:
             if isinstance(topic, Exception):
                 one.done.set_exception(topic)
                 continue
-            watched = self._topics.setdefault(one.key, _Watched(topic, topic.state))
-            watched.clients.add(one.client)
-            sent += self._send(watched, first, [one.client])
+            self._topics.setdefault(one.key, topic).clients.add(one.client)
+            sent += _send(first, [one.client])
             one.done.set_result(None)
-        self._observer.streams(self.clients)
-        return sent
-
-    def _send(self, watched: _Watched, events: Sequence[Event], clients: Sequence[Subscriber] | None = None) -> int:
-        sent = 0
-        for client in list(watched.clients) if clients is None else clients:
-            if all(client.send_event(event) for event in events):
-                sent += len(events)
-            else:
-                client.end_stream()
+        for followed in self._topics.values():
+            followed.keep_state()
+        self._metrics.streams(self.clients)
         return sent
 
     def _beat(self) -> None:
@@ -316,28 +257,39 @@ class Feed:
         if now_s - self._beaten_s < self._limits.stream_heartbeat_s:
             return
         self._beaten_s = now_s
-        for watched in self._topics.values():
-            for client in watched.clients:
+        for topic in self._topics.values():
+            for client in topic.clients:
                 if not client.send_heartbeat():
                     client.end_stream()
 
 
-def _find_count_starts(topics: Iterable[Topic]) -> dict[RankedColumnId, CountStart | None]:
+def _send(events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
+    """Send the events to each client. Return how many were sent."""
+    sent = 0
+    for client in clients:
+        if all(client.send_event(event) for event in events):
+            sent += len(events)
+        else:
+            client.end_stream()
+    return sent
+
+
+def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
     """Return the start of a count for each column in which clients follow an owner. Call this before a poll."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index
-        if topic.owner is not None and topic.board.archived_us is None and slot not in found:
+        if isinstance(topic, OwnerTopic) and topic.board.archived_us is None and slot not in found:
             found[slot] = topic.find_count_start()
     return found
 
 
-def _follow(poll: _PollResult, each: _Watched) -> Program[None]:
+def _follow(poll: _PollResult, each: Topic) -> Program[None]:
     try:
         if poll.lost:
-            yield from each.topic.read_state(poll.snapshot)
-        elif poll.snapshot.find_rows(each.topic.board):
-            event = yield from each.topic.apply_new_rows(poll.snapshot)
+            yield from each.read_state(poll.snapshot)
+        elif poll.snapshot.find_rows(each.board):
+            event = yield from each.apply_new_rows(poll.snapshot)
             if event is not None:
                 poll.events.append((each, event))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):

@@ -15,14 +15,14 @@ from storage.store import Program
 from .rank_moves import MoveReader, Moves
 
 RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
+CountStarts = Mapping[RankedColumnId, CountStart | None]
 
 
 class FeedSnapshot:
     """One snapshot of the store. It includes all rows of the journal up to the number `until`."""
 
-    def __init__(self, starts: Mapping[RankedColumnId, CountStart]) -> None:
-        self._starts = starts
-        self.until = 0
+    def __init__(self, starts: CountStarts, until: int) -> None:
+        self._starts, self.until = starts, until
         self._rows: dict[int, list[JournalRow]] = {}
         self._followed: dict[int, set[str]] = {}
         self._moves: dict[RankedColumnId, Moves] = {}

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import to_wire_number
-from service.ranks.locator import percentile
+from service.ranks.locator import count_rows_before, percentile
 from service.ranks.rank_context import RankContext
 from storage.entries.exact_ranks import CountStart
 from storage.entries.hidden_owners import hidden_statements
+from storage.entries.rankings import Ranking
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.log.change_log import LogMark
 from storage.log.journal import JournalRow, position_of
 from storage.records import Board
 from storage.store import Program
 
-from .events import Event, State
 from .rank_moves import Move, MoveReader
 from .snapshot import FeedSnapshot
 
@@ -31,51 +32,101 @@ EARLIEST = LogMark(0)
 OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
 
 
+class Event(NamedTuple):
+    number: int  # a sequence number of the journal; the event includes every change up to this number
+    name: str
+    data: bytes  # JSON on one line
+
+    def encode_event(self) -> bytes:
+        """Return the event in the format of server-sent events."""
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, self.name.encode(), self.data)
+
+
+class Subscriber(Protocol):
+    """A connection that receives events."""
+
+    def send_event(self, event: Event) -> bool:
+        """Send an event; return False if the client has left, or was dropped because it reads too slowly."""
+
+    def send_heartbeat(self) -> bool:
+        """Send a heartbeat; return False in the same cases as `send_event`."""
+
+    def end_stream(self) -> None:
+        """End the stream."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Top:
-    last: Event | None = None
+    last: Event | None = None  # the last event, which shows the whole state to a new client; None before the first read
     owners: frozenset[str] = frozenset()
     worst: str | None = None  # the cell of the last row shown; None if the ranking has too few rows to fill the top
     shown: bytes = b""
 
 
-class TopTopic:
-    owner = None
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    last: Event | None = None  # as in `_Top`
+    cell: str | None = None
+    rank: int | None = None
+    total: int = 0
+    counted: LogMark = EARLIEST  # which changes of the change log the counted rank includes
 
-    def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
-        self.board, self.index = board, index
-        self._pager, self._top = ranks.make_pager(board, index), top
-        self._column = MoveReader(board, index, high=self._pager.ranking.padding.high)
-        self.state: State = _Top()
+
+S = TypeVar("S", _Top, _Standing)
+
+
+class _Topic(Generic[S]):
+    """A ranked column of a board, the clients that follow it, and the state of what they follow."""
+
+    def __init__(self, board: Board, index: int, ranking: Ranking, state: S) -> None:
+        self.board, self.index, self._ranking = board, index, ranking
+        self._column = MoveReader(board, index, high=ranking.padding.high)
+        self._state: S = state
+        self._kept: S = state  # the state after the last poll that succeeded
+        self.clients: set[Subscriber] = set()
 
     @property
-    def _now(self) -> _Top:
-        assert isinstance(self.state, _Top)
-        return self.state
+    def is_new(self) -> bool:
+        """Whether the state was not read yet."""
+        return self._state.last is None
 
-    def find_count_start(self) -> CountStart | None:
-        """Return None: the top of a ranking needs no count."""
-        return None
+    @property
+    def last(self) -> Event:
+        """The last event. Only for topics whose state was read."""
+        assert self._state.last is not None
+        return self._state.last
+
+    def keep_state(self) -> None:
+        """Keep the state, because the poll has succeeded."""
+        self._kept = self._state
+
+    def restore_state(self) -> None:
+        """Undo what a failed poll may have changed."""
+        self._state = self._kept
+
+
+class TopTopic(_Topic[_Top]):
+    def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
+        self._pager, self._top = ranks.make_pager(board, index), top
+        super().__init__(board, index, self._pager.ranking, _Top())
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        self.state = yield from self._read(snapshot.until)
+        self._state = yield from self._read(snapshot.until)
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
         if not self._touched(snapshot.read_moves(self.board, self.index, self._column).all):
             return None
         read = yield from self._read(snapshot.until)
-        if read.shown == self._now.shown:
+        if read.shown == self._state.shown:
             return None
-        self.state = read
+        self._state = read
         return read.last
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        last = self._now.last
-        touched = last is not None and self._touched(self._column.read_moves(rows).all)
-        return last._replace(number=until) if touched and last is not None else None
+        return self.last._replace(number=until) if self._touched(self._column.read_moves(rows).all) else None
 
     def _touched(self, moves: Iterable[Move]) -> bool:
-        worst, owners, better = self._now.worst, self._now.owners, self._column.is_better
+        worst, owners, better = self._state.worst, self._state.owners, self._column.is_better
         for move in moves:
             if move.row.owner is None or move.row.owner in owners:
                 return True
@@ -97,16 +148,7 @@ class TopTopic:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    last: Event | None = None
-    cell: str | None = None
-    rank: int | None = None
-    total: int = 0
-    counted: LogMark = EARLIEST  # which changes of the change log the counted rank includes
-
-
-class OwnerTopic:
+class OwnerTopic(_Topic[_Standing]):
     """The position of one owner.
 
     The rank is counted when the owner's own entry moves. Between two counts, each entry that passes the owner changes
@@ -114,22 +156,16 @@ class OwnerTopic:
     """
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
-        self.board, self.index, self.owner = board, index, owner
-        locator = self._locator = ranks.locators.find_locator(board)
-        self._entries, self._ranking = locator.entries, locator.entries.rankings[index]
-        self._column = MoveReader(board, index, high=self._ranking.padding.high)
-        self.state: State = _Standing()
-
-    @property
-    def _now(self) -> _Standing:
-        assert isinstance(self.state, _Standing)
-        return self.state
+        locator = self._locator = ranks.find_locator(board)
+        super().__init__(board, index, locator.entries.rankings[index], _Standing())
+        self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
+        """Return the start of a count (see `Locator.find_count_start`). The feed calls this before a poll begins."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[None]:
-        """Count the owner's rank in the snapshot.
+        """Count the owner's rank in the snapshot. It includes all rows of the journal up to `snapshot.until`.
 
         Raises:
             UnknownOwnerError: the owner has no entry on the board.
@@ -138,7 +174,7 @@ class OwnerTopic:
         counted = yield from self._count(snapshot)
         if counted.cell is None:
             yield from self._refuse()
-        self.state = replace(counted, last=self._event(counted, snapshot.until, counted.rank, []))
+        self._state = replace(counted, last=self._event(counted, snapshot.until, counted.rank, []))
 
     def _refuse(self) -> Program[None]:
         found = yield from self._entries.find_entries([self.owner])
@@ -148,7 +184,8 @@ class OwnerTopic:
         raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, snapshot: FeedSnapshot) -> Program[Event | None]:
-        before = self._now
+        """Apply the new rows about the board to the state. Return the event that these rows cause, if any."""
+        before = self._state
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
             return None
@@ -162,14 +199,18 @@ class OwnerTopic:
         else:
             return None
         if (now.cell, now.rank) == (before.cell, before.rank) and not overtakers:
-            self.state = replace(now, last=before.last)
+            self._state = replace(now, last=before.last)
             return None
         event = self._event(now, snapshot.until, before.rank, overtakers)
-        self.state = replace(now, last=event)
+        self._state = replace(now, last=event)
         return event
 
     def find_missed_event(self, rows: Sequence[JournalRow], until: int) -> Event | None:
-        now = self._now
+        """Return the event for a client that missed only these rows, or None if the topic shows no change.
+
+        `until` is the number of the event.
+        """
+        now = self._state
         moves = self._column.read_moves(rows).all
         own = next((move for move in moves if move.row.owner == self.owner), None)
         overtakers, moved, more = self._passed(moves, now.cell if own is None else own.before)
@@ -207,20 +248,10 @@ class OwnerTopic:
         counted, total = (yield from snapshot.read_mark()), totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(total=total, counted=counted)
-        better_count = yield from self._better_count(cell, snapshot.find_count_start(self.board, self.index))
-        return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
-
-    def _better_count(self, cell: str, start: CountStart | None) -> Program[int]:
-        """Count the better entries: from the anchor knot of `start` if the change log allows it, else from the top."""
         among_ties = self.owner if self._ranking.timed else ""
-        if start is not None:
-            found = yield from self._ranking.count_from_anchor(start, cell, owner=among_ties)
-            if found is not None:
-                return found.better_count + found.ties_before
-        better_count = yield from self._ranking.count_better(cell)
-        if among_ties:
-            better_count += (yield from self._ranking.count_tied(cell, among_ties))[1]
-        return better_count
+        start = snapshot.find_count_start(self.board, self.index)
+        better_count = yield from count_rows_before(self._ranking, cell, among_ties, start)
+        return _Standing(cell=cell, rank=1 + better_count, total=total, counted=counted)
 
     def _event(self, now: _Standing, until: int, before: int | None, overtakers: list[str]) -> Event:
         column = self.board.spec.columns[self.index]
@@ -236,3 +267,6 @@ class OwnerTopic:
             overtaken_by=overtakers[:OVERTAKERS_MAX],
         )
         return Event(until, "position", msgspec.json.encode(event))
+
+
+Topic = TopTopic | OwnerTopic

@@ -4,10 +4,10 @@
                             ──> tracing   ──> a collector of OpenTelemetry (optional)
                             ──> metrics/  ──> Prometheus, and the managed objects of `service.monitoring`
 
-The room may import `contract` and the observer protocols and record types of jobs and storage. It never decides how a
+The room may import `contract` and the observers and record types of jobs and storage. It never decides how a
 request is answered. Its most important rule: no log line holds an API key, a request body or an owner's name, and no
 label of a metric comes from a caller. A request never waits for a disk because of logging, or for a network because of
 tracing.
 
-A reader begins with `logs`, then `metrics/process.py`, which holds all metrics of one process.
+A reader begins with `logs`, then `metrics/families.py`, the table of all metrics.
 """

@@ -57,6 +57,9 @@ class LineWriter:
             return False
         return True
 
+    # structlog calls the method that has the name of a line's level.
+    debug = info = warning = error = critical = exception = fatal = log = msg = queue_line
+
     def close(self) -> None:
         """Let the thread write the queued lines and end. Wait only for a limited time, because the disk may hang."""
         try:
@@ -101,18 +104,6 @@ def _pieces(lines: list[str]) -> Iterator[str]:
         yield "".join(piece)
 
 
-class _Sink:
-    """The logger that structlog writes to. It queues a message of any level as a line."""
-
-    def __init__(self, writer: LineWriter) -> None:
-        self._writer = writer
-
-    def msg(self, line: str) -> None:
-        self._writer.queue_line(line)
-
-    debug = info = warning = error = critical = exception = fatal = log = msg
-
-
 class _StandardHandler(logging.Handler):
     """Passes the log records of libraries (aiohttp, asyncio) to structlog."""
 
@@ -145,7 +136,7 @@ def configure_logging(
         rendering = [escape_unprintable, format_tracebacks, _AS_TEXT]
     structlog.configure(
         processors=[
-            *([_with_process(process)] if process else []),
+            *([lambda _, __, event: {**event, "process": process}] if process else []),
             _with_request_id,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -155,7 +146,7 @@ def configure_logging(
             mask_keys,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: _Sink(writer),
+        logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_StandardHandler()], level=max(number, logging.INFO), force=True)
@@ -174,14 +165,6 @@ def logging_to_stderr() -> Iterator[None]:
         yield
     finally:
         structlog.configure(**before)
-
-
-def _with_process(process: str) -> structlog.typing.Processor:
-    def add_process(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        event["process"] = process
-        return event
-
-    return add_process
 
 
 def _with_request_id(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

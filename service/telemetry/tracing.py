@@ -9,8 +9,7 @@ OpenTelemetry library is not loaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from config import Settings
 from jobs.request_origin import TRACEPARENT
@@ -27,9 +26,19 @@ class TracingMissingError(ServiceError):
     """The setting tracing_url needs the extra: pip install 'rankcurve[tracing]'."""
 
 
-class Span(Protocol):
+class Span:
+    def __init__(self, span: Any) -> None:
+        self._span = span
+
     def end(self, status: int, key_id: str) -> None:
         """End the span, with the HTTP status of the answer and the id of the caller's API key."""
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_attribute("http.response.status_code", status)
+        self._span.set_attribute("rankcurve.key", key_id)
+        if status >= _FAILED_STATUS:
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
 
 
 class Tracer:
@@ -51,7 +60,7 @@ class Tracer:
         carrier: dict[str, str] = {}
         self._propagate.inject(carrier, self._trace.set_span_in_context(span))
         TRACEPARENT.set(carrier.get("traceparent", ""))
-        return _RequestSpan(span)
+        return Span(span)
 
     def record_span(self, name: str, seconds: float) -> None:
         """Record a span of `seconds` that ends now, in the current trace. Outside of a trace, record nothing."""
@@ -67,20 +76,6 @@ class Tracer:
     def close(self) -> None:
         """Send the spans that were not sent yet. The library limits the time for this."""
         self._provider.shutdown()
-
-
-class _RequestSpan:
-    def __init__(self, span: Any) -> None:
-        self._span = span
-
-    def end(self, status: int, key_id: str) -> None:
-        from opentelemetry.trace import StatusCode
-
-        self._span.set_attribute("http.response.status_code", status)
-        self._span.set_attribute("rankcurve.key", key_id)
-        if status >= _FAILED_STATUS:
-            self._span.set_status(StatusCode.ERROR)
-        self._span.end()
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
@@ -106,19 +101,3 @@ def make_tracer(settings: Settings) -> Tracer | None:
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.tracing_url)))
     return Tracer(provider)
-
-
-class TracedRefreshes:
-    """A `RefreshObserver` that records spans of refreshes and passes every call on to another observer."""
-
-    def __init__(self, observer: Any, tracer: Tracer) -> None:
-        self._observer, self._tracer = observer, tracer
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the other observer's method `name`. Only `refreshed` is a method of this class itself."""
-        method: Callable[..., Any] = getattr(self._observer, name)
-        return method
-
-    def refreshed(self, seconds: float) -> None:
-        self._observer.refreshed(seconds)
-        self._tracer.record_span("refresh", seconds)

@@ -24,7 +24,7 @@ from .connection_pool import ConnectionPool, ConnectionPoolLimits
 from .postgres_connection import Connector, PostgresConnection, SessionLimits
 from .postgres_errors import is_lost
 from .postgres_retries import Retrier
-from .store_observer import SilentObserver, StoreObserver, report_statements_to
+from .store_observer import StoreObserver, report_statements_to
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ class PostgresStore:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
             StoreAwayError: the server cannot be reached.
         """
-        observer = observer or SilentObserver()
+        observer = observer or StoreObserver()
         attempts = Retrier(limits, rng=rng or random.Random(), observer=observer)
         others = [
             (pool, cls(_connect(url, limits, observer, pool), attempts, []))

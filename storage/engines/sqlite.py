@@ -36,7 +36,7 @@ from .sqlite_file import (
     is_full_os_error,
     size_of,
 )
-from .store_observer import SilentObserver, StoreObserver, report_statements_to
+from .store_observer import StoreObserver, report_statements_to
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -138,7 +138,7 @@ class SqliteStore:
             lock.acquire()
         except OSError as error:
             raise _refused(path, error) from error
-        store = cls(path, limits, lock, observer or SilentObserver())
+        store = cls(path, limits, lock, observer or StoreObserver())
         try:
             create_file(path)
             await store._connect()

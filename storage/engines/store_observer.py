@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
 
 from querybuilder import Built
 from storage.store import Rows
@@ -16,8 +15,8 @@ from storage.store import Rows
 STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
 
 
-class StoreObserver(Protocol):
-    """Receives the events of a store."""
+class StoreObserver:
+    """Receives the events of a store. These methods ignore them; a subclass overrides those that it needs."""
 
     def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
         """Record that a connection was lent, and how long its borrower waited."""
@@ -30,22 +29,6 @@ class StoreObserver(Protocol):
 
     def tried_again(self) -> None:
         """Record that an attempt is run again after a lost race or a lost connection."""
-
-
-class SilentObserver:
-    """A `StoreObserver` that ignores every event."""
-
-    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
-        pass
-
-    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
-        pass
-
-    def statement_ran(self, kind: str, rows: int) -> None:
-        pass
-
-    def tried_again(self) -> None:
-        pass
 
 
 @lru_cache(maxsize=4096)

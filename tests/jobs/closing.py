@@ -11,7 +11,7 @@ LEASE_US = 1_000_000_000
 
 
 def make_close_job(world: World) -> CloseJob:
-    return CloseJob(world.context(), world.observed, world.observed, clock=world.store_clock)
+    return CloseJob(world.context(), clock=world.store_clock)
 
 
 @asynccontextmanager

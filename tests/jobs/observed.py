@@ -3,10 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from jobs.observer import JobObserver
+
 
 @dataclass
-class Observed:
-    """What the jobs of one process reported."""
+class Observed(JobObserver):
+    """The reports of the jobs of one process."""
 
     scanned: list[tuple[int, int]] = field(default_factory=list)  # the entries read and left, for each report
     refreshes: asyncio.Queue[float] = field(default_factory=asyncio.Queue)

@@ -8,13 +8,14 @@ import pytest
 
 from config.settings import JobSettings
 from jobs.controls import JobControls, Sleep
+from jobs.observer import JobObserver
 from jobs.runner import Runner
 from tests.jobs.world import ManualTime, within
 
 LIMITS = JobSettings(job_stop_s_max=5).model_copy(update={"job_backoff_base_s": 1, "job_backoff_s_max": 8})
 
 
-class RecordingObserver:
+class RecordingObserver(JobObserver):
     def __init__(self) -> None:
         self.rounds: list[tuple[str, float]] = []
         self.failures: list[str] = []

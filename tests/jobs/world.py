@@ -6,6 +6,7 @@ A test waits for an event (a sleeper, a refresh, a call of the store), never for
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import RefreshJob
 from jobs.curves.refresh_requests import RefreshQueue
 from jobs.job_context import JobContext
+from jobs.observer import JobObserver
 from jobs.ownership import Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
@@ -238,7 +240,7 @@ class World:
     def ownership(self) -> Ownership:
         return Ownership(self.context())
 
-    def context(self, limits: Settings = LIMITS) -> JobContext:
+    def context(self, limits: Settings = LIMITS, observer: JobObserver | None = None) -> JobContext:
         return JobContext(
             store=self.store,
             catalog=self.catalog,
@@ -248,6 +250,7 @@ class World:
             leases=self.leases,
             holder=self.holder,
             limits=limits,
+            observer=observer or self.observed,
             now_us=self.deployment.clock,
             monotonic=self.time.monotonic,
             sleep=self.time.elapse,
@@ -257,34 +260,20 @@ class World:
     def refresh_job(self, *, load_ratio: float = 0.5, **schedule: float) -> RefreshJob:
         """Make a refresh job that is not started and takes no requests yet. The keywords are limits of its schedule."""
         limits = LIMITS.model_copy(update={**schedule, "refresh_load_ratio": load_ratio})
-        return RefreshJob(self.context(limits), self.desk, self.observed)
+        return RefreshJob(self.context(limits), self.desk)
 
     def fold_job(self, **limits: int) -> FoldJob:
         """Make a folding job that is not started. The keywords are its limits."""
-        return FoldJob(self.context(LIMITS.model_copy(update=limits)), self.observed)
+        return FoldJob(self.context(LIMITS.model_copy(update=limits)))
 
     def prune_job(self, unread_from: Callable[[], Program[int | None]] = find_fold_position) -> PruneJob:
         """Make a pruning job that is not started."""
-        return PruneJob(self.context(), self.observed, unread_from)
+        return PruneJob(self.context(), unread_from)
 
     def start(self) -> Jobs:
-        observers: dict[str, Any] = dict.fromkeys(("observer", "folds", "prunes", "closings"), self.observed)
-        return start_jobs(
-            JobParts(
-                store=self.store,
-                catalog=self.catalog,
-                open_boards=self.deployment.boards,
-                book=self.book,
-                post_ids=self.deployment.post_ids,
-                refresh_queue=self.desk,
-                leases=self.leases,
-                holder=self.holder,
-                limits=LIMITS,
-                **observers,
-                **self.clocks(),
-                rng=random.Random(3),
-            )
-        )
+        context = self.context()
+        fields = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
+        return start_jobs(JobParts(**fields, refresh_queue=self.desk))
 
     async def create(self, board_id: str, *, columns: int = 1, predictor: PredictorSpec = PREDICTOR) -> Board:
         """Create a board in store and catalog. Its columns `xp0`, `xp1` and so on are ranked; `shots` is not."""

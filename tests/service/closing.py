@@ -15,8 +15,8 @@ from jobs.controls import Sleep
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_POOL, HeldLease
 from service.context import Context
-from service.lease_wiring import make_leases
 from service.telemetry.metrics.process import Metrics
+from service.wiring import make_work_leases
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
@@ -64,19 +64,20 @@ def close_job(
         leases=leases,
         holder="test",
         limits=context.settings,
+        observer=metrics,
         now_us=now_us,
         monotonic=time.monotonic,
         sleep=sleep,
         rng=random.Random(1),
     )
-    return CloseJob(job_context, metrics.closings, metrics, clock=clock)
+    return CloseJob(job_context, clock=clock)
 
 
 async def close_as_of(service: Service, at: datetime) -> None:
     """Set the service's clock to a time, and close every board that is due at that time."""
     context, now_us = service.context, us(at)
     object.__setattr__(context, "now_us", lambda: now_us)
-    store, leases = context.store, make_leases(context.settings, context.store)
+    store, leases = context.store, make_work_leases(context.settings, context.store)
     book, times = context.curves.book, Times(lambda: now_us, asyncio.sleep)
     job = close_job(context, store, book, context.catalog, context.boards, leases, Metrics(), times)
     lease = await store.write(lambda: leases.claim(JOB_POOL, RESOURCE, holder="test", lease_us=LEASE_US))

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from service import demo as demo_module
-from service.demo import BOARD, FAMILY, FAMILY_SPEC, SPEC, require_free_port, season_batches, season_posts, set_up
+from service.demo import BOARD, FAMILY, FAMILY_SPEC, SPEC, require_free_port, season_posts, set_up
 from tests.service.cli_fake_service import FakeService, running_fake
 
 
@@ -46,13 +46,6 @@ def test_the_same_seed_gives_the_same_season_with_many_ties() -> None:
     laps = [each["best_lap"] for each in stats if "best_lap" in each]
     assert len(set(kills)) < len(kills) / 10
     assert 2500 < len(laps) < 2900
-
-
-def test_batches_hold_every_player_once() -> None:
-    batches = list(season_batches(2500))
-    assert [len(batch.posts) for batch in batches] == [1000, 1000, 500]
-    assert len({str(post["owner"]) for batch in batches for post in batch.posts}) == 2500
-    assert batches[-1].end.line == 2500
 
 
 async def test_a_second_run_of_the_demo_keeps_the_existing_season(

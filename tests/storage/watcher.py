@@ -2,10 +2,10 @@
 
 from collections import Counter
 
+from storage.engines.store_observer import StoreObserver
 
-class Watcher:
-    """Remembers the calls of a `StoreObserver`."""
 
+class Watcher(StoreObserver):
     def __init__(self) -> None:
         self.waits: list[tuple[str, str, float]] = []
         self.lent: dict[tuple[str, str], tuple[int, int, int]] = {}

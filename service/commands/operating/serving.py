@@ -81,7 +81,7 @@ def run_jobs(
     named = {"host": host, "jobs_port": port, "store": store, "memcached_servers": memcached}
     settings = read_settings(named, assignments, config)
     _refuse_one_file(settings, "its jobs run in the process that serves it: use rankcurve serve --jobs embedded")
-    from service.processes.jobs_only import run
+    from service.serve import run_jobs_until_stopped as run
 
     _run(run, settings, settings.jobs_port)
 

@@ -2,17 +2,30 @@
 
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
 the page does not need them. The page shows names that owners chose, and such a name may contain an attack.
+
+The files in `page/` are listed, read and compressed once in each process, at the first request. A name from a request
+is only looked up in that list and never becomes part of a path.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
 
-from .files import INDEX, PageFile, page_files
-
+PAGE = Path(__file__).parent / "page"
+INDEX = "index.html"
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _HEADERS = {
     "Cache-Control": "no-cache",  # browsers check for a new version each time; mostly they get a 304
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -24,6 +37,28 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _TAG = "Operating"
+
+
+class PageFile(NamedTuple):
+    content: bytes
+    compressed: bytes
+    etag: str  # a weak tag, because the plain and the compressed form share it
+    media_type: str
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    return {path.name: _read(path) for path in sorted(PAGE.iterdir()) if path.suffix in MEDIA_TYPES}
+
+
+def _read(path: Path) -> PageFile:
+    content = path.read_bytes()
+    return PageFile(
+        content=content,
+        compressed=gzip.compress(content, compresslevel=9, mtime=0),  # mtime=0: every process makes the same bytes
+        etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
+        media_type=MEDIA_TYPES[path.suffix],
+    )
 
 
 async def get_index(context: Any, call: Call) -> Reply:

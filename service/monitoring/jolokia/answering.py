@@ -28,11 +28,7 @@ class JolokiaAgent:
         failed: Callable[[Exception], None],
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._tree, self._version, self._failed, self._now_s = tree, version, failed, now_s
-
-    def take_snapshot(self) -> TreeSnapshot:
-        """Return the tree at this moment. All requests of one HTTP body share it."""
-        return self._tree.take_snapshot()
+        self.tree, self._version, self._failed, self._now_s = tree, version, failed, now_s
 
     async def answer_request(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> dict[str, Any]:
         echo = {"request": request.echo} if request.parameters.include_request else {}
@@ -66,7 +62,7 @@ class JolokiaAgent:
             # Use only the name, without the signature in brackets: no two operations have the same name.
             operation = request.operation.partition("(")[0]
             return follow_path(
-                await self._tree.run_operation(snapshot.find_object(name), operation, request.arguments), request.path
+                await self.tree.run_operation(snapshot.find_object(name), operation, request.arguments), request.path
             )
         return follow_path(_read(name, request, snapshot), request.path)
 
@@ -76,19 +72,20 @@ class JolokiaAgent:
         return {"agent": self._version, "protocol": PROTOCOL, "config": config, "info": info}
 
     def _check_modified(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> None:
-        self._tree.note_changes(snapshot)
+        self.tree.note_changes(snapshot)
         since_s = request.parameters.if_modified_since
-        if since_s and self._tree.changed_at_s < since_s:
+        if since_s and self.tree.changed_at_s < since_s:
             raise NotModifiedError
 
     def _list(self, request: JolokiaRequest, snapshot: TreeSnapshot) -> Any:
         self._check_modified(request, snapshot)
         naming = request.parameters.canonical_naming
         domain, key_list, *_ = [*request.path, "*", "*"] if len(request.path) < 2 else request.path
+        wanted_keys = sorted(key_list.split(","))
         listed: dict[str, dict[str, Any]] = {}
         for name in snapshot.list_names():
             keys = name.canonical_key_list if naming else name.key_list
-            if domain in ("*", name.domain) and _listed_as(key_list, name, keys):
+            if domain in ("*", name.domain) and (key_list == "*" or sorted(keys.split(",")) == wanted_keys):
                 listed.setdefault(name.domain, {})[keys] = name
         if not listed and request.path:
             raise UnknownObjectError(f"No MBean with name '{':'.join(request.path[:2])}' found")
@@ -108,12 +105,6 @@ class JolokiaAgent:
         return follow_path(described_names, path)
 
 
-def _listed_as(wanted: str, name: ObjectName, keys: str) -> bool:
-    if wanted in ("*", keys, name.canonical_key_list):
-        return True
-    return wanted.count(",") == keys.count(",") and sorted(wanted.split(",")) == sorted(keys.split(","))
-
-
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
     """Return the description of an object in an answer to `list`."""
     return {
@@ -122,14 +113,7 @@ def describe_object(managed: ManagedObject) -> dict[str, Any]:
             for name, attribute in managed.attributes.items()
         },
         "op": {
-            name: {
-                "args": [
-                    {"name": parameter.name, "type": "java.lang.String", "desc": parameter.description}
-                    for parameter in operation.parameters
-                ],
-                "ret": operation.returns,
-                "desc": operation.description,
-            }
+            name: {"args": [], "ret": operation.returns, "desc": operation.description}
             for name, operation in managed.operations.items()
         },
         "class": managed.kind,

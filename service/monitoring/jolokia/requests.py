@@ -1,19 +1,26 @@
-"""Parses Jolokia requests, from a path or from JSON."""
+"""Parses Jolokia requests, from a path or from JSON.
+
+In a path, `!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other
+character x. `split_path(join_path(parts)) == parts` holds unless the last part is empty. The protocol can't write such
+a part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from service.monitoring.managed.objects import ForbiddenError
 
 from .errors import BadRequestError, UnsupportedTypeError
-from .escapes import join_path, split_path
 
 TYPES = ("read", "list", "search", "exec", "version")
 _OFF = ("notification", "config")
-_NULL, _EMPTY = "[null]", '""'  # how a path writes null and the empty text
+_PART = re.compile(r"((?:[^!/]|!.)*)(/|$)", re.DOTALL)
+_ESCAPED = re.compile(r"!(.)", re.DOTALL)
+_SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,8 @@ class JolokiaRequest:
     attributes: Sequence[str] = ()  # empty means all attributes
     single: bool = False  # the request names one attribute as text, so the answer has no mapping
     operation: str = ""
-    arguments: Sequence[Any] = field(default_factory=tuple)
-    path: Sequence[str] = field(default_factory=tuple)
+    arguments: Sequence[Any] = ()
+    path: Sequence[str] = ()
 
 
 def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
@@ -59,40 +66,22 @@ def parse_path(path: str, query: Mapping[str, str]) -> JolokiaRequest:
     """
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
-    parameters = parameters_of(query)
-    if kind in ("version", "list"):
-        echo: dict[str, Any] = {"type": kind}
-        if kind == "list" and rest:
-            echo["path"] = join_path(rest)
-        return _request(echo, parameters)
-    if kind not in TYPES:
-        return _request({"type": kind}, parameters)
-    if not rest or not rest[0]:
-        raise BadRequestError(f"No MBean is named in a {kind} request")
-    echo = {"type": kind, "mbean": rest[0]}
-    if kind == "read":
-        echo |= _read_echo(rest[1:])
-    elif kind == "exec":
-        if len(rest) < 2:
-            raise BadRequestError("No operation is named in an exec request")
-        echo |= {"operation": rest[1]}
-        if rest[2:]:
-            echo["arguments"] = [_argument(each) for each in rest[2:]]
-    return _request(echo, parameters)
-
-
-def _read_echo(rest: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if rest and rest[0] not in ("", "*"):
-        names = [name for name in rest[0].split(",") if name]
-        found["attribute"] = names if len(names) > 1 else rest[0]
-    if rest[1:]:
-        found["path"] = join_path(rest[1:])
-    return found
-
-
-def _argument(text: str) -> str | None:
-    return None if text == _NULL else "" if text == _EMPTY else text
+    echo: dict[str, Any] = {"type": kind}
+    if kind == "list" and rest:
+        echo["path"] = join_path(rest)
+    elif kind in ("read", "search", "exec"):
+        echo["mbean"], *rest = rest or [""]
+        if kind == "read" and rest:
+            if rest[0] not in ("", "*"):
+                names = [name for name in rest[0].split(",") if name]
+                echo["attribute"] = names if len(names) > 1 else rest[0]
+            if rest[1:]:
+                echo["path"] = join_path(rest[1:])
+        elif kind == "exec" and rest:
+            echo["operation"] = rest[0]
+            if rest[1:]:
+                echo["arguments"] = [_SPECIAL_ARGUMENTS.get(each, each) for each in rest[1:]]
+    return _request(echo, parameters_of(query))
 
 
 def parse_json(body: Any, query: Mapping[str, str]) -> JolokiaRequest:
@@ -120,10 +109,9 @@ def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
     kind = _text(body, "type").lower()
     if kind == "write":
         raise ForbiddenError("Attributes can't be written here")
-    if kind in _OFF:
-        raise UnsupportedTypeError(f"Requests of type {kind} are not supported")
     if kind not in TYPES:
-        raise UnsupportedTypeError(f"No type with name '{kind}' exists")
+        reason = f"Requests of type {kind} are not supported" if kind in _OFF else f"No type with name '{kind}' exists"
+        raise UnsupportedTypeError(reason)
     if body.get("target") is not None:
         raise UnsupportedTypeError("Requests to other agents (proxy mode) are not supported")
     mbean = _text(body, "mbean")
@@ -134,6 +122,7 @@ def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
         raise BadRequestError("No operation is named in an exec request")
     attribute = body.get("attribute")
     names = [] if attribute in (None, "") else attribute if isinstance(attribute, list) else [attribute]
+    arguments = body.get("arguments")
     if not all(isinstance(name, str) for name in names):
         raise BadRequestError("attribute is a name, a list of names, or null")
     return JolokiaRequest(
@@ -144,7 +133,7 @@ def _request(body: Mapping[str, Any], parameters: Parameters) -> JolokiaRequest:
         attributes=tuple(names),
         single=isinstance(attribute, str) and bool(attribute),
         operation=operation,
-        arguments=_arguments(body.get("arguments")),
+        arguments=arguments if isinstance(arguments, list) else [] if arguments is None else [arguments],
         path=_path(body.get("path")),
     )
 
@@ -154,12 +143,6 @@ def _text(body: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str | None):
         raise BadRequestError(f"{name} is text")
     return value or ""
-
-
-def _arguments(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _path(value: Any) -> tuple[str, ...]:
@@ -205,3 +188,24 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
 def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
     value = given.get(name)
     return default if value is None else str(value).lower() == "true"
+
+
+def escape(part: str) -> str:
+    return part.replace("!", "!!").replace("/", "!/")
+
+
+def join_path(parts: Iterable[str]) -> str:
+    return "/".join(map(escape, parts))
+
+
+def split_path(path: str) -> list[str]:
+    """Return the parts of a path; an empty path has none."""
+    parts, at = [], 0
+    while at < len(path):
+        found = _PART.match(path, at)
+        if found is None:  # the path ends with an exclamation mark that escapes nothing
+            parts.append(_ESCAPED.sub(r"\1", path[at:].removesuffix("!")))
+            break
+        parts.append(_ESCAPED.sub(r"\1", found[1]))
+        at = found.end()
+    return parts

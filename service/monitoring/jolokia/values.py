@@ -14,12 +14,7 @@ from typing import Any
 from .errors import BadRequestError
 from .requests import Parameters
 
-
-class _Nothing:
-    """Stands for a value that a path with wildcards leaves out."""
-
-
-_NOTHING = _Nothing()
+_NOTHING = object()  # stands for a value that a path with wildcards leaves out
 
 
 def follow_path(value: Any, path: Sequence[str]) -> Any:

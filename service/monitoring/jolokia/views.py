@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 from aiohttp import hdrs
 
 from service.contract.keys import ANYONE, Role
@@ -16,7 +17,6 @@ from service.contract.problems import ProblemError
 from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page
 
-from .answer import JolokiaAnswer
 from .answering import JolokiaAgent
 from .errors import BadRequestError
 from .requests import JolokiaRequest, echo_of, parameters_of, parse_json, parse_path
@@ -29,11 +29,21 @@ _FETCH_SITE = "Sec-Fetch-Site"
 _FOREIGN_SITES = ("cross-site", "same-site")
 
 
+class JolokiaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of one Jolokia request: its value, or an error with a status code like those of HTTP."""
+
+    status: int
+    timestamp: int  # seconds since 1970
+    request: Any = None
+    value: Any = None
+    error: str | None = None
+    error_type: str | None = None
+
+
 async def get_jolokia(context: Any, call: Call) -> Reply:
     """Answer a request that is in the path, or in the query parameter `p`."""
-    agent = _agent(context)
-    _refuse_foreign(call)
-    query = _query(call)
+    agent = _agent(context, call)
+    query = call.request.rel_url.query
     path = unquote(call.request.raw_path.partition("?")[0], errors="strict").removeprefix(_PREFIX)
     if not path.strip("/"):
         path = query.get("p", "")
@@ -41,16 +51,15 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
         request = parse_path(path, query)
     except Exception as error:
         return _reply(agent.make_error_envelope(error), query)
-    return _reply(await agent.answer_request(request, agent.take_snapshot()), query, request)
+    return _reply(await agent.answer_request(request, agent.tree.take_snapshot()), query, request)
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
     """Answer the request or the list of requests in the body. Ignore an operation in the path: it is for people."""
-    agent = _agent(context)
-    _refuse_foreign(call)
+    agent = _agent(context, call)
     if not call.body:
         raise ProblemError("bad_json", "the body holds no request")
-    query = _query(call)
+    query = call.request.rel_url.query
     try:
         body = json.loads(call.body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -60,11 +69,11 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
     requests_max = context.settings.jolokia_requests_max
     if len(body) > requests_max:
         return _reply(agent.make_error_envelope(BadRequestError(f"A body has at most {requests_max} requests")), query)
-    answers, snapshot, began_s = list[bytes](), agent.take_snapshot(), perf_counter()
+    answers, snapshot, began_s = list[bytes](), agent.tree.take_snapshot(), perf_counter()
     for one in body:
         answers.append(encode_answer(await _answered(agent, one, query, snapshot)))
         if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
-            snapshot = agent.take_snapshot()  # the requests after an operation must see what it changed
+            snapshot = agent.tree.take_snapshot()  # the requests after an operation must see what it changed
         if perf_counter() - began_s > _TURN_S_MAX:
             await asyncio.sleep(0)
             began_s = perf_counter()
@@ -76,31 +85,24 @@ async def _answered(agent: JolokiaAgent, body: Any, query: Mapping[str, str], sn
         request = parse_json(body, query)
     except Exception as error:
         return {**agent.make_error_envelope(error), "request": echo_of(body)}
-    return await agent.answer_request(request, snapshot or agent.take_snapshot())
+    return await agent.answer_request(request, snapshot or agent.tree.take_snapshot())
 
 
-def _agent(context: Any) -> JolokiaAgent:
-    agent: JolokiaAgent | None = context.agent
-    if agent is None:
-        raise ProblemError("not_found", "managed objects are off; see the setting managed_objects")
-    return agent
-
-
-def _refuse_foreign(call: Call) -> None:
-    """Refuse requests from pages of other sites.
+def _agent(context: Any, call: Call) -> JolokiaAgent:
+    """Return the agent. Refuse requests from pages of other sites.
 
     A GET may run an operation, and any page can make the browser of its reader send a GET.
     """
-    if call.identity is not ANYONE:
-        return
+    agent: JolokiaAgent | None = context.agent
+    if agent is None:
+        raise ProblemError("not_found", "managed objects are off; see the setting managed_objects")
     headers = call.request.headers
-    refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
-    if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
-        raise ProblemError("forbidden", "without API keys the service takes no requests from pages of other sites here")
-
-
-def _query(call: Call) -> Mapping[str, str]:
-    return call.request.rel_url.query
+    if call.identity is ANYONE:
+        refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
+        if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
+            text = "without API keys the service takes no requests from pages of other sites here"
+            raise ProblemError("forbidden", text)
+    return agent
 
 
 def _no_constant(text: str) -> None:

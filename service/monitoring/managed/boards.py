@@ -6,7 +6,6 @@ With more than `managed_boards_max` boards the tree shows none, because reading 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 from service.contract.responses.curves import CurveState, curve_state
 from service.contract.values import format_us
@@ -17,12 +16,11 @@ from storage.records import Board
 from .history import MetricsMoment
 from .metric_mapping import DOMAIN
 from .object_names import ObjectName
-from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, Attribute, ManagedObject, Operation
+from .objects import BOOLEAN, DOUBLE, LIST, LONG, TEXT, ManagedObject, Operation, Rows, attributes_of
 
 Refresh = Callable[[Board, int], Awaitable[float]]  # returns the duration of the refresh in seconds
 
-# Each row describes an attribute: its name, its type, its description with unit, and the function that reads it.
-_BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
+_BOARD: Rows = (  # the functions read a `Board`
     ("Id", TEXT, "The board's id", lambda board: board.id),
     ("Columns", LIST, "Names of the columns", lambda board: [column.name for column in board.spec.columns]),
     ("Table", TEXT, "Table of the rows: own, or shared with other boards", lambda board: board.spec.table.value),
@@ -30,36 +28,24 @@ _BOARD: tuple[tuple[str, str, str, Callable[[Board], Any]], ...] = (
     ("CreatedAt", TEXT, "Time of creation, ISO 8601 in UTC", lambda board: format_us(board.created_at_us)),
     ("Resets", LONG, "Times that the board was emptied [count]", lambda board: board.epoch),
     ("OfFamily", BOOLEAN, "True if the board belongs to a family", lambda board: board.family_key is not None),
-    (
-        "Samples",
-        LONG,
-        "Knots of a curve, as the specification says [count]",
-        lambda board: board.spec.predictor.samples,
-    ),
+    ("Samples", LONG, "Knots of a curve, as the specification says [count]",
+     lambda board: board.spec.predictor.samples),
     ("ExactTop", LONG, "Ranks that are always counted [count]", lambda board: board.spec.predictor.exact_top),
-    (
-        "RefreshSeconds",
-        LONG,
-        "Interval between scheduled refreshes [seconds]",
-        lambda board: board.spec.predictor.refresh_seconds,
-    ),
-)
-_PREDICTOR: tuple[tuple[str, str, str, Callable[[CurveState], Any]], ...] = (
+    ("RefreshSeconds", LONG, "Interval between scheduled refreshes [seconds]",
+     lambda board: board.spec.predictor.refresh_seconds),
+)  # fmt: skip
+_PREDICTOR: Rows = (  # the functions read a `CurveState`
     ("Method", TEXT, "How the curve was made: skip, scan", lambda curve: curve.method),
     ("Entries", LONG, "Entries that the curve ranks [entries]", lambda curve: curve.total),
     ("Knots", LONG, "Values with exact counts [count]", lambda curve: curve.knots),
     ("AsOf", TEXT, "Time that the curve describes, ISO 8601 in UTC", lambda curve: curve.as_of),
     ("Age", DOUBLE, "Time since AsOf [seconds]", lambda curve: curve.age_seconds),
-    (
-        "Certificate",
-        DOUBLE,
-        "Largest relative error when the curve was fitted [ratio]",
-        lambda curve: curve.certificate,
-    ),
+    ("Certificate", DOUBLE, "Largest relative error when the curve was fitted [ratio]",
+     lambda curve: curve.certificate),
     ("Live", BOOLEAN, "True if the curve counts posts after its fit", lambda curve: curve.live),
     ("Moves", LONG, "Changes between the knots since the fit [count]", lambda curve: curve.moves),
     ("Bound", DOUBLE, "Largest current error of a rank, relative to the rank [ratio]", lambda curve: curve.bound),
-)
+)  # fmt: skip
 
 
 class BoardObjects:
@@ -95,7 +81,7 @@ class BoardObjects:
         board = self._catalog.find_known(values.get("name" if values.get("type") == "Board" else "board", ""))
         if board is None:
             return None
-        if name == _board_name(board) or name.canonical == _board_name(board).canonical:
+        if name.canonical == _board_name(board).canonical:
             return self._board(board)
         index = board.column_index.get(values.get("column", ""))
         if index in board.sorted_indexes and name.canonical == _predictor_name(board, index).canonical:
@@ -110,7 +96,7 @@ class BoardObjects:
         return ManagedObject(
             _board_name(board),
             "A leaderboard",
-            {name: Attribute(kind, text, lambda _, read=read: read(board)) for name, kind, text, read in _BOARD},  # type: ignore[misc]
+            attributes_of(_BOARD, lambda _: board),
             {
                 "refresh": Operation(
                     "Refresh the curves of all ranked columns; returns the seconds that each took", refresh
@@ -129,16 +115,13 @@ class BoardObjects:
                 seen = now, None if curve is None else curve_state(board, curve, self._now_us())
             return seen[1]
 
-        def state_reader(read: Callable[[CurveState], Any]) -> Callable[[MetricsMoment], Any]:
-            return lambda now: None if (found := find_state(now)) is None else read(found)
-
         async def refresh() -> float:
             return await self._refresh(board, index)
 
         return ManagedObject(
             _predictor_name(board, index),
             "The curve of a ranked column; null before the first fit",
-            {name: Attribute(kind, text, state_reader(read)) for name, kind, text, read in _PREDICTOR},
+            attributes_of(_PREDICTOR, find_state),
             {"refresh": Operation("Refresh the curve now; returns the seconds that it took", refresh, returns=DOUBLE)},
             kind="rankcurve.Predictor",
         )

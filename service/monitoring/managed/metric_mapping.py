@@ -7,8 +7,7 @@ attribute of `type=Metrics`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .history import RATE_WINDOWS_S, Labels, MetricFamily, MetricsMoment
 from .object_names import ObjectName
@@ -17,14 +16,10 @@ from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject
 DOMAIN = "rankcurve"
 _PREFIX = "rankcurve_"
 _ALL = "all"  # the name of the object for samples without the group's label
-_UNITS = {
-    "seconds": "seconds", "bytes": "bytes", "ratio": "ratio", "posts": "posts", "rows": "rows", "entries": "entries",
-    "requests": "requests", "reads": "reads", "connections": "connections", "curves": "curves", "max": "",
-}  # fmt: skip
+_UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
 
-@dataclass(frozen=True, slots=True)
-class MetricGroup:
+class MetricGroup(NamedTuple):
     """A set of metrics, and the object or objects to which they belong."""
 
     type: str
@@ -64,7 +59,7 @@ class MetricMapping:
     """Makes managed objects from metric families. `store` is the store's name in the tree."""
 
     def __init__(self, store: str, groups: Sequence[MetricGroup] = GROUPS) -> None:
-        named = [replace(group, name=group.name.format(store=store)) for group in groups]
+        named = [group._replace(name=group.name.format(store=store)) for group in groups]
         self._by_prefix = sorted(
             ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
         )
@@ -115,40 +110,19 @@ def attribute_name(family: str, prefix: str = _PREFIX) -> str:
 
 
 def _attribute(family: MetricFamily, labels: list[Labels], in_name: str) -> Attribute:
-    unit = unit_of(family.name)
     names = [name for name, _ in labels[0] if name != in_name]
-    described = f"{family.documentation.rstrip('.')} [{unit}]"
-    if family.kind == "counter":
-        described += "; rates a second over 1, 5 and 15 minutes"
-        return Attribute(
-            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _count(now, family, each))
-        )
-    if family.kind == "histogram":
-        described += "; rates a second over 1, 5 and 15 minutes, percentiles of the last 5 minutes"
-        return Attribute(
-            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _times(now, family, each))
-        )
-    if family.kind == "summary":
-        described += "; rates a second over 1, 5 and 15 minutes"
-        return Attribute(
-            COMPOSITE, described, lambda now: _nested(names, labels, lambda each: _sizes(now, family, each))
-        )
-    if names:
-        return Attribute(
-            COMPOSITE,
-            described,
-            lambda now: _nested(names, labels, lambda each: {"Value": now.value(family.name, each)}),
-        )
-    return Attribute(DOUBLE, described, lambda now: now.value(family.name, labels[0]))
+    described = f"{family.documentation.rstrip('.')} [{unit_of(family.name)}]"
+    added, figures = _FIGURES.get(family.kind, ("", _current))
+    if family.kind not in _FIGURES and not names:
+        return Attribute(DOUBLE, described, lambda now: now.value(family.name, labels[0]))
+    return Attribute(
+        COMPOSITE, described + added, lambda now: _nested(names, labels, lambda each: figures(now, family, each))
+    )
 
 
 def unit_of(family: str) -> str:
     """Return the unit in a metric's name, such as `seconds`, or `count` if the name contains none."""
-    words = [word for word in reversed(family.split("_")) if word in _UNITS]
-    return next((_UNITS[word] for word in words if _UNITS[word]), "count")
-
-
-Leaf = Any
+    return next((word for word in reversed(family.split("_")) if word in _UNITS), "count")
 
 
 def _nested(names: Sequence[str], labels: Sequence[Labels], leaf: Any) -> dict[str, Any]:
@@ -175,6 +149,10 @@ def _total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 _ADDED = {"Count", "Sum", "Value", *RATE_WINDOWS_S}
 
 
+def _current(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
+    return {"Value": now.value(family.name, labels)}
+
+
 def _count(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str, Any]:
     sample = f"{family.name}_total"
     return {"Count": _whole(now.value(sample, labels)), **_rates(now, sample, labels)}
@@ -197,6 +175,15 @@ def _sizes(now: MetricsMoment, family: MetricFamily, labels: Labels) -> dict[str
 
 def _rates(now: MetricsMoment, sample: str, labels: Labels) -> dict[str, float]:
     return {name: now.rate(sample, labels, window_s) for name, window_s in RATE_WINDOWS_S.items()}
+
+
+_RATES = "; rates a second over 1, 5 and 15 minutes"
+# For a kind of metric: what the description of its attribute adds, and the function that returns a sample's figures.
+_FIGURES = {
+    "counter": (_RATES, _count),
+    "histogram": (f"{_RATES}, percentiles of the last 5 minutes", _times),
+    "summary": (_RATES, _sizes),
+}
 
 
 def _whole(value: float) -> int | float:

@@ -19,6 +19,7 @@ import structlog
 
 from config.settings import ManagedSettings
 from jobs.request_origin import RequestOrigin
+from service.telemetry.metrics.node import NodeMember
 
 log = structlog.get_logger(__name__)
 
@@ -43,13 +44,12 @@ class ProcessFailedError(Exception):
 
 
 class NodeChannel:
-    """Connects one process to the others of its node. Without a folder, the process has no others."""
+    """Connects one process to the others of its node. Without a node, the process has no others."""
 
-    def __init__(
-        self, actions: Mapping[str, Action], limits: ManagedSettings, *, folder: Path | None, name: str
-    ) -> None:
+    def __init__(self, actions: Mapping[str, Action], limits: ManagedSettings, node: NodeMember | None) -> None:
         self._actions, self._limits = actions, limits
-        self._folder, self._name = folder, name or _ALONE
+        self._folder = None if node is None else node.folder
+        self._name = _ALONE if node is None else node.name
 
     @asynccontextmanager
     async def listen_for_actions(self) -> AsyncIterator[None]:
@@ -73,12 +73,10 @@ class NodeChannel:
             ProcessFailedError: the action failed in a process, or a process did not answer. All other processes have
                 run the action.
         """
-        others = self.list_sockets()
+        others = [path for path in self.list_sockets() if path.stem != self._name]
         asked = _ActionRequest(action, list(arguments), RequestOrigin.current().text)
-        names = [self._name, *(path.stem for path in others if path.stem != self._name)]
-        said = await asyncio.gather(
-            self._do(asked), *(self._ask(path, asked) for path in others if path.stem != self._name)
-        )
+        names = [self._name, *(path.stem for path in others)]
+        said = await asyncio.gather(self._do(asked), *(self._ask(path, asked) for path in others))
         failed = [f"{name}: {one.error}" for name, one in zip(names, said, strict=True) if one.error]
         if failed:
             raise ProcessFailedError("; ".join(failed))

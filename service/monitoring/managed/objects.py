@@ -17,23 +17,19 @@ COMPOSITE, LIST = "javax.management.openmbean.CompositeData", "java.util.List"
 NOTHING = "void"
 
 
-class ManagedError(Exception):
-    """An operation or attribute of a managed object is not available."""
-
-
-class UnknownObjectError(ManagedError):
+class UnknownObjectError(Exception):
     """There is no such managed object."""
 
 
-class UnknownAttributeError(ManagedError):
+class UnknownAttributeError(Exception):
     """The managed object has no such attribute."""
 
 
-class UnknownOperationError(ManagedError):
+class UnknownOperationError(Exception):
     """The managed object has no such operation, or the operation does not take these arguments."""
 
 
-class ForbiddenError(ManagedError):
+class ForbiddenError(Exception):
     """The operation is not on the list of allowed operations."""
 
 
@@ -46,21 +42,24 @@ class Attribute:
     read: Callable[[MetricsMoment], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """An argument of an operation. On the wire every argument is text."""
+Rows = Sequence[tuple[str, str, str, Callable[[Any], Any]]]  # name, kind, description with unit, function that reads
 
-    name: str
-    description: str
+
+def attributes_of(rows: Rows, subject: Callable[[MetricsMoment], Any] = lambda now: now) -> dict[str, Attribute]:
+    """Return the attributes of a table by name. Their functions read the `subject`; all are null while it is None."""
+
+    def reader(read: Callable[[Any], Any]) -> Callable[[MetricsMoment], Any]:
+        return lambda now: None if (found := subject(now)) is None else read(found)
+
+    return {name: Attribute(kind, description, reader(read)) for name, kind, description, read in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An action that operators start. `action` receives one argument for each parameter."""
+    """An action that operators start. It has no arguments."""
 
     description: str
-    action: Callable[..., Awaitable[Any]]
-    parameters: Sequence[Parameter] = ()
+    action: Callable[[], Awaitable[Any]]
     returns: str = NOTHING
 
 

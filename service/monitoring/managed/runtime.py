@@ -10,99 +10,57 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 from .history import MetricsMoment
 from .object_names import ObjectName
-from .objects import COMPOSITE, DOUBLE, LONG, TEXT, Attribute, ManagedObject
-
-_Row = tuple[str, str, str, Callable[[MetricsMoment], Any]]
+from .objects import COMPOSITE, DOUBLE, LONG, TEXT, ManagedObject, Rows, attributes_of
 
 
 def make_java_objects(version: str) -> list[ManagedObject]:
     """Return the three objects; `version` is that of the service."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return [_runtime(version), _memory(pages), _system(pages)]
-
-
-def _runtime(version: str) -> ManagedObject:
-    rows: tuple[_Row, ...] = (
-        (
-            "Name",
-            TEXT,
-            "The answering process and its host, as PID@HOST",
-            lambda _: f"{os.getpid()}@{socket.gethostname()}",
-        ),
+    runtime: Rows = (
+        ("Name", TEXT, "The answering process and its host, as PID@HOST",
+         lambda _: f"{os.getpid()}@{socket.gethostname()}"),
         ("Pid", LONG, "Process id of the answering process", lambda _: os.getpid()),
         ("StartTime", LONG, "Start of the first process, as time since 1970 [milliseconds]", _started_ms),
-        (
-            "Uptime",
-            LONG,
-            "Time since the start [milliseconds]",
-            lambda now: max(0, round(time.time() * 1000) - _started_ms(now)),
-        ),
+        ("Uptime", LONG, "Time since the start [milliseconds]",
+         lambda now: max(0, round(time.time() * 1000) - _started_ms(now))),
         ("VmName", TEXT, "Interpreter", lambda _: platform.python_implementation()),
         ("VmVendor", TEXT, "Maker of the interpreter", lambda _: "Python Software Foundation"),
         ("VmVersion", TEXT, "Version of the interpreter", lambda _: platform.python_version()),
         ("SpecName", TEXT, "Name of the service", lambda _: "rankcurve"),
         ("SpecVersion", TEXT, "Version of the service", lambda _: version),
-    )
-    return _managed("Runtime", "The runtime of the node", rows)
-
-
-def _memory(pages: int) -> ManagedObject:
-    rows: tuple[_Row, ...] = (
-        (
-            "HeapMemoryUsage",
-            COMPOSITE,
-            "Resident memory of all processes [bytes]",
-            lambda now: _usage(now, "resident", pages),
-        ),
-        (
-            "NonHeapMemoryUsage",
-            COMPOSITE,
-            "Virtual memory of all processes [bytes]",
-            lambda now: _usage(now, "virtual", -1),
-        ),
+    )  # fmt: skip
+    memory: Rows = (
+        ("HeapMemoryUsage", COMPOSITE, "Resident memory of all processes [bytes]",
+         lambda now: _usage(now, "resident", pages)),
+        ("NonHeapMemoryUsage", COMPOSITE, "Virtual memory of all processes [bytes]",
+         lambda now: _usage(now, "virtual", -1)),
         ("ObjectPendingFinalizationCount", LONG, "Always 0", lambda _: 0),
-    )
-    return _managed("Memory", "Memory of the node's processes", rows)
-
-
-def _system(pages: int) -> ManagedObject:
-    rows: tuple[_Row, ...] = (
+    )  # fmt: skip
+    system: Rows = (
         ("Name", TEXT, "Operating system", lambda _: platform.system()),
         ("Version", TEXT, "Release of the operating system", lambda _: platform.release()),
         ("Arch", TEXT, "Type of the machine", lambda _: platform.machine()),
         ("AvailableProcessors", LONG, "Processors [count]", lambda _: os.cpu_count()),
         ("SystemLoadAverage", DOUBLE, "Load average of the last minute", lambda _: os.getloadavg()[0]),
-        (
-            "ProcessCpuTime",
-            LONG,
-            "Processor time of all processes [nanoseconds]",
-            lambda now: round(now.value("process_cpu_seconds_total") * 1e9),
-        ),
-        (
-            "OpenFileDescriptorCount",
-            LONG,
-            "Open files of all processes [count]",
-            lambda now: int(now.value("process_open_fds")),
-        ),
-        (
-            "MaxFileDescriptorCount",
-            LONG,
-            "Files that the processes may open [count]",
-            lambda now: int(now.value("process_max_fds")),
-        ),
+        ("ProcessCpuTime", LONG, "Processor time of all processes [nanoseconds]",
+         lambda now: round(now.value("process_cpu_seconds_total") * 1e9)),
+        ("OpenFileDescriptorCount", LONG, "Open files of all processes [count]",
+         lambda now: int(now.value("process_open_fds"))),
+        ("MaxFileDescriptorCount", LONG, "Files that the processes may open [count]",
+         lambda now: int(now.value("process_max_fds"))),
         ("TotalPhysicalMemorySize", LONG, "Memory of the machine [bytes]", lambda _: pages),
-    )
-    return _managed("OperatingSystem", f"The operating system of the node: {sys.platform}", rows)
-
-
-def _managed(kind: str, description: str, rows: tuple[_Row, ...]) -> ManagedObject:
-    attributes = {name: Attribute(java_type, text, read) for name, java_type, text, read in rows}
-    return ManagedObject(ObjectName.of("java.lang", type=kind), description, attributes, kind=f"rankcurve.{kind}")
+    )  # fmt: skip
+    return [
+        ManagedObject(ObjectName.of("java.lang", type=kind), description, attributes_of(rows), kind=f"rankcurve.{kind}")
+        for kind, description, rows in (
+            ("Runtime", "The runtime of the node", runtime),
+            ("Memory", "Memory of the node's processes", memory),
+            ("OperatingSystem", f"The operating system of the node: {sys.platform}", system),
+        )
+    ]
 
 
 def _started_ms(now: MetricsMoment) -> int:

@@ -64,7 +64,7 @@ class ObjectTree:
         """Run an operation and return its result.
 
         Raises:
-            UnknownOperationError: the object has no operation of that name, or the operation takes other arguments.
+            UnknownOperationError: the object has no operation of that name, or there are arguments.
             ForbiddenError: the setting `managed_operations` does not allow it.
         """
         found = managed.operations.get(operation)
@@ -75,12 +75,12 @@ class ObjectTree:
             )
         if f"{managed.type}.{operation}" not in self._limits.managed_operations:
             raise ForbiddenError(f"Operation {operation} is forbidden for MBean {managed.name.canonical}")
-        if len(arguments) != len(found.parameters):
+        if arguments:
             raise UnknownOperationError(
-                f"Invalid number of operation arguments. Operation {operation} requires {len(found.parameters)} "
+                f"Invalid number of operation arguments. Operation {operation} requires 0 "
                 f"parameters, not {len(arguments)} as given"
             )
-        return await found.action(*(str(argument) for argument in arguments))
+        return await found.action()
 
 
 def _merged(one: ManagedObject, other: ManagedObject) -> ManagedObject:

@@ -9,8 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from config import Settings
 from config.masking import masked
@@ -27,7 +26,18 @@ from .history import MetricHistory
 from .metric_mapping import DOMAIN, MetricMapping
 from .node_channel import NodeChannel
 from .object_names import ObjectName
-from .objects import BOOLEAN, DOUBLE, LONG, TEXT, Attribute, ManagedObject, Operation, UnknownObjectError
+from .objects import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    TEXT,
+    Attribute,
+    ManagedObject,
+    Operation,
+    Rows,
+    UnknownObjectError,
+    attributes_of,
+)
 from .runtime import make_java_objects
 from .tree import ObjectTree
 
@@ -38,8 +48,7 @@ _JOB_OPERATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedParts:
+class ManagedParts(NamedTuple):
     store: Store
     catalog: Catalog
     book: CurveBook
@@ -54,25 +63,21 @@ async def manage_objects(
 ) -> AsyncIterator[ObjectTree]:
     """Provide the tree within the block, while a task takes snapshots of metrics and the channel listens."""
     history = MetricHistory(metrics.collect_counted, settings, monotonic=time.monotonic)
-    actions = {**_job_actions(parts.controls), "cache.flush": lambda: _flush(parts, settings.catalog_boards_max)}
-    node = metrics.node
-    channel = NodeChannel(
-        actions,
-        settings,
-        folder=None if node is None else node.folder,
-        name="" if node is None else node.name,
-    )
+
+    async def flush() -> int:
+        await parts.catalog.load(boards_max=settings.catalog_boards_max)
+        return await parts.book.reread()
+
+    async def refresh(board: Board, column_index: int) -> float:
+        return (await parts.desk.refresh_now(board, column_index)).seconds
+
+    actions = {f"job.{name}": _job_action(getattr(parts.controls, name)) for name in _JOB_OPERATIONS}
+    channel = NodeChannel({**actions, "cache.flush": flush}, settings, metrics.node)
     fixed = _Fixed(settings, metrics, parts, channel, make_java_objects(version))
     tree = ObjectTree(
         history,
         MetricMapping(parts.store.dialect.name),
-        BoardObjects(
-            parts.catalog,
-            parts.book,
-            _refreshing(parts.desk),
-            now_us=parts.now_us,
-            boards_max=settings.managed_boards_max,
-        ),
+        BoardObjects(parts.catalog, parts.book, refresh, now_us=parts.now_us, boards_max=settings.managed_boards_max),
         fixed.objects,
         settings,
     )
@@ -84,26 +89,11 @@ async def manage_objects(
         ticking.cancel()
 
 
-def _job_actions(controls: JobControls) -> dict[str, Callable[..., Awaitable[Any]]]:
-    def make_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | None]]:
-        async def act(job: str) -> bool | None:
-            return do(job) or None
+def _job_action(do: Callable[[str], bool]) -> Callable[[str], Awaitable[bool | None]]:
+    async def act(job: str) -> bool | None:
+        return do(job) or None
 
-        return act
-
-    return {f"job.{name}": make_action(getattr(controls, name)) for name in _JOB_OPERATIONS}
-
-
-async def _flush(parts: ManagedParts, boards_max: int) -> int:
-    await parts.catalog.load(boards_max=boards_max)
-    return await parts.book.reread()
-
-
-def _refreshing(desk: Refresher) -> Callable[[Board, int], Awaitable[float]]:
-    async def refresh(board: Board, column_index: int) -> float:
-        return (await desk.refresh_now(board, column_index)).seconds
-
-    return refresh
+    return act
 
 
 class _Fixed:
@@ -119,25 +109,18 @@ class _Fixed:
         """Yield the objects. Objects from metrics (`grouped`) with the same names are later merged with them."""
         yield from self._java
         yield self._store(grouped)
+        text = "Read every curve again in every process of the node; returns how many processes did"
         yield ManagedObject(
             ObjectName.of(DOMAIN, type="Cache"),
             "The curves that ranks are read off, and memcached",
             self._curves(),
-            {
-                "flush": Operation(
-                    "Read every curve again in every process of the node; returns how many processes did",
-                    self._flush,
-                    (),
-                    LONG,
-                )
-            },
+            {"flush": Operation(text, self._flush, LONG)},
             kind="rankcurve.Cache",
         )
         for name, managed in grouped.items():
-            if name.values.get("type") == "Job" and "Rounds" in managed.attributes:
-                yield ManagedObject(
-                    name, "A background job", {}, self._operations(name.values["name"]), kind="rankcurve.Job"
-                )
+            if managed.type == "Job" and "Rounds" in managed.attributes:
+                operations = self._operations(name.values["name"])
+                yield ManagedObject(name, "A background job", {}, operations, kind="rankcurve.Job")
 
     def _viewed(self, family: str) -> Callable[[Any], float]:
         # Call `read_view` only when an operator reads the attribute, because the call reads every curve.
@@ -145,49 +128,34 @@ class _Fixed:
 
     def _curves(self) -> dict[str, Attribute]:
         viewed = self._viewed
-        return {
-            "Curves": Attribute(
-                LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count
-            ),
-            "CurvesLive": Attribute(
-                DOUBLE, "Live curves in the answering process [count]", viewed("rankcurve_curves_live")
-            ),
-            "CurveAgeMax": Attribute(
-                DOUBLE, "Age of the oldest curve [seconds]", viewed("rankcurve_curve_age_seconds_max")
-            ),
-            "LiveLagMax": Attribute(
-                DOUBLE,
-                "Longest time that a live curve is behind the posts [seconds]",
-                viewed("rankcurve_live_lag_seconds_max"),
-            ),
-        }
+        rows: Rows = (
+            ("Curves", LONG, "Curves that the answering process holds [count]", lambda _: self._parts.book.count),
+            ("CurvesLive", DOUBLE, "Live curves in the answering process [count]", viewed("rankcurve_curves_live")),
+            ("CurveAgeMax", DOUBLE, "Age of the oldest curve [seconds]", viewed("rankcurve_curve_age_seconds_max")),
+            ("LiveLagMax", DOUBLE, "Longest time that a live curve is behind the posts [seconds]",
+             viewed("rankcurve_live_lag_seconds_max")),
+        )  # fmt: skip
+        return attributes_of(rows)
 
     def _store(self, grouped: Mapping[ObjectName, ManagedObject]) -> ManagedObject:
-        store, dialect = self._parts.store, self._parts.store.dialect.name
+        store, viewed = self._parts.store, self._viewed
+        rows: Rows = (
+            ("Url", TEXT, "Address of the store, without passwords", lambda _: masked(self._settings.store)),
+            ("SizeBytes", DOUBLE, "Size of the store when it was last measured [bytes]",
+             viewed("rankcurve_store_bytes")),
+            ("SoleWriter", BOOLEAN, "True if no other process writes to the store", lambda _: store.sole_writer),
+            ("WritesAtOnce", LONG, "Write transactions that may run at the same time [count]",
+             lambda _: store.writes_at_once),
+            ("DiskFreeBytes", DOUBLE, "Free space on the disk of the store when it was last measured [bytes]",
+             viewed("rankcurve_store_disk_free_bytes")),
+        )  # fmt: skip
         throttle = grouped.get(ObjectName.of(DOMAIN, type="Throttle"))
-        refused = {} if throttle is None else dict(throttle.attributes)
-        attributes = {
-            **{name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")},
-            "Url": Attribute(TEXT, "Address of the store, without passwords", lambda _: masked(self._settings.store)),
-            "SizeBytes": Attribute(
-                DOUBLE, "Size of the store when it was last measured [bytes]", self._viewed("rankcurve_store_bytes")
-            ),
-            "SoleWriter": Attribute(
-                BOOLEAN, "True if no other process writes to the store", lambda _: store.sole_writer
-            ),
-            "WritesAtOnce": Attribute(
-                LONG, "Write transactions that may run at the same time [count]", lambda _: store.writes_at_once
-            ),
-        }
-        if store.sole_writer:
-            free = self._viewed("rankcurve_store_disk_free_bytes")
-            attributes["DiskFreeBytes"] = Attribute(
-                DOUBLE, "Free space on the disk of the store when it was last measured [bytes]", free
-            )
+        refused = {} if throttle is None else throttle.attributes
         return ManagedObject(
-            ObjectName.of(DOMAIN, type="Store", name=dialect),
+            ObjectName.of(DOMAIN, type="Store", name=store.dialect.name),
             "The store, and the writing of posts to it",
-            attributes,
+            {name: attribute for name, attribute in refused.items() if name.startswith("WriteRefused")}
+            | attributes_of(rows if store.sole_writer else rows[:-1]),  # only SQLite has a disk of its own
             kind="rankcurve.Store",
         )
 
@@ -201,7 +169,7 @@ class _Fixed:
 
             return act
 
-        return {name: Operation(text, operation_everywhere(name), (), LONG) for name, text in _JOB_OPERATIONS.items()}
+        return {name: Operation(text, operation_everywhere(name), LONG) for name, text in _JOB_OPERATIONS.items()}
 
     async def _flush(self) -> int:
         return len(await self._channel.run_everywhere("cache.flush"))

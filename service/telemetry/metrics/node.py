@@ -10,55 +10,33 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-import prometheus_client.values
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.multiprocess import mark_process_dead
-from prometheus_client.registry import Collector
-from prometheus_client.values import MultiProcessValue
-
-from .cells import CellSet, remove_gauges
-from .node_values import NodeValues
 
 # The folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever
 # it changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
-_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads the name of the folder from this variable
 _PID_SUFFIX = ".pid"
 # The supervisor's name in the folder. In the supervisor, the system adds up the processor time of its ended children.
 SUPERVISOR = "supervisor"
+
+
+class NodeMember(NamedTuple):
+    """A process of a node. A process that replaces it has the same name and continues its counts."""
+
+    folder: Path
+    name: str
 
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder for a node's metrics. The folder is removed when the returned object is cleaned up."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="rankcurve-node-", dir=place, ignore_cleanup_errors=True)
-
-
-class NodeMember(Collector):
-    """Adds the counts of one process to those of its node, and shows the sums over the node."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
-        self._values = NodeValues(folder)
-
-    def join_node(self) -> CellSet:
-        """Keep the counts of this process in the node's folder from now on, and return the cells for them.
-
-        A process that replaces another one continues the counts of that process.
-        """
-        os.environ[_FOLDER_VARIABLE] = str(self.folder)
-        prometheus_client.values.ValueClass = MultiProcessValue(lambda: self.name)  # type: ignore[no-untyped-call]
-        write_pid(self.folder, self.name)
-        return CellSet(self.folder, self.name)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts of all processes, and the gauges of the living ones."""
-        yield from self._values.collect()
-        yield from _processes(self.folder)
 
 
 def write_pid(folder: Path, name: str) -> None:
@@ -69,11 +47,10 @@ def write_pid(folder: Path, name: str) -> None:
 def leave_node(folder: Path, name: str) -> None:
     """Remove the gauges of a process that has ended. Its counts stay."""
     mark_process_dead(name, str(folder))  # type: ignore[no-untyped-call]
-    remove_gauges(folder, name)
     (folder / f"{name}{_PID_SUFFIX}").unlink(missing_ok=True)
 
 
-def _processes(folder: Path) -> list[Metric]:
+def add_up_processes(folder: Path) -> Iterable[Metric]:
     """Return the library's metrics of processes, added up over the node. Of the start times, the earliest is kept."""
     sums: dict[str, Metric] = {}
     ended_s = 0.0

@@ -3,294 +3,310 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    Summary,
-    disable_created_metrics,
-)
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client import ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from .audits import AuditMetrics
-from .cells import CellSet
-from .closing import CloseMetrics
-from .folding import FoldMetrics
-from .jobs import JobMetrics
-from .leases import LeaseMetrics
-from .loop import LoopCounter, LoopGauge, RequestMetrics
-from .node import NodeMember
-from .queue import QueueMetrics
-from .sharing import SharingMetrics
-from .store import StoreMetrics, StoreSizes
-from .streams import StreamMetrics
+from jobs.observer import JobObserver
+from service.telemetry.tracing import Tracer
+from storage.curves.auditing import Audit
+from storage.curves.shared_curves import ReadOutcome, WriteOutcome
+from storage.engines.store_observer import StoreObserver
+from storage.leases.peers.exchange import AppliedPage
+from storage.queue.ingest_queue import ShardBacklog
+from storage.queue.queue_application import DrainedRound
+
+from .families import FAMILIES
+from .node import NodeMember, add_up_processes, write_pid
+from .numbers import Numbers
+from .totals import NodeFiles, Source, Totals
+from .views import ServingCurve, StoreSizes, curve_metrics
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
-OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
-RATE_KINDS = ("reads", "posts")
-REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
-# There are few buckets, because a node has at most 500 series, which a test counts.
-_WRITE_BUCKETS_S = (0.002, 0.01, 0.05, 0.2, 1, 5)
-_REFRESH_BUCKETS_S = (0.05, 0.5, 5, 30, 300)
-_AGE_BUCKETS_S = (10, 60, 300, 3600, 86400)
+_STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
-@dataclass(frozen=True, slots=True)
-class ServingCurve:
-    """The facts about a serving curve that the metrics show."""
-
-    as_of_us: int
-    knots: int
-    live: bool = False
-
-
-class Metrics:
+class Metrics(StoreObserver, JobObserver, Collector):
     """Counts what one process does, and shows the metrics of this process or of its whole node.
 
-    `registry` has the metrics that the process counts. `views` has the metrics that a callback computes at each scrape.
-    Views are not added up over a node, because each process of the node computes the same numbers.
+    It is the observer of storage and jobs: `StoreObserver`, `WriterObserver`, `EnqueueObserver`, `LeaseObserver`,
+    `SharingObserver` and `JobObserver`. An observer says when each of its methods is called.
+
+    Views are metrics that a callback computes at each scrape. They are not added up over a node, because each process
+    of the node computes the same numbers.
     """
 
     def __init__(self, node: NodeMember | None = None) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # they add series that nobody reads
-        self.registry, self.views, self._shown = CollectorRegistry(), CollectorRegistry(), CollectorRegistry()
-        if node is None:
-            cells = CellSet()
-            ProcessCollector(registry=self.registry)
-            self._shown.register(self.registry)
-        else:
-            # Join the node before the library makes its first value, which must be in the node's folder, too.
-            cells = node.join_node()
-            self._shown.register(node)
-        self._shown.register(self.views)
         self.node = node
-        self._count_loop(cells)
-        self.write_seconds = Histogram(
-            "rankcurve_write_seconds",
-            "Time of a write transaction, from its read to its commit",
-            buckets=_WRITE_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.batch_posts = Summary(
-            "rankcurve_write_batch_posts", "Posts in a write transaction", registry=self.registry
-        )
-        self._rows = Counter("rankcurve_write_rows", "Rows that writes inserted or changed", registry=self.registry)
-        self._races = Counter(
-            "rankcurve_write_conflicts",
-            "Conditional writes that failed because the row had changed",
-            registry=self.registry,
-        )
-        self.store = StoreMetrics(self.registry, cells)
-        self._count_fits()
-        self._curves_corrupt = Counter(
-            "rankcurve_curves_corrupt", "Stored curves that could not be read", registry=self.registry
-        )
-        self.sharing = SharingMetrics(self.registry, self.views)
-        self.streaming = StreamMetrics(self.registry, cells)
-        self.audits = AuditMetrics(self.registry)
-        self.folds = FoldMetrics(self.registry, cells)
-        self.jobs = JobMetrics(self.registry)
-        self.queue = QueueMetrics(self.registry, cells)
-        self.closings = CloseMetrics(self.registry, cells)
-        self.leases = LeaseMetrics(self.registry, cells.gauges)
-        self._log_lines_dropped = Counter(
-            "rankcurve_log_lines_dropped", "Log lines lost because the disk was too slow", registry=self.registry
-        )
+        self.tracer: Tracer | None = None  # records refreshes, if tracing is on
+        self._views: list[Callable[[], Iterable[Metric]]] = []
+        self._shards = {0}  # every queue has shard 0
+        if node is None:
+            self._numbers = Numbers(FAMILIES)
+            sources = [Source(prefix, cells.content) for prefix, cells in self._numbers.cells.items()]
+            self._totals = Totals(lambda: sources, declared=FAMILIES)
+        else:
+            write_pid(*node)
+            self._numbers = Numbers(FAMILIES, *node)
+            self._totals = Totals(NodeFiles(node.folder).list_sources)
 
-    def _count_fits(self) -> None:
-        self.refresh_seconds = Histogram(
-            "rankcurve_refresh_seconds",
-            "Time to refresh the curve of a column",
-            buckets=_REFRESH_BUCKETS_S,
-            registry=self.registry,
-        )
-        self._refresh_failures = Counter(
-            "rankcurve_refresh_failures", "Refreshes that ended in an error", registry=self.registry
-        )
-        self._refreshes_fenced = Counter(
-            "rankcurve_refreshes_fenced",
-            "Curves not stored because another process had taken over their refresh",
-            registry=self.registry,
-        )
-        self._scan_entries = Counter(
-            "rankcurve_scan_entries", "Entries that scans for certified curves read", registry=self.registry
-        )
+    # Requests
 
-    def _count_loop(self, cells: CellSet) -> None:
-        counters, gauges = cells.counters, cells.gauges
-        self._posts = LoopCounter(counters, "rankcurve_posts", "Posts by outcome", ("outcome",))
-        self._reads = LoopCounter(
-            counters,
-            "rankcurve_reads",
-            "Ranks and rows in answers, by route and by how the rank was found",
-            ("route", "method"),
-        )
-        self._rates = LoopCounter(
-            counters,
-            "rankcurve_rate_limit",
-            "Reads and posts checked against the rate limit of their API key",
-            ("kind", "outcome"),
-        )
-        self._refused = LoopCounter(
-            counters,
-            "rankcurve_write_refused_posts",
-            "Posts refused because of load or a stop, counted once for each board",
-            ("reason",),
-        )
-        self._queue_posts = LoopGauge(
-            gauges, "rankcurve_write_queue_posts", "Posts waiting to be written, counted once for each board"
-        )
-        self._writes_in_flight = LoopGauge(gauges, "rankcurve_writes_in_flight", "Write transactions in flight")
-        self._writes_limit = LoopGauge(
-            gauges, "rankcurve_writes_in_flight_limit", "Write transactions that may be in flight"
-        )
-        self._scan_left = LoopGauge(
-            gauges, "rankcurve_scan_entries_left", "Entries that running scans have yet to read, approximately"
-        )
-        self._requests = RequestMetrics(cells)
-        counts = (self._posts, self._reads, self._rates, self._refused)
-        for collector in (
-            *counts,
-            self._queue_posts,
-            self._writes_in_flight,
-            self._writes_limit,
-            self._scan_left,
-            self._requests,
-        ):
-            self.registry.register(collector)
-        self._begin_at_zero()
+    def make_request_timer(self, route: str) -> Callable[[int, float], None]:
+        """Return a function `(status, seconds)` that counts one answered request."""
+        add, observe = self._numbers.add, self._numbers.observe
 
-    def _begin_at_zero(self) -> None:
-        """Show the samples with known labels as 0 before their first event."""
-        for outcome in OUTCOMES:
-            self._posts.add_count((outcome,), 0)
-        for reason in REFUSALS:
-            self._refused.add_count((reason,), 0)
-        for kind in RATE_KINDS:
-            for passed in ("passed", "refused"):
-                self._rates.add_count((kind, passed), 0)
+        def count_answer(status: int, seconds: float) -> None:
+            observe("rankcurve_request_seconds", seconds, route)
+            add("rankcurve_requests", 1, route, _STATUS_CLASSES[status // 100])
 
-    def posts_settled(self, outcome: str, count: int = 1) -> None:
-        self._posts.add_count((outcome,), count)
-
-    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
-        self.batch_posts.observe(posts)
-        self.write_seconds.observe(seconds)
-        self._rows.inc(rows)
-
-    def race_lost(self) -> None:
-        """Count a conditional write that failed, because the row had another version than the transaction had read."""
-        self._races.inc()
-
-    def queue_depth(self, posts: int) -> None:
-        self._queue_posts.set_value(posts)
-
-    def writes_in_flight(self, groups: int, *, limit: int) -> None:
-        """Set how many write transactions are in flight, and how many may be in flight."""
-        self._writes_in_flight.set_value(groups)
-        self._writes_limit.set_value(limit)
-
-    def posts_refused(self, reason: str, posts: int) -> None:
-        """Count posts that were not applied; `reason` is one of REFUSALS."""
-        self._refused.add_count((reason,), posts)
-
-    def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
-        """Count reads or posts; `kind` is one of RATE_KINDS. `passed` says whether they were within the rate."""
-        self._rates.add_count((kind, "passed" if passed else "refused"), count)
+        return count_answer
 
     def count_ranks_read(self, route: str, method: str, count: int = 1) -> None:
         """Count ranks or rows in answers, by `route` (its name in the metrics) and by the method that found them."""
-        self._reads.add_count((route, method), count)
+        self._numbers.add("rankcurve_reads", count, route, method)
 
-    def refreshed(self, seconds: float) -> None:
-        self.refresh_seconds.observe(seconds)
+    def rate_checked(self, kind: str, count: int, *, passed: bool) -> None:
+        """Count reads or posts, as `kind` says. `passed` says whether the key's rate allowed them."""
+        self._numbers.add("rankcurve_rate_limit", count, kind, "passed" if passed else "refused")
 
-    def refresh_failed(self) -> None:
-        self._refresh_failures.inc()
+    def streams(self, clients: int) -> None:
+        """Set the number of clients of the feed."""
+        self._numbers.set("rankcurve_streams_open", clients)
 
-    def refresh_fenced(self) -> None:
-        """Count a curve that was not stored, because another process had taken over its refresh."""
-        self._refreshes_fenced.inc()
-
-    def scan_read(self, entries: int, *, left: int) -> None:
-        """Count the entries that scans have read since the last call, and set how many entries are left to read."""
-        self._scan_entries.inc(entries)
-        self._scan_left.set_value(left)
-
-    def curve_corrupt(self) -> None:
-        """Count a stored curve that could not be read. Until the next refresh, the ranks of its column are counted."""
-        self._curves_corrupt.inc()
+    def streamed(self, *, rows: int, events: int, seconds: float) -> None:
+        """Count a finished poll of the feed: the rows that it read, the events that it sent, and how long it took."""
+        self._numbers.add("rankcurve_stream_events", events)
+        if rows or events:
+            self._numbers.observe("rankcurve_stream_look_seconds", seconds)
 
     def log_lines_dropped(self, lines: int) -> None:
         """Count log lines that were lost, because the queue of lines or the disk was full."""
-        self._log_lines_dropped.inc(lines)
+        with self._numbers.lock:
+            self._numbers.add("rankcurve_log_lines_dropped", lines)
 
-    def make_request_timer(self, route: str) -> Callable[[int, float], None]:
-        """Return a function `(status, seconds)` that counts one answered request. Call this once for each route."""
-        return self._requests.make_timer(route)
+    # The store
+
+    def connection_waited(self, pool: str, kind: str, seconds: float) -> None:
+        self._numbers.observe("rankcurve_store_connection_wait_seconds", seconds, pool)
+
+    def connections_lent(self, pool: str, kind: str, lent: int, *, waiting: int, limit: int) -> None:
+        self._numbers.set("rankcurve_store_connections_lent", lent, pool, kind)
+        self._numbers.set("rankcurve_store_connections_awaited", waiting, pool, kind)
+        self._numbers.set("rankcurve_store_connections_limit", limit, pool, kind)
+
+    def statement_ran(self, kind: str, rows: int) -> None:
+        with self._numbers.lock:
+            self._numbers.add("rankcurve_store_statements", 1, kind)
+            self._numbers.add("rankcurve_store_rows", rows, kind)
+
+    def tried_again(self) -> None:
+        self._numbers.add("rankcurve_store_retries")
+
+    # Posts
+
+    def posts_settled(self, outcome: str, count: int = 1) -> None:
+        self._numbers.add("rankcurve_posts", count, outcome)
+
+    def group_written(self, *, posts: int, rows: int, seconds: float) -> None:
+        self._numbers.observe("rankcurve_write_batch_posts", posts)
+        self._numbers.observe("rankcurve_write_seconds", seconds)
+        self._numbers.add("rankcurve_write_rows", rows)
+
+    def race_lost(self) -> None:
+        self._numbers.add("rankcurve_write_conflicts")
+
+    def queue_depth(self, posts: int) -> None:
+        self._numbers.set("rankcurve_write_queue_posts", posts)
+
+    def writes_in_flight(self, groups: int, *, limit: int) -> None:
+        self._numbers.set("rankcurve_writes_in_flight", groups)
+        self._numbers.set("rankcurve_writes_in_flight_limit", limit)
+
+    def posts_refused(self, reason: str, posts: int) -> None:
+        self._numbers.add("rankcurve_write_refused_posts", posts, reason)
+
+    # Queued posts
+
+    def posts_queued(self, posts: int) -> None:
+        self._numbers.add("rankcurve_ingest_queued_posts", posts)
+
+    def queueing_refused(self, reason: str, posts: int) -> None:
+        self._numbers.add("rankcurve_ingest_refused_posts", posts, reason)
+
+    def posts_drained(self, drained: DrainedRound, *, seconds: float, age_s: float) -> None:
+        for shard, posts in drained.posts.items():
+            self._numbers.add("rankcurve_ingest_drained_posts", posts, str(shard))
+        for outcome, count in drained.statuses.items():
+            self._numbers.add("rankcurve_ingest_outcomes", count, outcome)
+        self._numbers.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
+        self._numbers.observe("rankcurve_ingest_round_seconds", seconds)
+        self._numbers.observe("rankcurve_ingest_applied_age_seconds", age_s)
+        self._numbers.add("rankcurve_ingest_conflicts", drained.races)
+
+    def backlog_seen(self, backlog: Mapping[int, ShardBacklog], now_us: int) -> None:
+        self._shards |= backlog.keys()
+        for shard in self._shards:
+            found = backlog.get(shard)
+            self._numbers.set("rankcurve_ingest_posts", 0 if found is None else found.posts, str(shard))
+        oldest_us = min((found.oldest_us for found in backlog.values()), default=now_us)
+        self._numbers.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
+
+    def backlog_left(self) -> None:
+        self._numbers.clear("rankcurve_ingest_posts")
+        self._numbers.clear("rankcurve_ingest_age_seconds")
+
+    def drain_fenced(self) -> None:
+        self._numbers.add("rankcurve_ingest_fenced")
+
+    # Curves
+
+    def refreshed(self, seconds: float) -> None:
+        self._numbers.observe("rankcurve_refresh_seconds", seconds)
+        if self.tracer is not None:
+            self.tracer.record_span("refresh", seconds)
+
+    def refresh_failed(self) -> None:
+        self._numbers.add("rankcurve_refresh_failures")
+
+    def refresh_fenced(self) -> None:
+        self._numbers.add("rankcurve_refreshes_fenced")
+
+    def scan_read(self, entries: int, *, left: int) -> None:
+        self._numbers.add("rankcurve_scan_entries", entries)
+        self._numbers.set("rankcurve_scan_entries_left", left)
+
+    def curve_corrupt(self) -> None:
+        """Count a stored curve that could not be read. Until the next refresh, the ranks of its column are counted."""
+        self._numbers.add("rankcurve_curves_corrupt")
+
+    def folded(self, *, changes: int, void: int, seconds: float) -> None:
+        self._numbers.add("rankcurve_changes_folded", changes)
+        self._numbers.add("rankcurve_live_counts_void", void)
+        self._numbers.observe("rankcurve_fold_seconds", seconds)
+
+    def audited(self, found: Audit) -> None:
+        self._numbers.add("rankcurve_audits", 1, found.outcome)
+        for each in found.compared:
+            self._numbers.observe("rankcurve_audit_error_ratio", each.error)
+            if found.curve.certificate is not None:
+                self._numbers.observe("rankcurve_audit_certificate_ratio", found.curve.certificate)
+        self._numbers.add("rankcurve_audit_brackets_broken", len(found.broken))
+        self._numbers.add("rankcurve_audit_certificates_broken", len(found.beyond_certificate))
+
+    def audit_failed(self) -> None:
+        self._numbers.add("rankcurve_audits", 1, "failed")
+
+    def shared_read(self, outcome: ReadOutcome) -> None:
+        self._numbers.add("rankcurve_shared_curve_reads", 1, outcome)
+
+    def shared_write(self, outcome: WriteOutcome) -> None:
+        self._numbers.add("rankcurve_shared_curve_writes", 1, outcome)
+
+    def memcached_failed(self, servers: int) -> None:
+        self._numbers.add("rankcurve_memcached_errors", servers)
+
+    # Other jobs
+
+    def job_round_ended(self, job: str, seconds: float) -> None:
+        self._numbers.add("rankcurve_job_rounds", 1, job)
+        self._numbers.add("rankcurve_job_busy_seconds", seconds, job)
+        self._numbers.set("rankcurve_job_last_round_timestamp_seconds", time.time(), job)
+
+    def job_failed(self, job: str) -> None:
+        self._numbers.add("rankcurve_job_failures", 1, job)
+
+    def job_paused(self, job: str, *, paused: bool) -> None:
+        for name in ("rankcurve_job_rounds", "rankcurve_job_busy_seconds", "rankcurve_job_failures"):
+            self._numbers.add(name, 0, job)  # this shows the counter as 0 before its first event
+        self._numbers.set("rankcurve_job_paused", int(paused), job)
+
+    def log_age(self, seconds: float) -> None:
+        self._numbers.set("rankcurve_change_log_age_seconds", seconds)
+
+    def pruned_elsewhere(self) -> None:
+        self._numbers.clear("rankcurve_change_log_age_seconds")
+
+    def closed(self, boards: int) -> None:
+        self._numbers.add("rankcurve_boards_closed", boards)
+
+    def closing_lag(self, seconds: float) -> None:
+        self._numbers.set("rankcurve_closing_lag_seconds", seconds)
+
+    def closing_left(self) -> None:
+        self._numbers.clear("rankcurve_closing_lag_seconds")
+
+    def close_failed(self) -> None:
+        self._numbers.add("rankcurve_closing_failures")
+
+    def archived(self, *, owners: int, stored_bytes: int) -> None:
+        self._numbers.add("rankcurve_boards_archived")
+        self._numbers.add("rankcurve_archive_owners", owners)
+        self._numbers.add("rankcurve_archive_bytes", stored_bytes)
+
+    # Leases
+
+    def lease_answered(self, outcome: str) -> None:
+        self._numbers.add("rankcurve_lease_requests", 1, outcome)
+
+    def lease_requests_waiting(self, requests: int) -> None:
+        self._numbers.set("rankcurve_lease_requests_waiting", requests)
+
+    def lease_group_written(self, requests: int, seconds: float) -> None:
+        self._numbers.observe("rankcurve_lease_write_requests", requests)
+        self._numbers.observe("rankcurve_lease_write_seconds", seconds)
+
+    def resources_moved(self, resources: int) -> None:
+        self._numbers.add("rankcurve_lease_resources_moved", resources)
+
+    def page_taken_in(self, taken: AppliedPage) -> None:
+        self._numbers.add("rankcurve_lease_events_exchanged", taken.events)
+        self._numbers.add("rankcurve_lease_duplicates", taken.duplicates, "found")
+        self._numbers.add("rankcurve_lease_duplicates", taken.released, "released")
+
+    def peer_away(self) -> None:
+        self._numbers.add("rankcurve_lease_peer_failures")
+
+    # Views, and what a scrape shows
 
     def watch_store(self, *, version: str, store: str) -> StoreSizes:
         """Show the build. Also show the size of the store, as soon as the returned object has measured it."""
-        return StoreSizes(self.views, version=version, store=store)
+        sizes = StoreSizes(version=version, store=store)
+        self._views.append(sizes.collect)
+        return sizes
 
     def watch_curves(
         self, curves: Callable[[], Iterable[ServingCurve]], *, now_s: Callable[[], float] = time.time
     ) -> None:
         """Show the ages and knots of all serving curves. `curves` is called at every scrape."""
-        self.views.register(_CurveCollector(curves, now_s))
+        self._views.append(lambda: curve_metrics(curves(), now_s()))
 
-    def collect_all(self) -> Iterable[Metric]:
-        """Return every metric with its current values. In a process of a node, the counts are those of the node."""
-        return self._shown.collect()
+    def watch_servers(self, count_skipped: Callable[[], int]) -> None:
+        """Show at every scrape how many servers this process currently skips after failures (open circuit breaker)."""
+        name = "rankcurve_memcached_servers_left_alone"
+        text = "memcached servers that are not asked for a while, after failures"
+        self._views.append(lambda: [GaugeMetricFamily(name, text, value=count_skipped())])
 
-    def collect_counted(self) -> Iterable[Metric]:
-        """Return the metrics of `collect_all` without the views, because some views read every curve."""
-        return self.registry.collect() if self.node is None else self.node.collect()
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric with its current values. In a process of a node, the counts are those of the node."""
+        yield from self.collect_counted()
+        for view in self._views:
+            yield from view()
+
+    def collect_counted(self) -> Iterator[Metric]:
+        """Yield the metrics of `collect` without the views, because some views read every curve."""
+        yield from (
+            ProcessCollector(registry=None).collect() if self.node is None else add_up_processes(self.node.folder)
+        )
+        yield from self._totals.collect()
 
     def read_view(self, family: str) -> float:
         """Return the number that a view computes for a family without labels; 0 if there is no such view."""
-        found = [metric.samples[0].value for metric in self.views.collect() if metric.name == family]
-        return found[0] if found else 0.0
+        found = (metric for view in self._views for metric in view() if metric.name == family)
+        return next((metric.samples[0].value for metric in found), 0.0)
 
     def text(self) -> bytes:
-        return generate_latest(self._shown)
-
-
-class _CurveCollector(Collector):
-    """Collects the distributions of the ages and knots of the serving curves, without a label for the board."""
-
-    def __init__(self, curves: Callable[[], Iterable[ServingCurve]], now_s: Callable[[], float]) -> None:
-        self._curves = curves
-        self._now_s = now_s
-
-    def collect(self) -> Iterator[Metric]:
-        now_s = self._now_s()
-        figures = list(self._curves())
-        ages_s = [max(0.0, now_s - figure.as_of_us / 1e6) for figure in figures]
-        yield _histogram("rankcurve_curve_age_seconds", "Age of the serving curves", ages_s, _AGE_BUCKETS_S)
-        knots = [float(figure.knots) for figure in figures]
-        yield SummaryMetricFamily("rankcurve_curve_knots", "Knots of the serving curves", len(knots), sum(knots))
-        yield GaugeMetricFamily(
-            "rankcurve_curve_age_seconds_max", "Age of the oldest serving curve", value=max(ages_s, default=0.0)
-        )
-        live_s = [age_s for age_s, figure in zip(ages_s, figures, strict=True) if figure.live]
-        yield GaugeMetricFamily(
-            "rankcurve_curves_live", "Serving curves that are live: their counts follow the posts", value=len(live_s)
-        )
-        yield GaugeMetricFamily(
-            "rankcurve_live_lag_seconds_max",
-            "Longest time that a live curve is behind the posts",
-            value=max(live_s, default=0.0),
-        )
-
-
-def _histogram(name: str, documentation: str, values: list[float], bounds: tuple[int, ...]) -> Metric:
-    buckets = [(str(float(bound)), float(sum(value <= bound for value in values))) for bound in bounds]
-    buckets.append(("+Inf", float(len(values))))
-    return HistogramMetricFamily(name, documentation, buckets=buckets, sum_value=sum(values))
+        return generate_latest(self)

@@ -40,7 +40,7 @@ class _Count(NamedTuple):
 
     def reads_more_than(self, rows_max: int, mode: RankMode) -> bool:
         locator, wanted, totals = self.sought
-        return totals.get(wanted.column_index, 0) > rows_max and locator.may_read_many_rows([wanted], mode, self.starts)
+        return totals.get(wanted.column_index, 0) > rows_max and locator.may_read_many_rows(wanted, mode, self.starts)
 
 
 async def find_positions(
@@ -72,7 +72,7 @@ async def _of_store(
         cell = None if entry is None else entry.cells[each.column_index]
         if isinstance(cell, str):
             sought[number] = _Sought(
-                context.ranks.locators.find_locator(each.board), WantedRank(each.column_index, cell, owner), totals
+                context.ranks.find_locator(each.board), WantedRank(each.column_index, cell, owner), totals
             )
     located = await _located(context, store, list(sought.values()), mode)
     found: list[Position | None] = [None] * len(asked)
@@ -87,7 +87,7 @@ async def _located(
     """Return ranks with the totals of their boards. Count ranks for which no curve is good enough, in one snapshot."""
     found = [each.locator.locate_without_count(each.wanted, mode) for each in sought]
     counts = [
-        _Count(each, each.locator.find_count_starts([each.wanted]))
+        _Count(each, each.locator.find_count_starts([each.wanted.column_index]))
         for each, at in zip(sought, found, strict=True)
         if not at
     ]
@@ -98,7 +98,7 @@ async def _located(
         totals = yield from read_totals([count.sought.locator.board for count in counts])
         answers = []
         for each, starts in counts:
-            [at] = yield from each.locator.count_ranks([each.wanted], mode, starts)
+            at = yield from each.locator.count_rank(each.wanted, mode, starts)
             answers.append((at, totals[each.locator.board.key]))
         return answers
 

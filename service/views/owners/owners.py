@@ -69,7 +69,7 @@ async def entry(context: Context, call: Call) -> EntryAnswer:
     if found is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     context.metrics.count_ranks_read("entry", "row")
-    stats = context.ranks.locators.find_locator(board).format_stats(found.cells)
+    stats = context.ranks.find_locator(board).format_stats(found.cells)
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
         await add_profiles(context, [answer])
@@ -125,13 +125,13 @@ async def _positions_now(context: Context, call: Call, query: PositionsQuery) ->
     owner = call.path["owner"]
     board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
-    locator = context.ranks.locators.find_locator(board)
+    locator = context.ranks.find_locator(board)
     if query.columns:
         named = locator.find_ranked_indexes(query.columns)
         if named is None:
             found = [await find_column(context, board.id, name) for name in query.columns]
             board, named = found[-1][0], [index for _, index in found]
-            locator = context.ranks.locators.find_locator(board)
+            locator = context.ranks.find_locator(board)
         indexes = named
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
@@ -158,11 +158,10 @@ async def _positions(
     wanted = _wanted(read.entry, indexes)
     if not wanted:
         raise NotRankedError(f"{read.entry.owner!r} has no value in the columns asked for")
-    located, totals = await locator.locate_ranks(wanted, mode, read.totals)
     by_index: dict[int, Position] = {}
-    for each, at in zip(wanted, located, strict=True):
-        context.metrics.count_ranks_read("positions", at.method)
-        by_index[each.column_index] = locator.make_position(each, at, totals)
+    for each, position in zip(wanted, await locator.find_positions(wanted, mode, read.totals), strict=True):
+        context.metrics.count_ranks_read("positions", position.method)
+        by_index[each.column_index] = position
     columns = locator.board.spec.columns
     return OwnerPositions(
         read.entry.owner, [by_index.get(index) or NoPosition(column=columns[index].name) for index in indexes]
@@ -206,17 +205,16 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     index = None
     if body.column is not None:
         board, index = await find_column(context, board.id, body.column)
-    locator = context.ranks.locators.find_locator(board)
+    locator = context.ranks.find_locator(board)
     entries, stats_of = locator.entries, locator.format_stats
     found, totals = await context.store_for_board(board).read(lambda: _entries_with_totals(context, entries, owners))
     located: dict[str, Position] = {}
     if index is not None:
-        locator = context.ranks.locators.find_locator(board)
+        locator = context.ranks.find_locator(board)
         wanted = [each for owner in dict.fromkeys(owners) if owner in found for each in _wanted(found[owner], [index])]
-        found_at, totals = await locator.locate_ranks(wanted, "auto", totals)
-        for each, at in zip(wanted, found_at, strict=True):
-            context.metrics.count_ranks_read("owners", at.method)
-            located[each.owner or ""] = locator.make_position(each, at, totals)
+        for each, position in zip(wanted, await locator.find_positions(wanted, "auto", totals), strict=True):
+            context.metrics.count_ranks_read("owners", position.method)
+            located[each.owner or ""] = position
     else:
         context.metrics.count_ranks_read("owners", "row", len(found))
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]

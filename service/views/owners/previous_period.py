@@ -99,14 +99,12 @@ async def _ranked(
     context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
 ) -> dict[int, Position]:
     """Return, by column index, the positions that newcomers with these values would have on the earlier board."""
-    locator = context.ranks.locators.find_locator(board if before is None else before)
+    locator = context.ranks.find_locator(board if before is None else before)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
     if before is None:  # no post has reached the earlier board, so every value would have ranked first
         now_us = context.now_us()
-        located, totals = [LocatedRank(1, 1, 1, "count", now_us) for _ in wanted], dict[int, int]()
+        found = [locator.make_position(each, LocatedRank(1, 1, 1, "count", now_us), {}) for each in wanted]
     else:
-        located, totals = await locator.locate_ranks(wanted, mode)
-    return {
-        each.column_index: locator.make_position(each, at, totals) for each, at in zip(wanted, located, strict=True)
-    }
+        found = await locator.find_positions(wanted, mode)
+    return dict(zip(values, found, strict=True))

@@ -19,8 +19,7 @@ from service.contract.routes import Call, Reply
 from service.contract.values import INT64_MAX, parse_owner
 from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
-from service.streams.events import Event, Topic
-from service.streams.subscriptions import OwnerTopic, TopTopic
+from service.streams.subscriptions import Event, OwnerTopic, Topic, TopTopic
 from service.views.owners.owners import find_column
 
 SSE_TYPE = "text/event-stream"
@@ -31,7 +30,7 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 
 
 class StreamClient:
-    """The connection of one client of a stream. It implements `feed.Subscriber`."""
+    """The connection of one client of a stream. It implements `subscriptions.Subscriber`."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max

@@ -32,7 +32,7 @@ async def around_owner(context: Context, call: Call) -> Page:
     query: AroundOwnerQuery = call.query
     owner = call.path["owner"]
     board, index = await find_column(context, call.path["board"], query.column)
-    locator, pager = context.ranks.locators.find_locator(board), context.ranks.make_pager(board, index)
+    locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     better, worse = query.better, query.worse + 1
     found = await context.reads.read_around_owner(
         board, index, owner, better_rows=better + MORE, worse_rows=worse + MORE
@@ -44,8 +44,7 @@ async def around_owner(context: Context, call: Call) -> Page:
         if known is not None:
             shared = _window(pager, wanted, known, near, totals, better=better, worse=worse)
             return await _answer(context, pager, shared, known, wanted, profiles=query.profiles)
-    start = locator.find_count_start(index)
-    starts = {} if start is None else {index: start}
+    starts = locator.find_count_starts([index])
     wanted, window, located = await context.store_for_board(board).read(
         lambda: _around_owner(context, locator, pager, owner, query, starts), heavy=locator.find_curve(index) is None
     )
@@ -74,9 +73,9 @@ async def around_value(context: Context, call: Call) -> Page:
     """Handle `GET …/rankings/{column}/around`."""
     query: AroundValueQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    locator, pager = context.ranks.locators.find_locator(board), context.ranks.make_pager(board, index)
+    locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
-    starts = locator.find_count_starts([wanted])
+    starts = locator.find_count_starts([index])
     window, located = await context.store_for_board(board).read(
         lambda: _around(context, locator, pager, wanted, starts, better=query.better, worse=query.worse),
         heavy=locator.find_curve(index) is None,
@@ -95,9 +94,7 @@ def _around(
     worse: int,
 ) -> Program[tuple[Window, LocatedRank]]:
     ranking = pager.ranking
-    located = locator.locate_without_count(wanted, "auto")
-    if located is None:
-        (located,) = yield from locator.count_ranks([wanted], "auto", starts)
+    located = yield from locator.locate_rank(wanted, "auto", starts)
     near = yield from ranking.read_rows_around(
         wanted.cell, wanted.owner or "", better_rows=better + MORE, worse_rows=worse + MORE
     )

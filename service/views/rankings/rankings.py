@@ -87,12 +87,12 @@ async def value_positions(context: Context, call: Call) -> Positions:
 
 
 async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:
-    locator = context.ranks.locators.find_locator(board)
+    locator = context.ranks.find_locator(board)
     wanted = [parse_wanted_value(locator, index, text, f"values/{i}") for i, text in enumerate(query.values)]
-    located, totals = await locator.locate_ranks(wanted, query.rank)
-    for at in located:
-        context.metrics.count_ranks_read("rankings", at.method)
-    return [locator.make_position(each, at, totals) for each, at in zip(wanted, located, strict=True)]
+    found = await locator.find_positions(wanted, query.rank)
+    for position in found:
+        context.metrics.count_ranks_read("rankings", position.method)
+    return found
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
@@ -133,7 +133,7 @@ class _ValueFinder:
 
     def __init__(self, context: Context, board: Board, index: int) -> None:
         self.curve: RankCurve | None = context.curves.book.find_curve(board, index)
-        self._start = context.ranks.locators.find_locator(board).find_count_start(index)
+        self._start = context.ranks.find_locator(board).find_count_start(index)
         # The rows that this request may still read to find exact values of deep ranks.
         self._rows_left = context.settings.light_read_rows_max
         self._context, self._board, self._index = context, board, index

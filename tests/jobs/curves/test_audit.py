@@ -7,6 +7,7 @@ import pytest
 
 from config.settings import JobSettings, Settings
 from jobs.curves.audit import AuditJob, Auditor
+from jobs.observer import JobObserver
 from predictor import Curve, Knot
 from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
@@ -22,8 +23,8 @@ LIMITS = JobSettings(audit_owners_max=20).model_copy(
 )
 
 
-class Observed:
-    """What audits reported."""
+class Observed(JobObserver):
+    """The reports of audits."""
 
     def __init__(self) -> None:
         self.audits: asyncio.Queue[Audit] = asyncio.Queue()

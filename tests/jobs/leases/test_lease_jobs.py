@@ -10,6 +10,7 @@ from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
+from jobs.observer import JobObserver
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
 from storage.leases.upkeep import lease_upkeep
 from storage.leases.work_leases import WorkLeases
@@ -36,15 +37,15 @@ async def no_pause(_seconds: float) -> None:
     """Return without a pause, so that time does not pass."""
 
 
-class Upkeep:
+class Upkeep(JobObserver):
     """The lease jobs of one process. A test advances the clock of the pools."""
 
     def __init__(self, world: World, sleep: Sleep = no_pause) -> None:
         self.world, self.pools = world, Pools(world.deployment)
         self.moved = 0
         leases = WorkLeases(self._clock, margin_us=MARGIN_US)
-        context = replace(world.context(LIMITS), leases=leases, sleep=sleep, rng=random.Random(5))
-        self.liberate_job, self.balance_job = LiberateJob(context), BalanceJob(context, self)
+        context = replace(world.context(LIMITS, self), leases=leases, sleep=sleep, rng=random.Random(5))
+        self.liberate_job, self.balance_job = LiberateJob(context), BalanceJob(context)
 
     def resources_moved(self, resources: int) -> None:
         self.moved += resources

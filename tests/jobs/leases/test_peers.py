@@ -8,6 +8,7 @@ import pytest
 
 from config.settings import Settings
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
+from jobs.observer import JobObserver
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.peers.elsewhere import remote_leases
 from storage.leases.peers.exchange import AppliedPage
@@ -17,7 +18,7 @@ from tests.storage.leasing import CLIENT, Pools
 LIMITS = Settings(lease_exchange_interval_s=1).model_copy(update={"lease_exchange_rows_max": 2})
 
 
-class Peer:
+class Peer(JobObserver):
     """The lease journal of another store, which a test fills, and the reports of the exchange job."""
 
     def __init__(self, world: World) -> None:
@@ -28,7 +29,7 @@ class Peer:
         self.taken: asyncio.Queue[AppliedPage] = asyncio.Queue()
         self.failures: asyncio.Queue[None] = asyncio.Queue()
         exchange = self.pools.exchange("here")
-        self.job = ExchangeJob(world.context(LIMITS), exchange, self.read, self, peer="us")
+        self.job = ExchangeJob(world.context(LIMITS, self), exchange, self.read, peer="us")
 
     async def read(self, _peer: str, after: int, limit: int) -> list[PublishedLeaseEvent]:
         self.asked.append(after)

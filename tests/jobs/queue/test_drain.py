@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from config.settings import Settings
+from jobs.observer import JobObserver
 from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker
 from storage.errors import StoreAwayError
 from storage.queue.ingest_queue import ShardBacklog
@@ -37,8 +38,8 @@ TAKEN_BACK = -1  # an item of `Observed.depths`; it means that the worker no lon
 
 
 @dataclass
-class Observed:
-    """What a worker reported."""
+class Observed(JobObserver):
+    """The reports of a worker."""
 
     rounds: asyncio.Queue[DrainedRound] = field(default_factory=asyncio.Queue)
     depths: list[int] = field(default_factory=list)
@@ -70,14 +71,12 @@ class Place:
         self.wake = asyncio.Event()
         parts = desk.worker(name, store=self.store)
         context = replace(
-            World(desk.deployment).context(limits),
+            World(desk.deployment).context(limits, self.observed),
             store=self.store,
             now_us=desk.clock,
             monotonic=self.time.monotonic,
         )
-        self.worker = DrainWorker(
-            context, parts.drainer, parts.leases, self.observed, wake=self.wake, sleep=self.time.elapse
-        )
+        self.worker = DrainWorker(context, parts.drainer, parts.leases, wake=self.wake, sleep=self.time.elapse)
 
     @asynccontextmanager
     async def run_worker(self) -> AsyncIterator[None]:

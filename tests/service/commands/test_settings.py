@@ -21,6 +21,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     runs: list[Settings] = []
     module = ModuleType("service.serve")
     module.serve_until_stopped = runs.append  # type: ignore[attr-defined]  # a module made for this test
+    module.run_jobs_until_stopped = runs.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "service.serve", module)
     return runs
 
@@ -42,9 +43,6 @@ def test_options_of_serve_override_the_environment_and_other_settings_stay(
 def test_every_kind_of_process_has_an_option_for_memcached_servers(
     served: list[Settings], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    module = ModuleType("service.processes.jobs_only")
-    module.run = served.append  # type: ignore[attr-defined]  # a module made for this test
-    monkeypatch.setitem(sys.modules, "service.processes.jobs_only", module)
     monkeypatch.setenv("RANKCURVE_MEMCACHED_SERVERS", "127.0.0.1:1")
     arguments = (command, "--store", "postgresql://h/d", "--memcached")
     run(*arguments, "10.0.0.1:11211,10.0.0.2:11211", code=0)

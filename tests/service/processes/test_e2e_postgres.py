@@ -33,6 +33,14 @@ async def test_posts_ranks_views_and_curves_work_on_postgresql_as_on_any_store(s
         assert await service.refused("GET", "/v1/leaderboards/b/entries/p7") == (404, "unknown_board")
 
 
+async def test_curves_are_sampled_from_a_replica_if_the_settings_name_one(store_url: str, tmp_path: Path) -> None:
+    async with Service(tmp_path, store=store_url, sampling_store=store_url).running() as service:
+        await service.board("b", {**XP, "best": "high"})
+        await service.post("b", *({"owner": f"p{n}", "stats": {"xp": n}} for n in range(1, 101)))
+        await service.refresh("b", "xp")
+        assert (await service.get("/v1/leaderboards/b/rankings/xp/curve"))["total"] == 100
+
+
 async def test_processes_that_start_together_on_an_empty_database_share_it(store_url: str, spawn: Spawn) -> None:
     processes = [spawn("--store", store_url) for _ in range(3)]
     for process in processes:

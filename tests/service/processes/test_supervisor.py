@@ -2,16 +2,18 @@
 
 import asyncio
 import random
-from dataclasses import replace
+import signal
+from asyncio.subprocess import Process
+from typing import cast
 
 import pytest
 
-from service.processes.orders import Report
-from service.processes.supervisor import NodeFailedError, ProcessSlot, Supervisor, SupervisorLimits
+from config import Settings
+from service.processes.supervisor import NodeFailedError, ProcessSlot, Report, Supervisor, encode_line
 
 WAIT_S = 60
-LIMITS = SupervisorLimits(
-    worker_backoff_base_s=1, worker_backoff_s_max=6, worker_steady_s=100, worker_crashes_max=5, stop_s_max=WAIT_S
+LIMITS = Settings(worker_backoff_base_s=1, worker_crashes_max=5).model_copy(
+    update={"worker_backoff_s_max": 6, "worker_steady_s": 100}
 )
 ONE = (ProcessSlot("worker1", "serve"),)
 READY = Report("ready")
@@ -25,51 +27,56 @@ class FakeChild:
     def __init__(self, place: ProcessSlot, *, obeys: bool) -> None:
         self.place = place
         self._obeys = obeys
-        self._report: asyncio.Future[Report | None] = asyncio.get_running_loop().create_future()
+        self.stdout = asyncio.StreamReader()
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def tell(self, report: Report) -> None:
-        self._report.set_result(report)
+        self.stdout.feed_data(encode_line(report) + b"\n")
 
     def end(self, code: int) -> None:
-        if not self._report.done():
-            self._report.set_result(None)
+        self.stdout.feed_eof()
         if not self._code.done():
             self._code.set_result(code)
-
-    async def read_report(self) -> Report | None:
-        return await self._report
 
     async def wait(self) -> int:
         return await self._code
 
-    def terminate(self) -> None:
-        if self._obeys:
+    def send_signal(self, number: int) -> None:
+        if number == signal.SIGKILL:
+            self.end(-9)
+        elif self._obeys:
             self.end(0)
-
-    def kill(self) -> None:
-        self.end(-9)
 
 
 class Stage:
     """A supervisor whose processes, clock and pauses a test controls."""
 
-    def __init__(self, *places: ProcessSlot, obeys: bool = True, limits: SupervisorLimits = LIMITS) -> None:
+    def __init__(
+        self, *places: ProcessSlot, obeys: bool = True, limits: Settings = LIMITS, stop_s_max: float = WAIT_S
+    ) -> None:
         self.now_s = 0.0
         self.obeys = obeys
         self.started: asyncio.Queue[FakeChild] = asyncio.Queue()
         self.pauses: asyncio.Queue[tuple[float, asyncio.Event]] = asyncio.Queue()
+        self.ready = asyncio.Event()
         self.ended: list[str] = []
         self.supervisor = Supervisor(
-            places or ONE, limits, self._spawn, ended=lambda place: self.ended.append(place.name),
-            monotonic=lambda: self.now_s, sleep=self._sleep, rng=random.Random(5),
-        )  # fmt: skip
+            places or ONE,
+            limits,
+            self._spawn,
+            stop_s_max=stop_s_max,
+            ready=self.ready.set,
+            ended=lambda place: self.ended.append(place.name),
+            monotonic=lambda: self.now_s,
+            sleep=self._sleep,
+            rng=random.Random(5),
+        )
         self.running = asyncio.create_task(self.supervisor.run())
 
-    async def _spawn(self, place: ProcessSlot) -> FakeChild:
+    async def _spawn(self, place: ProcessSlot) -> Process:
         child = FakeChild(place, obeys=self.obeys)
         self.started.put_nowait(child)
-        return child
+        return cast(Process, child)
 
     async def _sleep(self, seconds: float) -> None:
         over = asyncio.Event()
@@ -106,7 +113,7 @@ class Stage:
 
 async def test_a_node_is_ready_once_every_process_is_and_stops_all_of_them() -> None:
     stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "jobs"))
-    ready = asyncio.create_task(stage.supervisor.wait_ready())
+    ready = asyncio.create_task(stage.ready.wait())
     first, second = await stage.child(), await stage.child()
     first.tell(READY)
     await asyncio.sleep(0)
@@ -127,7 +134,9 @@ async def test_pauses_before_a_replacement_double_up_to_their_bound_and_have_jit
 
 @pytest.mark.parametrize("report", [READY, None])
 async def test_a_node_gives_up_after_the_limit_of_crashes_at_once(report: Report | None) -> None:
-    stage = Stage(ProcessSlot("a", "serve"), ProcessSlot("b", "serve"), limits=replace(LIMITS, worker_crashes_max=2))
+    stage = Stage(
+        ProcessSlot("a", "serve"), ProcessSlot("b", "serve"), limits=LIMITS.model_copy(update={"worker_crashes_max": 2})
+    )
     first, steady = await stage.child(), await stage.child()
     steady.tell(READY)
     for child in (first, None):
@@ -180,10 +189,10 @@ async def test_a_stop_interrupts_a_start_or_a_pause_at_once(moment: str) -> None
 
 async def test_a_process_that_is_killed_or_fails_while_it_stops_is_named() -> None:
     for stop_s_max, code in ((0, -9), (WAIT_S, 3)):  # in the second round, the process fails while it stops
-        stage = Stage(obeys=False, limits=replace(LIMITS, stop_s_max=stop_s_max))
+        stage = Stage(obeys=False, stop_s_max=stop_s_max)
         child = await stage.child()
         child.tell(READY)
-        await asyncio.wait_for(stage.supervisor.wait_ready(), WAIT_S)
+        await asyncio.wait_for(stage.ready.wait(), WAIT_S)
         stage.supervisor.stop()
         if code > 0:
             await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 
-from service.streams.events import Event
+from service.streams.subscriptions import Event
 from service.views.posts.stream import StreamClient
 
 EVENT = Event(7, "top", b"{}")

@@ -56,7 +56,7 @@ def make_full_metrics() -> Metrics:
     metrics = Metrics()
     metrics.watch_curves(list)
     metrics.watch_store(version="1", store="sqlite").last = StoreSize(1, 1)
-    metrics.sharing.watch_servers(lambda: 0)
+    metrics.watch_servers(lambda: 0)
     for route in COUNTED:
         for kind in CLASSES:
             metrics.make_request_timer(route)(int(kind[0]) * 100, 0.1)
@@ -64,16 +64,16 @@ def make_full_metrics() -> Metrics:
         for method in methods:
             metrics.count_ranks_read(route, method)
     for job in JOBS:
-        metrics.jobs.job_paused(job, paused=False)
-        metrics.jobs.job_round_ended(job, 1)
-    metrics.store.connection_waited("common", "read", 0.1)
+        metrics.job_paused(job, paused=False)
+        metrics.job_round_ended(job, 1)
+    metrics.connection_waited("common", "read", 0.1)
     for kind in ("read", "write", "heavy"):
-        metrics.store.connections_lent("common", kind, 1, waiting=0, limit=1)
+        metrics.connections_lent("common", kind, 1, waiting=0, limit=1)
     shards = dict.fromkeys(range(SHARDS), 1)
-    metrics.queue.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
-    metrics.queue.posts_drained(DrainedRound(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
-    metrics.closings.closing_lag(1)
-    metrics.folds.log_age(1)
+    metrics.backlog_seen({shard: ShardBacklog(1, 0) for shard in shards}, 0)
+    metrics.posts_drained(DrainedRound(shards, Counter(), 1, 0, 0, more=False), seconds=0.1, age_s=0.1)
+    metrics.closing_lag(1)
+    metrics.log_age(1)
     return metrics
 
 
@@ -92,7 +92,7 @@ def test_the_metrics_page_lists_every_metric_with_its_labels() -> None:
             ", ".join(name for name in family.samples[0].labels if name != "le"),
             family.documentation,
         )
-        for family in make_full_metrics().collect_all()
+        for family in make_full_metrics().collect()
     ]
     told.append(("rankcurve_process_ends_total", "counter", "work", ENDS))
     assert sorted(listed) == sorted(told)

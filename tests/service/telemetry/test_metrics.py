@@ -1,11 +1,16 @@
 """The metrics that operators watch exist under their names, and no caller can add a label."""
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.telemetry.metrics.process import Metrics, ServingCurve
+from service.telemetry.metrics import process
+from service.telemetry.metrics.families import FAMILIES
+from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.views import ServingCurve
 
 
 def by_sample(families: Iterable[Metric]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -45,8 +50,8 @@ def test_refreshes_failures_and_lost_log_lines_are_counted() -> None:
     metrics.refreshed(0.05)
     metrics.refresh_failed()
     metrics.curve_corrupt()
-    metrics.folds.folded(changes=7, void=2, seconds=0.1)
-    metrics.folds.log_age(12)
+    metrics.folded(changes=7, void=2, seconds=0.1)
+    metrics.log_age(12)
     metrics.log_lines_dropped(1)
     found = samples(metrics)
     assert found["rankcurve_refresh_seconds_count", ()] == 1
@@ -62,3 +67,8 @@ def test_two_metrics_objects_in_one_process_share_no_figures() -> None:
     first, second = Metrics(), Metrics()
     first.race_lost()
     assert samples(second)["rankcurve_write_conflicts_total", ()] == 0
+
+
+def test_the_code_counts_every_family_of_the_table_and_no_other() -> None:
+    named = re.findall(r'"(rankcurve_\w+)"', Path(process.__file__).read_text(encoding="utf-8"))
+    assert {*named} - {"rankcurve_memcached_servers_left_alone"} == {family.name for family in FAMILIES}

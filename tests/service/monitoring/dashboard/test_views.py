@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from service.contract.keys import make_api_key
-from service.monitoring.dashboard.files import INDEX, MEDIA_TYPES, PAGE, page_files
+from service.monitoring.dashboard.views import INDEX, MEDIA_TYPES, PAGE, page_files
 from tests.service.contract.test_keys import row
 from tests.service.real_service import Service
 

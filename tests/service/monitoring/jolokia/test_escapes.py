@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.monitoring.jolokia.escapes import escape, join_path, split_path
-from service.monitoring.jolokia.requests import parse_path
+from service.monitoring.jolokia.requests import escape, join_path, parse_path, split_path
 
 parts = st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=6)
 

@@ -1,6 +1,9 @@
 """Every declared metric is an attribute of a managed object, with a name and a unit."""
 
+from collections.abc import Callable, Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
 
 from config.settings import ManagedSettings
 from service.monitoring.managed.history import MetricHistory
@@ -9,9 +12,9 @@ from service.monitoring.managed.objects import ManagedObject
 from service.telemetry.metrics.process import Metrics
 
 
-def objects_of(registry: CollectorRegistry) -> dict[str, ManagedObject]:
-    """Return the managed objects for the metrics of a registry, by canonical name."""
-    history = MetricHistory(registry.collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0)
+def objects_of(collect: Callable[[], Iterable[Metric]]) -> dict[str, ManagedObject]:
+    """Return the managed objects for metrics, by canonical name."""
+    history = MetricHistory(collect, ManagedSettings(rates_tick_s=5), monotonic=lambda: 0.0)
     history.note_snapshot()
     return {name.canonical: managed for name, managed in MetricMapping("sqlite").map_metrics(history.families).items()}
 
@@ -19,7 +22,7 @@ def objects_of(registry: CollectorRegistry) -> dict[str, ManagedObject]:
 def test_a_metric_without_a_group_is_an_attribute_of_a_common_object() -> None:
     registry = CollectorRegistry()
     Counter("rankcurve_new_thing_bytes", "Bytes of the new thing", registry=registry)
-    found = objects_of(registry)["rankcurve:type=Metrics"].attributes["NewThingBytes"]
+    found = objects_of(registry.collect)["rankcurve:type=Metrics"].attributes["NewThingBytes"]
     assert found.description.startswith("Bytes of the new thing [bytes]")
 
 
@@ -31,7 +34,7 @@ def test_labels_become_names_of_objects_or_parts_of_an_attribute() -> None:
     waits = Histogram("rankcurve_store_connection_wait_seconds", "Waits", ["pool", "kind"], registry=registry)
     waits.labels("default", "read").observe(0.1)
     waits.labels("default", "write").observe(0.3)
-    objects = objects_of(registry)
+    objects = objects_of(registry.collect)
     assert {"rankcurve:shard=0,type=Queue", "rankcurve:shard=1,type=Queue", "rankcurve:name=default,type=Pool"} == set(
         objects
     )
@@ -48,10 +51,10 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     metrics = Metrics()
     metrics.make_request_timer("page")(200, 0.1)
     metrics.count_ranks_read("page", "count")
-    metrics.store.connection_waited("default", "read", 0.1)
-    metrics.jobs.job_paused("fold", paused=False)
-    metrics.jobs.job_round_ended("fold", 0.1)
-    objects = objects_of(metrics.registry)
+    metrics.connection_waited("default", "read", 0.1)
+    metrics.job_paused("fold", paused=False)
+    metrics.job_round_ended("fold", 0.1)
+    objects = objects_of(metrics.collect_counted)
     attributes = [attribute for managed in objects.values() for attribute in managed.attributes.values()]
     families = [
         family for family in metrics.collect_counted() if family.name.startswith("rankcurve_") and family.samples

@@ -9,6 +9,7 @@ import pytest
 
 from config.settings import ManagedSettings
 from service.monitoring.managed.node_channel import Action, NodeChannel, ProcessFailedError
+from service.telemetry.metrics.node import NodeMember
 
 PATIENT, HASTY = (
     ManagedSettings().model_copy(update={"managed_wait_s_max": 60}),
@@ -17,7 +18,7 @@ PATIENT, HASTY = (
 
 
 def channel(folder: Path | None, name: str, *, limits: ManagedSettings = PATIENT, **actions: Action) -> NodeChannel:
-    return NodeChannel(actions, limits, folder=folder, name=name)
+    return NodeChannel(actions, limits, None if folder is None else NodeMember(folder, name))
 
 
 def make_action(result: object) -> Callable[..., Awaitable[object]]:

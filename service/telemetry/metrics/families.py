@@ -1,0 +1,143 @@
+"""The table of all metrics that a process counts: their names, types, help texts, labels and buckets.
+
+`rankcurve_` begins every name, and a unit ends it. Prometheus shows a counter as its name followed by `_total`. There
+are few buckets and label values, because a node has at most 500 series, which a test counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from storage.curves.auditing import AuditOutcome
+from storage.curves.shared_curves import ReadOutcome, WriteOutcome
+from storage.engines.store_observer import STATEMENT_KINDS
+
+# A node shows the sum over its processes; of gauges, over its living processes. The exception is "latest": a gauge that
+# only one process of a node knows at a time, such as the length of a queue. The node shows its most recent value.
+FamilyKind = Literal["counter", "gauge", "latest", "histogram", "summary"]
+
+
+class Family(NamedTuple):
+    name: str
+    kind: FamilyKind
+    documentation: str
+    # The labels, each with the values that are shown as 0 before their first event.
+    labels: Mapping[str, Sequence[str]] = {}
+    bounds: Sequence[float] = ()  # the upper bounds of a histogram's buckets
+
+
+_OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
+_REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
+_LEASE_OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
+_CONNECTION: Mapping[str, Sequence[str]] = {"pool": (), "kind": ()}
+# All workers of a job have the same name. The label is not called `job`, because Prometheus itself uses this label for
+# the group of processes that it scrapes.
+_JOB: Mapping[str, Sequence[str]] = {"job_name": ()}
+
+FAMILIES: Sequence[Family] = (
+    Family("rankcurve_posts", "counter", "Posts by outcome", {"outcome": _OUTCOMES}),
+    Family("rankcurve_reads", "counter", "Ranks and rows in answers, by route and by how the rank was found",
+           {"route": (), "method": ()}),
+    Family("rankcurve_rate_limit", "counter", "Reads and posts checked against the rate limit of their API key",
+           {"kind": ("reads", "posts"), "outcome": ("passed", "refused")}),
+    Family("rankcurve_write_refused_posts", "counter",
+           "Posts refused because of load or a stop, counted once for each board", {"reason": _REFUSALS}),
+    Family("rankcurve_write_queue_posts", "gauge", "Posts waiting to be written, counted once for each board"),
+    Family("rankcurve_writes_in_flight", "gauge", "Write transactions in flight"),
+    Family("rankcurve_writes_in_flight_limit", "gauge", "Write transactions that may be in flight"),
+    Family("rankcurve_scan_entries_left", "gauge", "Entries that running scans have yet to read, approximately"),
+    Family("rankcurve_requests", "counter", "Requests answered", {"route": (), "status": ()}),
+    Family("rankcurve_request_seconds", "histogram", "Time to answer a request", {"route": ()},
+           (0.001, 0.005, 0.02, 0.1, 0.5, 2.5)),
+    Family("rankcurve_write_seconds", "histogram", "Time of a write transaction, from its read to its commit",
+           bounds=(0.002, 0.01, 0.05, 0.2, 1, 5)),
+    Family("rankcurve_write_batch_posts", "summary", "Posts in a write transaction"),
+    Family("rankcurve_write_rows", "counter", "Rows that writes inserted or changed"),
+    Family("rankcurve_write_conflicts", "counter", "Conditional writes that failed because the row had changed"),
+    Family("rankcurve_store_statements", "counter", "Statements that the store ran", {"kind": STATEMENT_KINDS}),
+    Family("rankcurve_store_rows", "counter", "Rows that statements returned or changed", {"kind": STATEMENT_KINDS}),
+    Family("rankcurve_store_retries", "counter", "Programs run again after a lost race or a lost connection"),
+    Family("rankcurve_store_connection_wait_seconds", "histogram",
+           "Time that programs waited for a connection to the store", {"pool": ()}, (0, 0.01, 1)),
+    Family("rankcurve_store_connections_limit", "gauge", "Connections that the connection pool may open", _CONNECTION),
+    Family("rankcurve_store_connections_lent", "gauge", "Connections in use", _CONNECTION),
+    Family("rankcurve_store_connections_awaited", "gauge", "Programs that wait for a connection", _CONNECTION),
+    Family("rankcurve_refresh_seconds", "histogram", "Time to refresh the curve of a column",
+           bounds=(0.05, 0.5, 5, 30, 300)),
+    Family("rankcurve_refresh_failures", "counter", "Refreshes that ended in an error"),
+    Family("rankcurve_refreshes_fenced", "counter",
+           "Curves not stored because another process had taken over their refresh"),
+    Family("rankcurve_scan_entries", "counter", "Entries that scans for certified curves read"),
+    Family("rankcurve_curves_corrupt", "counter", "Stored curves that could not be read"),
+    Family("rankcurve_shared_curve_reads", "counter", "Lookups of curves in memcached",
+           {"outcome": get_args(ReadOutcome)}),
+    Family("rankcurve_shared_curve_writes", "counter", "Writes of curves to memcached",
+           {"outcome": get_args(WriteOutcome)}),
+    Family("rankcurve_memcached_errors", "counter", "Failures of memcached servers in calls"),
+    Family("rankcurve_streams_open", "gauge", "Streams that are open"),
+    Family("rankcurve_stream_events", "counter", "Events handed to streams"),
+    Family("rankcurve_stream_look_seconds", "histogram",
+           "Time to read the journal once and to pass its events to streams", bounds=(0.001, 0.005, 0.02, 0.1, 1)),
+    Family("rankcurve_audits", "counter", "Audits of curves", {"outcome": (*get_args(AuditOutcome), "failed")}),
+    Family("rankcurve_audit_error_ratio", "histogram",
+           "Error of audited ranks, relative to the true rank at the curve's time",
+           bounds=(0, 0.001, 0.005, 0.01, 0.05)),
+    Family("rankcurve_audit_certificate_ratio", "summary",
+           "Largest error that the curve of each audited rank certifies, where it has a certificate"),
+    Family("rankcurve_audit_brackets_broken", "counter", "Audited ranks outside their bracket; must stay 0"),
+    Family("rankcurve_audit_certificates_broken", "counter",
+           "Audited ranks with a larger error than their certificate allows; must stay 0"),
+    Family("rankcurve_changes_folded", "counter", "Changes folded into the live counts of the curves"),
+    Family("rankcurve_live_counts_void", "counter",
+           "Curves whose live counts were discarded until their next refresh"),
+    Family("rankcurve_fold_seconds", "histogram", "Time to fold new changes into the live counts",
+           bounds=(0.005, 0.02, 0.1, 1, 10)),
+    Family("rankcurve_change_log_age_seconds", "latest",
+           "Age of the oldest change in the log, when pruning last began"),
+    Family("rankcurve_job_rounds", "counter", "Times that a job had work done and rested", _JOB),
+    Family("rankcurve_job_busy_seconds", "counter", "Time that a job worked", _JOB),
+    Family("rankcurve_job_failures", "counter", "Times that a job failed and was started again", _JOB),
+    Family("rankcurve_job_last_round_timestamp_seconds", "latest",
+           "When a job last ended a round, in seconds since 1970", _JOB),
+    Family("rankcurve_job_paused", "gauge", "Processes in which a job is paused", _JOB),
+    Family("rankcurve_ingest_queued_posts", "counter", "Posts accepted into the queue"),
+    Family("rankcurve_ingest_refused_posts", "counter", "Posts that the queue refused", {"reason": _REFUSALS}),
+    Family("rankcurve_ingest_drained_posts", "counter", "Queued posts that workers took from the queue, by shard",
+           {"shard": ("0",)}),  # every queue has shard 0
+    Family("rankcurve_ingest_outcomes", "counter", "Outcomes of queued posts, counted once for each board",
+           {"outcome": _OUTCOMES}),
+    Family("rankcurve_ingest_round_posts", "summary", "Queued posts applied in one transaction"),
+    Family("rankcurve_ingest_round_seconds", "histogram",
+           "Time of a round of a queue worker, from reading the queue to the commit",
+           bounds=(0.005, 0.02, 0.1, 0.5, 5)),
+    Family("rankcurve_ingest_applied_age_seconds", "histogram", "Time that the oldest post of a round had waited",
+           bounds=(0.1, 1, 5, 60, 300)),
+    Family("rankcurve_ingest_conflicts", "counter", "Rounds of queue workers that were run again after a lost race"),
+    Family("rankcurve_ingest_fenced", "counter",
+           "Rounds of queue workers that found their shard taken over by another worker"),
+    Family("rankcurve_ingest_posts", "latest", "Posts in the queue, by shard", {"shard": ()}),
+    Family("rankcurve_ingest_age_seconds", "latest", "Time that the oldest post in the queue has waited"),
+    Family("rankcurve_boards_closed", "counter", "Leaderboards closed to posts"),
+    Family("rankcurve_closing_lag_seconds", "latest",
+           "Time that the leaderboard to be closed next has been due, at the last check"),
+    Family("rankcurve_boards_archived", "counter", "Leaderboards whose rows were replaced by an archive"),
+    Family("rankcurve_archive_owners", "counter", "Owners whose entries were archived"),
+    Family("rankcurve_archive_bytes", "counter", "Bytes of the archives that were written"),
+    Family("rankcurve_closing_failures", "counter", "Steps of closing or archiving that ended in an error"),
+    Family("rankcurve_lease_requests", "counter", "Requests for leases", {"outcome": _LEASE_OUTCOMES}),
+    Family("rankcurve_lease_write_seconds", "histogram", "Time of a transaction that changes leases",
+           bounds=(0.002, 0.005, 0.02, 0.1, 1)),
+    Family("rankcurve_lease_write_requests", "summary", "Requests in a transaction that changes leases"),
+    Family("rankcurve_lease_requests_waiting", "gauge", "Requests for leases that wait for a transaction"),
+    Family("rankcurve_lease_resources_moved", "counter", "Free resources that the balancer moved to another region"),
+    Family("rankcurve_lease_events_exchanged", "counter", "Events read from the journals of other stores"),
+    Family("rankcurve_lease_duplicates", "counter", "Keys with a lease in two stores",
+           {"outcome": ("found", "released")}),
+    Family("rankcurve_lease_peer_failures", "counter", "Failed reads of the journals of other stores"),
+    Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
+)  # fmt: skip
+# Only the supervisor of a node counts these.
+PROCESS_ENDS = Family(
+    "rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}
+)
