@@ -13,23 +13,17 @@ import typer
 from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
-from service.commands.boards.refreshing import refresh
 from service.commands.imports.importing import import_csv
-from service.commands.leases.clients import client_app
-from service.commands.leases.leases import lease_app
-from service.commands.leases.pools import pool_app
-from service.commands.numbers import NumbersAreArguments
-from service.commands.operating.backups import backup, restore
-from service.commands.operating.configuration import show_config
+from service.commands.leases import client_app, lease_app, pool_app
 from service.commands.operating.keys import keys_app
 from service.commands.operating.queues import queue_app
-from service.commands.operating.rebuilding import rebuild
-from service.commands.operating.serving import run_jobs, serve
-from service.commands.reading.auditing import audit
-from service.commands.reading.curves import curve
+from service.commands.operating.serving import run_jobs, serve, show_config
+from service.commands.operating.stores import backup, rebuild, restore
+from service.commands.reading.curves import audit, curve, refresh
 from service.commands.reading.exporting import export
 from service.commands.reading.following import journal, stream
 from service.commands.reading.ranks import rank, top
+from service.commands.target import NumbersAreArguments
 
 app = typer.Typer(
     name="rankcurve",

@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from service.client.client import ClientError, Patience, ServiceClient
+from service.client.client import ClientError, Patience, Record, ServiceClient, board_path
 from service.commands.boards.families import family_path
 from service.commands.imports.import_lines import Post
 from service.commands.imports.importing import make_progress_bar
@@ -98,11 +98,11 @@ def arena_posts(players: int, rng: random.Random) -> list[Post]:
 
 async def set_up_family(client: ServiceClient, players: int) -> None:
     """Create the family and post to it. Posts that an earlier run sent are duplicates and count only once."""
-    await client.request_answer("PUT", family_path(FAMILY), dict[str, Any], body=FAMILY_SPEC)
+    await client.request_answer("PUT", family_path(FAMILY), Record, body=FAMILY_SPEC)
     posts = arena_posts(players, random.Random(SEED))
     for start in range(0, len(posts), BATCH_POSTS):
         body = {"posts": posts[start : start + BATCH_POSTS]}
-        await client.request_answer("POST", f"{family_path(FAMILY)}/posts", dict[str, Any], body=body)
+        await client.request_answer("POST", f"{family_path(FAMILY)}/posts", Record, body=body)
     typer.echo(f"{FAMILY}: {len(posts):,} games by day, by week and for all time, for everybody and by clan")
 
 
@@ -116,7 +116,7 @@ async def set_up(url: str, players: int, server: subprocess.Popen[bytes], log: P
         await wait_ready(client, server, log)
     patience = Patience(attempts_max=20, reconnects=True, timeout_s=REFRESH_TIMEOUT_S)
     async with ServiceClient(url, os.environ.get(KEY_VARIABLE), patience=patience) as client:
-        await client.put_board(BOARD, SPEC)
+        await client.request_answer("PUT", board_path(BOARD), Record, body=SPEC)
         board = await client.get_board(BOARD)
         if board.entries is not None and board.entries >= players:
             typer.echo(f"{BOARD} already has {board.entries:,} players")
@@ -134,7 +134,7 @@ async def wait_ready(client: ServiceClient, server: subprocess.Popen[bytes], log
         if server.poll() is not None:
             fail(f"the service exited with code {server.returncode}: {last_line(log)} (all of it: {log})")
         with contextlib.suppress(ClientError):
-            await client.check_ready()
+            await client.send_request("GET", "/readyz")
             return
         await asyncio.sleep(READY_POLL_S)
     fail(f"the service is not ready after {READY_WAIT_S:.0f} s; see {log}")

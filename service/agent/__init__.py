@@ -11,7 +11,6 @@ This package imports nothing of the service, so a program may copy or install it
 Begin with `agent`.
 """
 
-from .agent import LeaseAgent
-from .leases import AgentError, Lease, NoResourceAvailableError, RefusedError, ServiceAwayError
+from .agent import AgentError, Lease, LeaseAgent, NoResourceAvailableError, RefusedError, ServiceAwayError
 
 __all__ = ["AgentError", "Lease", "LeaseAgent", "NoResourceAvailableError", "RefusedError", "ServiceAwayError"]

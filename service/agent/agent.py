@@ -2,6 +2,8 @@
 
 The agent never assumes that a lease lasts longer than it does. For this, the agent measures the time of a lease on the
 monotonic clock, starting before the request is sent. It uses the wall clock only to decide whether to extend a lease.
+
+AgentError ├── RefusedError │ └── NoResourceAvailableError └── ServiceAwayError
 """
 
 from __future__ import annotations
@@ -11,20 +13,51 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
-from .leases import Lease, NoResourceAvailableError, RefusedError, ServiceAwayError
-
 Name = tuple[str, str, str]  # client, pool, key
 
 _RETRIED = (429, 502, 503, 504)
 _GONE = (204, 404)
+
+
+class AgentError(Exception):
+    """Root of every error that an agent raises."""
+
+
+class RefusedError(AgentError):
+    """The service refused the request; sending it again at once is of no use. `code` is the code of the problem."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+
+
+class NoResourceAvailableError(RefusedError):
+    """The region has no resource left."""
+
+
+class ServiceAwayError(AgentError):
+    """No attempt got a final answer, because the service was too busy or did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    resource: str
+    key: str
+    region: str
+    version: int  # the fencing number
+    lease_expires: datetime  # the end of the lease by the store's clock
+    # The end of the lease by this process's monotonic clock. The agent read this clock before it sent the request, so
+    # this time is never later than the true end.
+    good_until_s: float
+    acquired: bool  # true: this request gave the key its resource; false: the key already had it
 
 
 class LeaseAgent:
@@ -66,9 +99,7 @@ class LeaseAgent:
         self._session = ClientSession(timeout=ClientTimeout(self._timeout_s), headers=self._headers)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in list(self._asking.values()):
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
@@ -85,8 +116,9 @@ class LeaseAgent:
         """
         name = (client_id, pool_id, key)
         while True:
-            known = self._remembered(name, lease_expires)
-            if known is not None:
+            known = self._known.get(name)
+            if known is not None and self._is_enough(known, lease_expires):
+                self._known.move_to_end(name)
                 return known
             asking = self._asking.get(name)
             if asking is None:
@@ -111,7 +143,7 @@ class LeaseAgent:
             await asyncio.wait([asking])
         self._known.pop(name, None)
         path = "/v1/leases/" + "/".join(quote(part, safe="") for part in name)
-        status, problem = await self._call("DELETE", path, None)
+        status, problem, _ = await self._call("DELETE", path, None)
         if status not in _GONE:
             raise _refusal(problem)
 
@@ -123,15 +155,6 @@ class LeaseAgent:
         del self._asking[name]
         if not done.cancelled():
             done.exception()  # prevents asyncio's warning about an unread error if every waiting task was cancelled
-
-    def _remembered(self, name: Name, lease_expires: datetime) -> Lease | None:
-        lease = self._known.get(name)
-        if lease is None:
-            return None
-        if not self._is_enough(lease, lease_expires):
-            return None
-        self._known.move_to_end(name)
-        return lease
 
     def _is_enough(self, lease: Lease, lease_expires: datetime) -> bool:
         left_s = lease.good_until_s - self._monotonic()
@@ -147,13 +170,7 @@ class LeaseAgent:
             "region": self._region,
             "lease_expires": lease_expires.isoformat(),
         }
-        asked_s = self._monotonic()
-
-        def remember_start() -> None:
-            nonlocal asked_s
-            asked_s = self._monotonic()
-
-        status, answer = await self._call("POST", "/v1/leases", body, remember_start)
+        status, answer, asked_s = await self._call("POST", "/v1/leases", body)
         if status != 200:
             self._known.pop(name, None)
             raise _refusal(answer)
@@ -172,10 +189,10 @@ class LeaseAgent:
             self._known.popitem(last=False)
         return lease
 
-    async def _call(
-        self, method: str, path: str, body: object, before_attempt: Callable[[], None] = lambda: None
-    ) -> tuple[int, Any]:
-        """Send a request at most `attempts_max` times, until an answer is final. Return the answer's status and body.
+    async def _call(self, method: str, path: str, body: object) -> tuple[int, Any, float]:
+        """Send a request at most `attempts_max` times, until an answer is final.
+
+        Return the status, the body, and the time on the monotonic clock before the request with this answer was sent.
 
         Raises:
             ServiceAwayError: no attempt got a final answer.
@@ -186,12 +203,12 @@ class LeaseAgent:
             if attempt:
                 # The wait is random, from 0 to its maximum ("full jitter"), so that agents do not all retry together.
                 await self._sleep(self._rng.uniform(0, self._backoff_s * 2**attempt))
-            before_attempt()
+            asked_s = self._monotonic()
             try:
                 async with self._session.request(method, URL(self._url + path, encoded=True), json=body) as response:
                     answer = await response.json(content_type=None) if response.status != 204 else None
                     if response.status not in _RETRIED:
-                        return response.status, answer
+                        return response.status, answer, asked_s
                     failure = f"{response.status} {answer}"
             except (ClientError, TimeoutError, ValueError) as error:
                 failure = repr(error)

@@ -1,8 +1,7 @@
 """The HTTP client of the service, for the commands and the demo, and a reader for the lease journals of other stores.
 
-`client` has `ServiceClient`, with one method for each request that a command needs. `client_answers` has the types of
-the responses. `client_events` reads event streams, and `client_leases` handles pools and leases. `lease_peers` does not
-use `ServiceClient`: it reads the lease journals of other stores for the jobs.
+`client` has `ServiceClient`, which sends requests and decodes the responses. `client_answers` has the types of the
+responses. `lease_peers` does not use `ServiceClient`: it reads the lease journals of other stores for the jobs.
 
     send ──2xx────────────────────────────────────────────────> body
          ──429 or 503 with Retry-After────────────────────────> wait ──> again, at most `attempts_max` attempts

@@ -18,7 +18,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -26,24 +25,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from service.client.client_answers import (
-    AuditDone,
-    Board,
-    BoardList,
-    CurveDocument,
-    Page,
-    Position,
-    Positions,
-    PostResult,
-    PostResults,
-    PostsAccepted,
-    Problem,
-    QueueState,
-    RefreshDone,
-    ValueFor,
-    ValuesFor,
-    one_line,
-)
+from service.client.client_answers import Board, ListEnd, Page, PostResult, PostResults, Problem, RefreshDone, one_line
 
 CONNECT_TIMEOUT_S = 10.0
 PAGE_ENTRIES_MAX = 1000
@@ -55,6 +37,7 @@ PROXY_STATUSES = frozenset({502, 504})
 ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 T = TypeVar("T")
+Record = dict[str, Any]
 
 
 class ClientError(Exception):
@@ -75,11 +58,8 @@ class RefusedError(ClientError):
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(problem.one_line_text())
         self.status = status
+        self.code = problem.code
         self.problem = problem
-
-    @property
-    def code(self) -> str:
-        return self.problem.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +125,7 @@ class ServiceClient:
         self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -163,19 +141,19 @@ class ServiceClient:
         path: str,
         answer: type[T],
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, object] | None = None,
         body: object = None,
     ) -> T:
         """Send a request as `send_request` does, and decode the response as `answer`. May raise NotTheContractError."""
         return decode_answer(await self.send_request(method, path, query=query, body=body), answer)
 
     async def send_request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object = None
+        self, method: str, path: str, *, query: Mapping[str, object] | None = None, body: object = None
     ) -> bytes:
         """Send a request, repeat it as `Patience` allows, and return the body of the 2xx response.
 
-        `path` must be percent-encoded. Raises RefusedError if the service answers with a problem, and UnreachableError
-        if no answer comes.
+        `path` must be percent-encoded. Members of `query` that are None are not sent. Raises RefusedError if the
+        service answers with a problem, and UnreachableError if no answer comes.
         """
         for attempt in range(1, self._patience.attempts_max + 1):
             outcome, wait_s = await self._attempt(method, path, query, body, attempt=attempt)
@@ -190,22 +168,19 @@ class ServiceClient:
         raise UnreachableError(f"no attempt was made to reach {self.url}")
 
     async def _attempt(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: object, *, attempt: int
+        self, method: str, path: str, query: Mapping[str, object] | None, body: object, *, attempt: int
     ) -> tuple[bytes | ClientError, float | None]:
         """Send a request once. Return (body, None) for a 2xx response, else (error, seconds until the next attempt).
 
         The seconds are None if another attempt would not help.
         """
-        assert self._session is not None, "use ServiceClient as an async context manager"
-        address = self.url + path
-        if query:
-            address += "?" + "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in query.items())
+        address = self.url + path_with_query(path, query)
         payload = None if body is None else ENCODER.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         reconnect_s = self._backoff_s(attempt) if self._patience.reconnects else None
         try:
             # Following a redirect could send the API key to another host. The contract has no redirects.
-            async with self._session.request(
+            async with self.session.request(
                 method, URL(address, encoded=True), data=payload, headers=headers, allow_redirects=False
             ) as response:
                 content = await response.read()
@@ -241,34 +216,33 @@ class ServiceClient:
             return self._backoff_s(attempt)
         return min(self._patience.wait_s_max, float(retry_after) * (1 + self._rng.random() / 2))
 
-    async def check_ready(self) -> None:
-        """Raise ClientError unless `/readyz` answers 200."""
-        await self.send_request("GET", "/readyz")
-
-    async def get_board_document(self, board: str) -> dict[str, Any]:
-        """Return the whole board document, with exact decimals."""
-        return await self.request_answer("GET", board_path(board), dict[str, Any])
-
     async def get_board(self, board: str) -> Board:
         """Return the board's spec. Raises RefusedError `unknown_board`."""
         return await self.request_answer("GET", board_path(board), Board)
 
-    async def list_boards(self, prefix: str = "", *, limit: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    async def list_records(
+        self,
+        path: str,
+        member: str,
+        records: type[list[T]],
+        *,
+        limit: int | None = None,
+        page_max: int = PAGE_ENTRIES_MAX,
+        query: Mapping[str, object] | None = None,
+    ) -> list[T]:
+        """Return at most `limit` records of a list that comes in pages. `member` is the list's name in a page."""
+        found = records()
         cursor: str | None = None
-        while len(found) < limit:
-            query = {"limit": str(min(limit - len(found), PAGE_ENTRIES_MAX))}
-            query |= ({"prefix": prefix} if prefix else {}) | ({"cursor": cursor} if cursor else {})
-            answer = await self.request_answer("GET", "/v1/leaderboards", BoardList, query=query)
-            found += answer.leaderboards
-            if not answer.next or answer.next == cursor or not answer.leaderboards:
+        while limit is None or len(found) < limit:
+            size = None if limit is None else min(limit - len(found), page_max)
+            asked = {**(query or {}), "limit": size, "cursor": cursor}
+            content = await self.send_request("GET", path, query=asked)
+            found += decode_answer(decode_answer(content, dict[str, msgspec.Raw]).get(member, b""), records)
+            following = decode_answer(content, ListEnd).next
+            if not following or following == cursor:
                 break
-            cursor = answer.next
+            cursor = following
         return found[:limit]
-
-    async def put_board(self, board: str, spec: Mapping[str, object]) -> dict[str, Any]:
-        """Create or confirm a board; return its full spec. Raises RefusedError `spec_conflict`."""
-        return await self.request_answer("PUT", board_path(board), dict[str, Any], body=spec)
 
     async def apply_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Post a batch. Return one result for each post, in order. If each has a `post_id`, repeating is harmless."""
@@ -280,23 +254,10 @@ class ServiceClient:
     async def queue_posts(self, board: str, posts: Sequence[object]) -> list[PostResult]:
         """Queue a batch. Return a result `accepted` for each post. If one post is wrong, the service refuses all."""
         path = f"{board_path(board)}/posts"
-        answer = await self.request_answer("POST", path, PostsAccepted, query={"mode": "queued"}, body={"posts": posts})
-        if answer.accepted != len(posts):
-            raise NotTheContractError(f"of {len(posts)} posts {answer.accepted} were accepted")
+        answer = await self.request_answer("POST", path, Record, query={"mode": "queued"}, body={"posts": posts})
+        if answer.get("accepted") != len(posts):
+            raise NotTheContractError(f"of {len(posts)} posts {answer.get('accepted')} were accepted")
         return [PostResult("accepted")] * len(posts)
-
-    async def get_queue_state(self) -> QueueState:
-        return await self.request_answer("GET", "/v1/queue", QueueState)
-
-    async def get_page(
-        self, board: str, column: str, *, limit: int, from_rank: int | None = None, cursor: str | None = None
-    ) -> Page:
-        """Return one page of a ranking, best first. It begins at row `from_rank`, at `cursor`, or at the top."""
-        query = {"limit": str(limit)}
-        query |= ({"from_rank": str(from_rank)} if from_rank else {}) | ({"cursor": cursor} if cursor else {})
-        return await self.request_answer(
-            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}", Page, query=query
-        )
 
     async def walk_pages(self, board: str, column: str, *, limit: int = PAGE_ENTRIES_MAX) -> AsyncIterator[Page]:
         """Yield every page of a ranking.
@@ -305,7 +266,8 @@ class ServiceClient:
         """
         cursor: str | None = None
         while True:
-            page = await self.get_page(board, column, limit=limit, cursor=cursor)
+            query = {"limit": limit, "cursor": cursor}
+            page = await self.request_answer("GET", ranking_path(board, column), Page, query=query)
             yield page
             if page.next is None:
                 return
@@ -313,77 +275,25 @@ class ServiceClient:
                 raise NotTheContractError("the cursor of the ranking does not move on")
             cursor = page.next
 
-    async def get_owner_positions(
-        self,
-        board: str,
-        owner: str,
-        columns: Sequence[str],
-        *,
-        mode: str,
-        with_next: bool = False,
-        with_previous: bool = False,
-    ) -> list[Position]:
-        """Return an owner's positions in `columns`, or in every ranked column if `columns` is empty.
-
-        `with_next` adds the next better place to each position, and `with_previous` the position in the previous
-        period. Raises RefusedError `unknown_owner` or `not_ranked`.
-        """
-        path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
-        query = {"rank": mode} | ({"columns": ",".join(columns)} if columns else {})
-        query |= ({"next": "true"} if with_next else {}) | ({"compare": "previous"} if with_previous else {})
-        return (await self.request_answer("GET", path, Positions, query=query)).positions
-
-    async def get_value_positions(self, board: str, column: str, values: Sequence[str], *, mode: str) -> list[Position]:
-        """Return, for each of `values`, the position that a new owner with this value would get."""
-        path = f"{board_path(board)}/rankings/{quote_segment(column)}/positions"
-        query = {"values": ",".join(values), "rank": mode}
-        return (await self.request_answer("GET", path, Positions, query=query)).positions
-
-    async def get_curve_document(self, board: str, column: str) -> dict[str, Any]:
-        """Return the whole document of a curve, with exact decimals. Raises RefusedError `no_curve`."""
-        return await self.request_answer(
-            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}/curve", dict[str, Any]
-        )
-
-    async def get_curve(self, board: str, column: str) -> CurveDocument:
-        """Return a curve with its knots. Raises RefusedError `no_curve`."""
-        return await self.request_answer(
-            "GET", f"{board_path(board)}/rankings/{quote_segment(column)}/curve", CurveDocument
-        )
-
-    async def get_values(
-        self, board: str, column: str, *, ranks: Sequence[int], percentiles: Sequence[float]
-    ) -> list[ValueFor]:
-        """Return the worst value at each rank of `ranks`, then the worst value at each of `percentiles`."""
-        lists = {"ranks": ranks, "percentiles": percentiles}
-        query = {name: ",".join(map(str, wanted)) for name, wanted in lists.items() if wanted}
-        path = f"{board_path(board)}/rankings/{quote_segment(column)}/values"
-        return (await self.request_answer("GET", path, ValuesFor, query=query)).values
-
-    async def audit_column(self, board: str, column: str, *, owners: int | None = None) -> AuditDone:
-        """Compare the stored curve with the exact ranks of random owners. Raises RefusedError `no_curve`."""
-        path = f"{board_path(board)}/rankings/{quote_segment(column)}/audit"
-        return await self.request_answer(
-            "POST", path, AuditDone, query={} if owners is None else {"owners": str(owners)}
-        )
-
-    async def read_journal(self, *, after: int, limit: int) -> bytes:
-        """Return the first lines of the journal after the sequence number `after`."""
-        return await self.send_request("GET", "/v1/journal", query={"after": str(after), "limit": str(limit)})
-
-    @staticmethod
-    def parse_seq(line: bytes) -> int:
-        return int(decode_answer(line, dict[str, Any])["seq"])
-
     async def refresh_curve(self, board: str, column: str) -> RefreshDone:
         """Make a job process fit a new curve, and wait until readers get it. Raises RefusedError `no_job_process`."""
-        return await self.request_answer(
-            "POST", f"{board_path(board)}/rankings/{quote_segment(column)}/refresh", RefreshDone
-        )
+        return await self.request_answer("POST", f"{ranking_path(board, column)}/refresh", RefreshDone)
+
+
+def path_with_query(path: str, query: Mapping[str, object] | None) -> str:
+    """Return a path with its query. Members of the query that are None are left out."""
+    pairs = [
+        f"{quote(name)}={quote(str(value), safe='')}" for name, value in (query or {}).items() if value is not None
+    ]
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
 
 
 def board_path(board: str) -> str:
     return f"/v1/leaderboards/{quote_segment(board)}"
+
+
+def ranking_path(board: str, column: str) -> str:
+    return f"{board_path(board)}/rankings/{quote_segment(column)}"
 
 
 def decode_answer(content: bytes, answer: type[T]) -> T:

@@ -50,7 +50,6 @@ class Column(msgspec.Struct, frozen=True):
     name: str
     ranked: bool = msgspec.field(name="sorted", default=False)
     merge: str = ""
-    best: str = "high"
     scale: int = 0
     type: str = "decimal"
 
@@ -79,15 +78,10 @@ class Board(msgspec.Struct, frozen=True):
         return [column.name for column in self.columns if column.ranked]
 
 
-class BoardList(msgspec.Struct, frozen=True):
-    leaderboards: list[dict[str, Any]]
+class ListEnd(msgspec.Struct, frozen=True):
+    """The member of every list in pages that names the next page."""
+
     next: str | None = None
-
-
-class PostsAccepted(msgspec.Struct, frozen=True):
-    """The number of posts of the request that are durable in the ingest queue."""
-
-    accepted: int
 
 
 class QueueShard(msgspec.Struct, frozen=True):
@@ -112,7 +106,6 @@ class PostResult(msgspec.Struct, frozen=True):
     """The outcome of one post; `error` is set if it was rejected."""
 
     status: str
-    owner: str = ""
     error: Problem | None = None
 
 
@@ -170,20 +163,11 @@ class Position(msgspec.Struct, frozen=True):
     previous: Previous | None = None
 
 
-class Positions(msgspec.Struct, frozen=True):
-    positions: list[Position]
-
-
 class PastPosition(msgspec.Struct, frozen=True):
     """An owner's final position in a period. `position` is None if the owner had no value then."""
 
     board: str
     position: Position | None = None
-
-
-class History(msgspec.Struct, frozen=True):
-    history: list[PastPosition]
-    next: str | None = None
 
 
 class RefreshDone(msgspec.Struct, frozen=True):
@@ -209,7 +193,6 @@ class CurveDocument(msgspec.Struct, frozen=True):
     total: int
     as_of: str
     knots: list[Knot]
-    certificate: Any = None
     best: str = "high"
 
 
@@ -222,10 +205,6 @@ class ValueFor(msgspec.Struct, frozen=True):
     low: Any = None
     high: Any = None
     exact: bool = False
-
-
-class ValuesFor(msgspec.Struct, frozen=True):
-    values: list[ValueFor]
 
 
 class BrokenBracket(msgspec.Struct, frozen=True):

@@ -36,11 +36,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, num
 
 
 def show_records(
-    records: Sequence[Mapping[str, object]],
-    columns: Mapping[str, str],
-    *,
-    as_json: bool,
-    numeric: Sequence[str] = (),
+    records: Sequence[Mapping[str, object]], columns: Mapping[str, str], *, as_json: bool, numeric: Sequence[str] = ()
 ) -> None:
     """Print records as JSON, or as a table. `columns` maps each member that the table shows to its heading."""
     if as_json:

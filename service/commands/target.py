@@ -7,12 +7,14 @@ never cause a traceback.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, NoReturn
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from service.client.client import ClientError, Patience, RefusedError, ServiceClient, UnreachableError
 from service.client.client_answers import one_line
@@ -28,10 +30,19 @@ KeyOption = Annotated[
         "--key", envvar=KEY_VARIABLE, show_envvar=True, help="API key. Set the variable instead to keep it out of `ps`."
     ),
 ]
+SERVICE_OPTIONS = (
+    Parameter("url", Parameter.KEYWORD_ONLY, default=DEFAULT_URL, annotation=UrlOption),
+    Parameter("key", Parameter.KEYWORD_ONLY, default=None, annotation=KeyOption),
+)
+YES_OPTION = Parameter(
+    "yes",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")],
+)
 BoardArgument = Annotated[str, typer.Argument(metavar="BOARD", help="Id of the leaderboard.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 HINTS: Mapping[str, str] = {
     "unknown_board": "to list the boards: rankcurve board list; to create one: rankcurve board create --help",
@@ -44,17 +55,22 @@ HINTS: Mapping[str, str] = {
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
     "no_curve": "to fit the first one: rankcurve refresh BOARD",
 }
+NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    url: str
-    key: str | None
+class NumbersAreArguments(TyperCommand):
+    """A command that has no options such as `-5`, so that `-5` can only be an argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Set this only if an argument is a negative number. Otherwise typer would take every unknown option for an
+        # argument, and complain about one argument too many.
+        ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
+        return super().parse_args(ctx, args)
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, *, code: int = 1) -> NoReturn:
     typer.echo(f"error: {one_line(message)}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def explain_error(error: ClientError, *, away_hint: str | None = None) -> str:
@@ -69,17 +85,69 @@ def say_waiting(error: ClientError) -> None:
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
+def service_command(
+    patience: Patience | None = None,
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a command of a coroutine function whose first parameter is a ServiceClient.
+
+    The command takes the function's other parameters, and the options --url and --key.
+    """
+
+    def decorate(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        def command(*, url: str, key: str | None, **arguments: Any) -> None:
+            call_service(url, key, lambda client: function(client, **arguments), patience)
+
+        return with_options(command, function, SERVICE_OPTIONS, without="client")
+
+    return decorate
+
+
+def delete_command(question: str) -> Callable[[Callable[..., str]], Callable[..., None]]:
+    """Make a command that deletes a resource of a function that returns the resource's path.
+
+    The command takes the function's parameters, and the options --yes, --url and --key. Without --yes it asks
+    `question`, whose fields are the names of the parameters.
+    """
+
+    def decorate(function: Callable[..., str]) -> Callable[..., None]:
+        def command(*, yes: bool, url: str, key: str | None, **arguments: Any) -> None:
+            if not yes and not typer.confirm(question.format(**arguments)):
+                raise typer.Exit(1)
+
+            async def action(client: ServiceClient) -> None:
+                await client.send_request("DELETE", function(**arguments))
+                typer.echo(f"deleted {' '.join(arguments.values())}", err=True)
+
+            call_service(url, key, action)
+
+        return with_options(command, function, (YES_OPTION, *SERVICE_OPTIONS))
+
+    return decorate
+
+
+def with_options(
+    command: Callable[..., None], function: Callable[..., object], options: Sequence[Parameter], *, without: str = ""
+) -> Callable[..., None]:
+    """Give `command` the help of `function`, and its parameters except the one named `without`, and then `options`."""
+    parameters = [each for each in signature(function, eval_str=True).parameters.values() if each.name != without]
+    command.__doc__ = function.__doc__
+    # typer makes arguments and options of a signature.
+    command.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined]
+    return command
+
+
 def call_service(
-    target: Target,
+    url: str,
+    key: str | None,
     action: Callable[[ServiceClient], Awaitable[None]],
     patience: Patience | None = None,
     *,
     away_hint: str | None = None,
 ) -> None:
-    """Run `action` with a client of `target`. On a ClientError, print it on one line and exit with code 1."""
+    """Run `action` with a client of the service. On a ClientError, print it on one line and exit with code 1."""
 
     async def session() -> None:
-        async with ServiceClient(target.url, target.key, patience=patience, on_away=say_waiting) as client:
+        async with ServiceClient(url, key, patience=patience, on_away=say_waiting) as client:
             await action(client)
 
     try:
@@ -91,15 +159,3 @@ def call_service(
         # error when it flushes its output at the end.
         sys.stderr.close()
         raise typer.Exit(1) from None
-
-
-def delete_if_confirmed(target: Target, path: str, name: str, question: str, *, yes: bool) -> None:
-    """Delete the resource at a path of the service. Unless `yes` is true, ask `question` first."""
-    if not yes and not typer.confirm(question):
-        raise typer.Exit(1)
-
-    async def action(client: ServiceClient) -> None:
-        await client.send_request("DELETE", path)
-        typer.echo(f"deleted {name}", err=True)
-
-    call_service(target, action)

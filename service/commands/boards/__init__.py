@@ -1,4 +1,4 @@
-"""The commands for boards, families and owners: create, change, show and delete them, and refresh curves.
+"""The commands for boards, families and owners: create, change, show and delete them.
 
 The room uses `service.client`, the shared modules of `service.commands`, and `reading.ranks` for options and brackets.
 Begin with `boards`.

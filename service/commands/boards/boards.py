@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from service.client.client import NotTheContractError, ServiceClient, board_path, decode_answer
+from service.client.client import NotTheContractError, Record, ServiceClient, board_path, decode_answer
 from service.commands.tables import show_json, show_table
-from service.commands.target import (
-    DEFAULT_URL,
-    BoardArgument,
-    JsonOption,
-    KeyOption,
-    LimitOption,
-    Target,
-    UrlOption,
-    YesOption,
-    call_service,
-    delete_if_confirmed,
-)
+from service.commands.target import BoardArgument, JsonOption, LimitOption, delete_command, service_command
 
 MERGES = ("sum", "max", "min", "last")
-BESTS = ("high", "low")
+MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # of a column, by word
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
@@ -57,23 +46,16 @@ def parse_column(text: str) -> dict[str, object]:
     spec: dict[str, object] = {"name": name, "sorted": True}
     for word in words:
         option, equals, number = word.partition("=")
-        if word in MERGES:
-            field, value = "merge", word
-        elif word in BESTS:
-            field, value = "best", word
-        elif word == "text":
-            field, value = "type", word
+        if word in MEMBERS:
+            if MEMBERS[word] in spec:
+                raise typer.BadParameter(f"{text!r} gives {MEMBERS[word]} twice")
+            spec[MEMBERS[word]] = word
         elif word == "unsorted":
             spec["sorted"] = False
-            continue
         elif equals and option in ("scale", "min", "max"):
             spec[option] = parse_number(option, number)
-            continue
         else:
             raise typer.BadParameter(f"{word!r} in {text!r} is not part of {COLUMN_WORDS}")
-        if field in spec:
-            raise typer.BadParameter(f"{text!r} gives {field} twice")
-        spec[field] = value
     if spec.get("type") == "text":
         spec["sorted"] = False  # a text column is never ranked
     if not name or "merge" not in spec:
@@ -92,10 +74,10 @@ def parse_number(option: str, text: str) -> object:
     return int(text) if whole_number else text
 
 
-@board_app.command(
-    "create",
-)
-def create(
+@board_app.command("create")
+@service_command()
+async def create(
+    client: ServiceClient,
     board: BoardArgument,
     column: ColumnsOption = None,
     spec: SpecOption = None,
@@ -110,8 +92,6 @@ def create(
     keep_seconds: Annotated[
         int | None, typer.Option(min=0, help="For how long it keeps its rows once closed, before it is archived.")
     ] = None,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Create a leaderboard, or confirm that it has this specification.
 
@@ -129,106 +109,92 @@ def create(
         rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
         rankcurve board show season > season.json
     """
-    if (spec is None) == (not column):
-        raise typer.BadParameter("give either --column (repeatable) or --spec")
+    wanted = read_spec(spec, column)
     if ties not in (None, "shared", "earliest"):
         raise typer.BadParameter("--ties is shared or earliest")
     if spec is not None and ties is not None:
         raise typer.BadParameter("--ties belongs in the file given with --spec")
-    wanted: dict[str, object] = read_spec(spec) if spec else {"columns": parse_columns(column)}
-    times: dict[str, object] = {"opens_at": opens_at, "closes_at": closes_at}
-    times |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
-    wanted |= {name: value for name, value in times.items() if value is not None}
-    if ties:
-        wanted["ties"] = ties
-
-    async def action(client: ServiceClient) -> None:
-        show_json(await client.put_board(board, wanted))
-
-    call_service(Target(url, key), action)
+    more: Record = {"opens_at": opens_at, "closes_at": closes_at, "ties": ties}
+    more |= {"grace_seconds": grace_seconds, "keep_seconds": keep_seconds}
+    wanted |= {name: value for name, value in more.items() if value is not None}
+    show_json(await client.request_answer("PUT", board_path(board), Record, body=wanted))
 
 
-def parse_columns(texts: list[str] | None) -> list[dict[str, object]]:
-    return [parse_column(text) for text in texts or []]
+def read_spec(path: Path | None, columns: list[str] | None) -> Record:
+    """Return the specification in a file such as a saved output of `board show`, or one with the columns in words.
 
-
-def read_spec(path: Path) -> dict[str, Any]:
-    """Return the specification in the file `path`, or in a saved output of `board show`. Raises typer.BadParameter."""
+    Raises:
+        typer.BadParameter: both or none are given, or cannot be read.
+    """
+    if (path is None) == (not columns):
+        raise typer.BadParameter("give either --column (repeatable) or --spec")
+    if path is None:
+        return {"columns": [parse_column(text) for text in columns or []]}
     try:
-        document: dict[str, Any] = decode_answer(path.read_bytes(), dict[str, Any])
+        document: Record = decode_answer(path.read_bytes(), Record)
     except (OSError, NotTheContractError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
     return writable_members(document)
 
 
-def writable_members(document: dict[str, Any]) -> dict[str, Any]:
+def writable_members(document: Record) -> Record:
     """Return a board document without null bounds, and without the members that only the service sets."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
-        spec["columns"] = [without_nulls(column) if isinstance(column, dict) else column for column in columns]
+        for column in columns:
+            for bound in ("min", "max"):
+                if isinstance(column, dict) and column.get(bound, 0) is None:
+                    del column[bound]
     return spec
 
 
-def without_nulls(column: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in column.items() if value is not None or name not in ("min", "max")}
-
-
 @board_app.command("list")
-def list_boards(
+@service_command()
+async def list_boards(
+    client: ServiceClient,
     prefix: Annotated[str, typer.Option(help="Show only ids that start with this.")] = "",
     limit: LimitOption = 1000,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """List leaderboards by id."""
-
-    async def action(client: ServiceClient) -> None:
-        documents = await client.list_boards(prefix, limit=limit)
-        if as_json:
-            show_json(documents)
-            return
-        show_table(
-            ("board", "columns", "state", "entries", "created"),
-            [
-                (doc.get("id"), columns_text(doc), state_text(doc), doc.get("entries"), doc.get("created_at"))
-                for doc in documents
-            ],
-            numeric=("entries",),
-        )
-
-    call_service(Target(url, key), action)
+    query = {"prefix": prefix or None}
+    documents = await client.list_records("/v1/leaderboards", "leaderboards", list[Record], limit=limit, query=query)
+    if as_json:
+        show_json(documents)
+        return
+    rows = [
+        (doc.get("id"), columns_text(doc), state_text(doc), doc.get("entries"), doc.get("created_at"))
+        for doc in documents
+    ]
+    show_table(("board", "columns", "state", "entries", "created"), rows, numeric=("entries",))
 
 
-def state_text(document: dict[str, Any]) -> str:
+def state_text(document: Record) -> str:
     return "archived" if document.get("archived") else "closed" if document.get("closed") else "open"
 
 
-def columns_text(document: dict[str, Any]) -> str:
+def columns_text(document: Record) -> str:
     """Return the names of a board's columns such as `xp, lap, (shots)`. Unranked columns are in brackets."""
     columns = document.get("columns") or []
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
 
 @board_app.command("show")
-def show(board: BoardArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+@service_command()
+async def show(client: ServiceClient, board: BoardArgument) -> None:
     """Show a leaderboard's spec, its number of entries and the state of its curves, as JSON."""
-
-    async def action(client: ServiceClient) -> None:
-        show_json(await client.get_board_document(board))
-
-    call_service(Target(url, key), action)
+    show_json(await client.request_answer("GET", board_path(board), Record))
 
 
 @board_app.command("close")
-def close(
+@service_command()
+async def close(
+    client: ServiceClient,
     board: BoardArgument,
     at: Annotated[
         str | None, typer.Option(help="The time to close, like 2026-12-31T23:00:00Z. Default: in a few seconds.")
     ] = None,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Set a leaderboard's closing time and set its grace to 0. Prints its spec as JSON.
 
@@ -236,20 +202,13 @@ def close(
     Once the board is closed, this can't be undone. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
-
-    async def action(client: ServiceClient) -> None:
-        wanted = writable_members(await client.get_board_document(board))
-        show_json(await client.put_board(board, {**wanted, "closes_at": when, "grace_seconds": 0}))
-
-    call_service(Target(url, key), action)
+    held = writable_members(await client.request_answer("GET", board_path(board), Record))
+    wanted = {**held, "closes_at": when, "grace_seconds": 0}
+    show_json(await client.request_answer("PUT", board_path(board), Record, body=wanted))
 
 
 @board_app.command("delete")
-def delete(
-    board: BoardArgument,
-    yes: YesOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
-) -> None:
+@delete_command("Delete {board} with all its entries?")
+def delete(board: BoardArgument) -> str:
     """Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given."""
-    delete_if_confirmed(Target(url, key), board_path(board), board, f"Delete {board} with all its entries?", yes=yes)
+    return board_path(board)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from service.client.client import ServiceClient, quote_segment
-from service.client.client_answers import History, PastPosition, Position
-from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, parse_columns, parse_number, read_spec
-from service.commands.numbers import NumbersAreArguments
+from service.client.client import Record, ServiceClient, quote_segment
+from service.client.client_answers import PastPosition, Position
+from service.commands.boards.boards import ColumnsOption, SpecOption, TiesOption, parse_number, read_spec
 from service.commands.reading.ranks import bracket_text
-from service.commands.tables import show_json, show_table
-from service.commands.target import (
-    DEFAULT_URL,
-    JsonOption,
-    KeyOption,
-    Target,
-    UrlOption,
-    YesOption,
-    call_service,
-    delete_if_confirmed,
-)
+from service.commands.tables import show_json, show_records, show_table
+from service.commands.target import JsonOption, NumbersAreArguments, delete_command, service_command
 
 HISTORY_PAGE = 30  # periods that one request asks for; the service limits this number
 READ_ONLY_MEMBERS = ("id", "boards", "created_at")
@@ -51,7 +41,9 @@ def parse_pairs(texts: list[str] | None, what: str) -> dict[str, str]:
 
 
 @family_app.command("create")
-def create(
+@service_command()
+async def create(
+    client: ServiceClient,
     family: FamilyArgument,
     column: ColumnsOption = None,
     period: Annotated[
@@ -73,8 +65,6 @@ def create(
     ] = None,
     ties: TiesOption = None,
     spec: SpecOption = None,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Create a family, confirm that it has this specification, add columns to it, or shorten its grace.
 
@@ -84,14 +74,9 @@ def create(
         rankcurve family create game -c xp:sum:high --period all --period week --facets org --time-zone Europe/Berlin
         rankcurve family create game --spec game.json
     """
-    if (spec is None) == (not column):
-        raise typer.BadParameter("give either --column (repeatable) or --spec")
-    wanted: dict[str, Any]
-    if spec is not None:
-        wanted = {name: value for name, value in read_spec(spec).items() if name not in READ_ONLY_MEMBERS}
-    else:
-        wanted = {
-            "columns": parse_columns(column),
+    wanted = {name: value for name, value in read_spec(spec, column).items() if name not in READ_ONLY_MEMBERS}
+    if spec is None:
+        wanted |= {
             "periods": period or ["all"],
             "facets": [[], *([name for name in text.split(",") if name] for text in facets or [])],
             "time_zone": time_zone,
@@ -99,96 +84,68 @@ def create(
         }
         wanted |= {"ties": ties} if ties else {}
         wanted |= {} if grace_seconds is None else {"grace_seconds": grace_seconds}
-
-    async def action(client: ServiceClient) -> None:
-        show_json(await client.request_answer("PUT", family_path(family), dict[str, Any], body=wanted))
-
-    call_service(Target(url, key), action)
+    show_json(await client.request_answer("PUT", family_path(family), Record, body=wanted))
 
 
 @family_app.command("show")
-def show(family: FamilyArgument, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+@service_command()
+async def show(client: ServiceClient, family: FamilyArgument) -> None:
     """Show a family's spec and the number of its boards that have received posts, as JSON."""
-
-    async def action(client: ServiceClient) -> None:
-        show_json(await client.request_answer("GET", family_path(family), dict[str, Any]))
-
-    call_service(Target(url, key), action)
+    show_json(await client.request_answer("GET", family_path(family), Record))
 
 
 @family_app.command("delete")
-def delete(
-    family: FamilyArgument,
-    yes: YesOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
-) -> None:
+@delete_command("Delete {family} with all its boards?")
+def delete(family: FamilyArgument) -> str:
     """Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given."""
-    delete_if_confirmed(Target(url, key), family_path(family), family, f"Delete {family} with all its boards?", yes=yes)
+    return family_path(family)
 
 
 @family_app.command("board")
-def board(
+@service_command()
+async def board(
+    client: ServiceClient,
     family: FamilyArgument,
     within: WithinArgument = None,
     period: PeriodOption = "all",
     at: AtOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Print the id of a family's board for a period and facet values. Commands such as `rankcurve top` take this id.
 
     Example:
         rankcurve top "$(rankcurve family board game --period week org=7)" -c xp
     """
-    query = parse_pairs(within, "FACET=VALUE") | {"period": period} | ({"at": at} if at else {})
-
-    async def action(client: ServiceClient) -> None:
-        found = await client.request_answer("GET", f"{family_path(family)}/boards", dict[str, Any], query=query)
-        if as_json:
-            show_json(found)
-        else:
-            typer.echo(found["board"])
-
-    call_service(Target(url, key), action)
+    query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "at": at or None}
+    found = await client.request_answer("GET", f"{family_path(family)}/boards", Record, query=query)
+    if as_json:
+        show_json(found)
+    else:
+        typer.echo(found["board"])
 
 
 @family_app.command("facets")
-def list_values(
+@service_command()
+async def list_values(
+    client: ServiceClient,
     family: FamilyArgument,
     facet: Annotated[str, typer.Argument(help="The facet whose values are listed.", show_default=False)],
     within: WithinArgument = None,
     period: PeriodOption = "all",
     at: AtOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """List the values of a facet in a period, each with the id of its board and that board's number of entries."""
-    query = parse_pairs(within, "FACET=VALUE") | {"period": period, "facet": facet} | ({"at": at} if at else {})
-
-    async def action(client: ServiceClient) -> None:
-        found: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            asked = query | ({"cursor": cursor} if cursor else {})
-            page = await client.request_answer("GET", f"{family_path(family)}/facets", dict[str, Any], query=asked)
-            found += page["values"]
-            if page["next"] is None or page["next"] == cursor:
-                break
-            cursor = page["next"]
-        if as_json:
-            show_json(found)
-            return
-        rows = [(each["value"], each["entries"], each["board"]) for each in found]
-        show_table((facet, "entries", "board"), rows, numeric=("entries",))
-
-    call_service(Target(url, key), action)
+    query = {**parse_pairs(within, "FACET=VALUE"), "period": period, "facet": facet, "at": at or None}
+    found = await client.list_records(f"{family_path(family)}/facets", "values", list[Record], query=query)
+    columns = {"value": facet, "entries": "entries", "board": "board"}
+    show_records(found, columns, as_json=as_json, numeric=("entries",))
 
 
 @family_app.command("history", cls=NumbersAreArguments)
-def history(
+@service_command()
+async def history(
+    client: ServiceClient,
     family: FamilyArgument,
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose positions.", show_default=False)],
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)],
@@ -196,32 +153,18 @@ def history(
     period: Annotated[str, typer.Option(help="year, month, week or day.")] = "day",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of periods.")] = 30,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Show an owner's final positions in the closed periods, newest first."""
     query = parse_pairs(within, "FACET=VALUE") | {"period": period, "column": column}
-
-    async def action(client: ServiceClient) -> None:
-        path = f"{family_path(family)}/owners/{quote_segment(owner)}/history"
-        found: list[PastPosition] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            asked = query | {"limit": str(min(limit - len(found), HISTORY_PAGE))}
-            page = await client.request_answer(
-                "GET", path, History, query=asked | ({"cursor": cursor} if cursor else {})
-            )
-            found += page.history
-            if page.next is None or page.next == cursor:
-                break
-            cursor = page.next
-        if as_json:
-            show_json(found)
-            return
-        rows = [(each.board, *position_cells(each.position)) for each in found]
-        show_table(("board", "value", "rank", "between", "of"), rows, numeric=("value", "rank", "of"))
-
-    call_service(Target(url, key), action)
+    path = f"{family_path(family)}/owners/{quote_segment(owner)}/history"
+    found = await client.list_records(
+        path, "history", list[PastPosition], limit=limit, page_max=HISTORY_PAGE, query=query
+    )
+    if as_json:
+        show_json(found)
+        return
+    rows = [(each.board, *position_cells(each.position)) for each in found]
+    show_table(("board", "value", "rank", "between", "of"), rows, numeric=("value", "rank", "of"))
 
 
 def position_cells(position: Position | None) -> tuple[object, ...]:

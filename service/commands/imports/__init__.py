@@ -8,6 +8,5 @@ content, the mapping and the line. So an import can be stopped, killed and run a
 once.
 
 `import_lines` uses no network, and `import_run` knows nothing of CSV. `importing` joins the two; begin there.
-`import_options` holds the command line. `import_notes` warns before the same file is added a second time with another
-mapping.
+`import_notes` keeps the position, and warns before the same file is added a second time with another mapping.
 """

@@ -19,7 +19,6 @@ from typing import BinaryIO
 LINE_BYTES_MAX = 1024 * 1024
 OWNER_LETTERS_MAX = 128
 VALUE_LETTERS_MAX = 64
-HASH_CHUNK_BYTES = 1024 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 EXACTLY = Context(prec=VALUE_LETTERS_MAX, rounding=ROUND_HALF_UP)
 VALUE = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -90,6 +89,16 @@ class Batch:
     rejected: list[Rejection] = field(default_factory=list)
     rounded: int = 0
 
+    def add_outcome(self, line: int, span: Span, outcome: tuple[Post, int] | str | None) -> None:
+        """Add a post with its number of rounded values, or a reason for a rejection. Ignore None, for a blank line."""
+        if isinstance(outcome, str):
+            self.rejected.append(Rejection(line, outcome, span))
+        elif outcome is not None:
+            self.lines.append(line)
+            self.spans.append(span)
+            self.posts.append(outcome[0])
+            self.rounded += outcome[1]
+
 
 class Lines:
     """Yields the physical lines of a file as text. Bytes that are not valid UTF-8 become surrogates."""
@@ -100,29 +109,18 @@ class Lines:
         stream.seek(position.offset)
 
     def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        raw = self._stream.readline(LINE_BYTES_MAX + 1)
-        if not raw:
-            raise StopIteration
-        if len(raw) > LINE_BYTES_MAX:
-            raise UnusableFileError(f"line {self.position.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
-        first = self.position.offset == 0
-        self.position = FilePosition(self.position.offset + len(raw), self.position.line + 1)
-        return (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
+        while raw := self._stream.readline(LINE_BYTES_MAX + 1):
+            if len(raw) > LINE_BYTES_MAX:
+                raise UnusableFileError(f"line {self.position.line + 1} is longer than {LINE_BYTES_MAX:,} bytes")
+            first = self.position.offset == 0
+            self.position = FilePosition(self.position.offset + len(raw), self.position.line + 1)
+            yield (raw.removeprefix(BYTE_ORDER_MARK) if first else raw).decode("utf-8", "surrogateescape")
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of the content, in hexadecimal. Raises UnusableFileError."""
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(HASH_CHUNK_BYTES):
-                digest.update(chunk)
-    except OSError as cause:
-        raise UnusableFileError(f"{path}: {cause.strerror}") from cause
-    return digest.hexdigest()
+    """Return the SHA-256 of the content, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def import_identity(digest: str, owner_heading: str, fields: Sequence[Field], label: str) -> str:
@@ -141,8 +139,6 @@ def read_headings(path: Path, delimiter: str) -> tuple[list[str], Span]:
         with path.open("rb") as stream:
             lines = Lines(stream, FilePosition())
             headings = next(csv.reader(lines, delimiter=delimiter), [])
-    except OSError as cause:
-        raise UnusableFileError(f"{path}: {cause.strerror}") from cause
     except csv.Error as cause:
         raise UnusableFileError(f"{path}: the first line is not CSV: {cause}") from cause
     if not headings:
@@ -164,16 +160,14 @@ def read_batches(path: Path, plan: Plan, start: FilePosition, *, batch_posts_max
         reader = RecordReader(plan, headings)
         batch = Batch(lines.position)
         while True:
-            before = lines.position
-            line = before.line + 1
+            begin, line = lines.position.offset, lines.position.line + 1
             try:
-                row = next(rows)
+                outcome = reader.read_post(line, next(rows))
             except StopIteration:
                 break
             except csv.Error as cause:
-                batch.rejected.append(Rejection(line, f"not CSV: {cause}", Span(before.offset, lines.position.offset)))
-            else:
-                reader.append_row(batch, line, row, Span(before.offset, lines.position.offset))
+                outcome = f"not CSV: {cause}"
+            batch.add_outcome(line, Span(begin, lines.position.offset), outcome)
             batch.end = lines.position
             if len(batch.posts) + len(batch.rejected) >= batch_posts_max:
                 yield batch
@@ -189,22 +183,13 @@ class RecordReader:
         self._fields = [(each, headings.index(each.heading)) for each in plan.fields]
         self._prefix = f"import:{plan.identity}:"
 
-    def append_row(self, batch: Batch, line: int, row: list[str], span: Span) -> None:
-        """Append the post or the rejection of `row` to `batch`. A blank line appends nothing."""
-        if not row:
-            return
-        outcome = self._post(line, row)
-        if isinstance(outcome, str):
-            batch.rejected.append(Rejection(line, outcome, span))
-        else:
-            batch.lines.append(line)
-            batch.spans.append(span)
-            post, rounded = outcome
-            batch.posts.append(post)
-            batch.rounded += rounded
+    def read_post(self, line: int, row: list[str]) -> tuple[Post, int] | str | None:
+        """Return the post of a record and how many of its values were rounded, or the reason why it is no post.
 
-    def _post(self, line: int, row: list[str]) -> tuple[Post, int] | str:
-        """Return the post of a record and how many of its values were rounded, or the reason why it is no post."""
+        For a blank line return None.
+        """
+        if not row:
+            return None
         if len(row) != self._cells_count:
             return f"{len(row)} cells, but {self._cells_count} headings"
         owner = row[self._owner_index]

@@ -1,8 +1,8 @@
-"""A note beside a CSV file. It records which imports of the file fed columns that merge by `sum`.
+"""The two files that an import keeps beside a CSV file: how far it came, and which imports fed columns of merge `sum`.
 
 Post ids are made from the file and the mapping. If the same file is imported with another mapping, its lines are
 therefore new posts to the service, and their values are added a second time. An import can warn of that only with
-this note.
+the note of earlier imports.
 """
 
 from __future__ import annotations
@@ -13,7 +13,83 @@ from pathlib import Path
 
 import msgspec
 
+from service.commands.imports.import_rejects import RejectsPosition
+
+RESUME_FORMAT = 1
 IMPORTS_MAX = 100  # imports that a note keeps; the oldest ones are dropped
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path that `replace_file` writes first."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def replace_file(path: Path, content: object) -> None:
+    """Replace the whole file by the JSON of `content`. Raises OSError."""
+    partial_path(path).write_bytes(msgspec.json.encode(content))
+    os.replace(partial_path(path), path)
+
+
+class Tally(msgspec.Struct):
+    applied: int = 0
+    unchanged: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+    accepted: int = 0  # lines whose posts wait in the ingest queue
+    rounded: int = 0  # number of rounded values; a line may have several
+
+    def total(self) -> int:
+        return self.applied + self.unchanged + self.duplicate + self.rejected + self.accepted
+
+    def count_line(self, status: str) -> None:
+        """Count one line. A status that this command does not know counts as applied, since it was not rejected."""
+        known = status if status in ("unchanged", "duplicate", "rejected", "accepted") else "applied"
+        setattr(self, known, getattr(self, known) + 1)
+
+
+class ResumeState(msgspec.Struct):
+    """How far an import came. The first four members say which import; another import starts at line 1."""
+
+    format: int
+    identity: str
+    board: str
+    url: str
+    offset: int = 0
+    line: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally)
+    rejects: RejectsPosition | None = None
+
+    def is_continuation_of(self, other: ResumeState) -> bool:
+        same = ("format", "identity", "board", "url")
+        return all(getattr(self, name) == getattr(other, name) for name in same) and self.offset >= 0 and self.line >= 0
+
+
+class ResumeFile:
+    """A file beside the CSV file that holds the state of an unfinished import. Losing this file only costs time."""
+
+    def __init__(self, path: Path, state: ResumeState) -> None:
+        self.path = path
+        self.state = state
+        self.writable = True
+
+    def load_state(self) -> None:
+        """Continue with the state of an unfinished run of the same import, if there is one."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            held = msgspec.json.decode(self.path.read_bytes(), type=ResumeState)
+            if held.is_continuation_of(self.state):
+                self.state = held
+
+    def save_state(self) -> bool:
+        """Write the state. If this fails, return False and set `writable` to False; the import goes on without it."""
+        try:
+            replace_file(self.path, self.state)
+        except OSError:
+            self.writable = False
+        return self.writable
+
+    def delete_file(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -39,11 +115,10 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class ImportNote:
-    """The note beside a file. `this` is the import that is starting."""
+    """The note of earlier imports. `this` is the import that is starting."""
 
     def __init__(self, path: Path, this: Imported) -> None:
         self.path = path
-        self.partial_path = path.with_name(f"{path.name}.partial")  # written first, then renamed to `path`
         self._this = this
         self._recorded = not this.columns
 
@@ -60,8 +135,7 @@ class ImportNote:
         self._recorded = True
         others = [each for each in self._read() if each.identity != self._this.identity]
         with contextlib.suppress(OSError):
-            self.partial_path.write_bytes(msgspec.json.encode([*others, self._this][-IMPORTS_MAX:]))
-            os.replace(self.partial_path, self.path)
+            replace_file(self.path, [*others, self._this][-IMPORTS_MAX:])
 
     def _read(self) -> list[Imported]:
         try:

@@ -7,13 +7,13 @@ start if the rejects would overwrite another file of the import.
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import os
 import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -54,8 +54,8 @@ def is_same_file(path: Path, other: Path) -> bool:
 class RejectsFile:
     """Writes the rejected records of `source` to `path`.
 
-    With `position`, it appends them to the records of an earlier run. Use it as a context manager. Raises
-    UnusableFileError if a file cannot be opened, or was changed since the earlier run.
+    With `position`, it appends them to the records of an earlier run. Use it as a context manager. Raises OSError if a
+    file cannot be opened, and UnusableFileError if it was changed since the earlier run.
     """
 
     def __init__(self, path: Path, source: Path, heading: Span, position: RejectsPosition | None) -> None:
@@ -64,12 +64,9 @@ class RejectsFile:
         reasons = reasons_path(path)
         self._path, self._lines, self._crc = path, 0, 0
         with ExitStack() as stack:
-            try:
-                self._source = stack.enter_context(source.open("rb"))
-                self._records = stack.enter_context(path.open("r+b" if position else "wb"))
-                self._reasons = stack.enter_context(reasons.open("r+b" if position else "wb"))
-            except OSError as cause:
-                raise UnusableFileError(f"{cause.filename}: {cause.strerror}") from cause
+            self._source = stack.enter_context(source.open("rb"))
+            self._records = stack.enter_context(path.open("r+b" if position else "wb"))
+            self._reasons = stack.enter_context(reasons.open("r+b" if position else "wb"))
             if position is None:
                 self._copy(heading)
                 self._note(REASONS_HEADINGS)
@@ -99,9 +96,9 @@ class RejectsFile:
     def _go_on(self, position: RejectsPosition) -> None:
         self._lines, self._crc = position.lines, position.crc
         kept = self._records.read(position.bytes)
-        if (len(kept), zlib.crc32(kept)) != (position.bytes, position.crc) or file_bytes(
-            self._reasons
-        ) < position.reasons_bytes:
+        reasons_bytes = os.fstat(self._reasons.fileno()).st_size
+        known = (len(kept), zlib.crc32(kept)) == (position.bytes, position.crc)
+        if not known or reasons_bytes < position.reasons_bytes:
             raise UnusableFileError(f"{self._path} was changed since the import stopped; give --rejects another file")
         self._records.truncate(position.bytes)
         self._reasons.truncate(position.reasons_bytes)
@@ -117,20 +114,9 @@ class RejectsFile:
         self._lines += record.count(b"\n")
 
     def _note(self, row: tuple[object, ...]) -> None:
-        cells = _Row()
+        cells = io.StringIO(newline="")
         csv.writer(cells, lineterminator="\n").writerow(row)
-        self._reasons.write(cells.text.encode("utf-8", "backslashreplace"))
-
-
-class _Row:
-    text = ""
-
-    def write(self, text: str) -> None:
-        self.text = text
-
-
-def file_bytes(stream: BinaryIO) -> int:
-    return os.fstat(stream.fileno()).st_size
+        self._reasons.write(cells.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def advice_after_rejections(path: Path, rejects: Path | None) -> str:

@@ -6,11 +6,12 @@ The board must exist, because its specification says how the values of the file 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,43 +24,115 @@ from service.commands.imports.import_lines import (
     FilePosition,
     Plan,
     Rejection,
-    Span,
     UnusableFileError,
     file_digest,
     import_identity,
     read_batches,
     read_headings,
 )
-from service.commands.imports.import_notes import Imported, ImportNote
-from service.commands.imports.import_options import (
-    BatchOption,
-    ConcurrencyOption,
-    DelimiterOption,
-    FileArgument,
-    LabelOption,
-    MapOption,
-    OwnerOption,
-    QueuedOption,
-    RejectedMaxOption,
-    RejectsOption,
-    RestartOption,
-    ResumeOption,
-    RetriesOption,
-    RoundOption,
-    WaitOption,
+from service.commands.imports.import_notes import (
+    RESUME_FORMAT,
+    Imported,
+    ImportNote,
+    ResumeFile,
+    ResumeState,
+    Tally,
+    partial_path,
 )
 from service.commands.imports.import_rejects import (
     RejectsFile,
-    RejectsPosition,
     advice_after_rejections,
     reasons_path,
     refuse_shared_files,
 )
-from service.commands.imports.import_run import Reports, ResumeFile, Source, Tally, TooManyRejectedError, send_batches
-from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, Target, UrlOption, call_service, fail
+from service.commands.imports.import_run import count_results, send_batches
+from service.commands.target import DEFAULT_URL, BoardArgument, KeyOption, UrlOption, call_service, fail
 
+CONCURRENCY_MAX = 64
+BATCH_POSTS_MAX = 10_000
 SHOWN_REJECTIONS_MAX = 20
 TOO_FINE = "more digits after the point"  # part of the service's message about a value with too many digits
+
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE.csv", exists=True, dir_okay=False, show_default=False, help="CSV in UTF-8, headings first."
+    ),
+]
+OwnerOption = Annotated[str, typer.Option(help="Heading of the column that holds the owner.", show_default=False)]
+MapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        "-c",
+        metavar="COLUMN=HEADING",
+        help="The column of the leaderboard and the heading of the file that feeds it; repeatable. xp=score posts the "
+        "values under `score` as `xp`; xp alone means xp=xp. Default: every column that the file has a heading for.",
+    ),
+]
+DelimiterOption = Annotated[str, typer.Option(help="Character that separates cells; `tab` for a tabulator.")]
+BatchOption = Annotated[int, typer.Option(min=1, max=BATCH_POSTS_MAX, help="Lines in each request.")]
+ConcurrencyOption = Annotated[
+    int, typer.Option(min=1, max=CONCURRENCY_MAX, help="Requests at the same time; one if the order of lines matters.")
+]
+RetriesOption = Annotated[
+    int, typer.Option(min=0, max=1000, help="Further attempts for each request while the service is busy or away.")
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option(
+        "--wait", help="Wait for a service that is not up yet, as often as --retries says. Otherwise the import ends."
+    ),
+]
+RejectedMaxOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Stop once more lines than this were rejected, because the mapping may be wrong. Earlier runs of the same "
+        "import count, too. Applied lines stay applied; to continue, run again with a larger number.",
+    ),
+]
+RejectsOption = Annotated[
+    Path | None,
+    typer.Option(
+        dir_okay=False,
+        help="Write the rejected lines here unchanged, after the headings. Correct them and import this file. "
+        "FILE.reasons says why each was rejected.",
+    ),
+]
+RoundOption = Annotated[
+    bool,
+    typer.Option(
+        "--round",
+        help="Round values with more digits than their column's scale, like 48.682000000000002 from a binary number, "
+        "and say how many were rounded. Without this option such a line is rejected.",
+    ),
+]
+LabelOption = Annotated[
+    str,
+    typer.Option(
+        help="Part of the post ids. With a new label the same content counts once more. Use it on purpose, or if two "
+        "files are equal by chance."
+    ),
+]
+ResumeOption = Annotated[
+    Path | None,
+    typer.Option(
+        dir_okay=False,
+        help="File that notes an unfinished import. Default: beside FILE.csv. In the same folder, "
+        "FILE.csv.BOARD.imported notes imports into columns of merge `sum`. The same file with another mapping would "
+        "add its values again, so the command warns, and asks at a terminal.",
+    ),
+]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Start from the first line, whatever was noted.")]
+QueuedOption = Annotated[
+    bool,
+    typer.Option(
+        "--queued",
+        help="Queue the lines: the service applies them soon after its answer, which is faster. Lines that are "
+        "rejected when they are applied are listed only in the service's journal.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +206,13 @@ def import_csv(
         queued=queued,
         rounds=rounds,
     )
-    start_import(Target(url, key), job, Patience(attempts_max=retries + 1, reconnects=True, awaits=wait))
-
-
-def start_import(target: Target, job: Job, patience: Patience) -> None:
-    async def action(client: ServiceClient) -> None:
-        try:
-            await run_import(client, job)
-        except UnusableFileError as cause:
-            fail(str(cause))
-
-    call_service(target, action, patience)
+    patience = Patience(attempts_max=retries + 1, reconnects=True, awaits=wait)
+    try:
+        call_service(url, key, lambda client: run_import(client, job), patience)
+    except UnusableFileError as cause:
+        fail(str(cause))
+    except OSError as cause:
+        fail(f"{cause.filename or file}: {cause.strerror}")
 
 
 def parse_delimiter(text: str) -> str:
@@ -164,38 +233,29 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     plan = Plan(job.owner_heading, fields, job.delimiter, identity)
     # Without --round, an earlier run may have rejected lines with too many digits. A run with --round accepts them, so
     # it starts at the first line again. Post ids stay the same, so no line counts twice.
-    resume = ResumeFile(job.resume_path, Source(f"{identity}{job.rounds * '+round'}", job.board, client.url))
+    start = ResumeState(RESUME_FORMAT, f"{identity}{job.rounds * '+round'}", job.board, client.url)
+    resume = ResumeFile(job.resume_path, start)
     imported = Imported(digest, client.url, job.board, job.label, identity, summed_columns(board, fields))
     note = ImportNote(job.resume_path.with_name(f"{job.path.name}.{job.board}.imported"), imported)
-    refuse_shared_files(files_by_purpose(job, resume, note))
+    refuse_shared_files(files_by_purpose(job, note))
     if board.entries != 0:
         warn_of_sums(note, job)
-    state = None if job.restart else resume.load_state()
-    start, tally = (FilePosition(state.offset, state.line), state.tally) if state else (FilePosition(), Tally())
+    if not job.restart:
+        resume.load_state()
+    tally, line = resume.state.tally, resume.state.line
     done_before = tally.total()
     if tally.rejected > job.rejected_max:
-        fail(f"at line {start.line:,}: {advice_after_many_rejections(tally, job)}")
-    if state:
-        typer.echo(f"continuing after line {start.line:,} ({done_before:,} lines done before)", err=True)
-    concurrency = 1 if order_matters(board, fields) else job.concurrency
+        fail(f"at line {line:,}: {advice_after_many_rejections(tally, job)}")
+    if resume.state is not start:
+        typer.echo(f"continuing after line {line:,} ({done_before:,} lines done before)", err=True)
     began_s = time.monotonic()
     with (
-        open_rejects_file(job, heading, state.rejects if state else None) as rejects,
-        report_progress(job, resume, note, start, rejects) as reports,
-    ):
+        RejectsFile(job.rejects, job.path, heading, resume.state.rejects) if job.rejects else contextlib.nullcontext()
+    ) as rejects:
         try:
-            batches = read_batches(job.path, plan, start, batch_posts_max=job.batch)
-            await send_batches(
-                client.queue_posts if job.queued else client.apply_posts,
-                job.board,
-                batches,
-                tally=tally,
-                reports=reports,
-                concurrency=concurrency,
-                rejected_max=job.rejected_max,
+            await send_lines(
+                client, job, plan, resume, note, rejects, 1 if order_matters(board, fields) else job.concurrency
             )
-        except TooManyRejectedError:
-            fail(f"stopped: {advice_after_many_rejections(tally, job)}")
         except ClientError as error:
             if may_succeed_later(error):
                 typer.echo("stopped; run the same command again to continue where it ended", err=True)
@@ -206,6 +266,57 @@ async def run_import(client: ServiceClient, job: Job) -> None:
     if tally.rejected:
         typer.echo(advice_after_rejections(job.path, job.rejects), err=True)
         raise typer.Exit(1)
+
+
+async def send_lines(
+    client: ServiceClient,
+    job: Job,
+    plan: Plan,
+    resume: ResumeFile,
+    note: ImportNote,
+    rejects: RejectsFile | None,
+    concurrency: int,
+) -> None:
+    """Send the lines after the position of `resume`. After each batch, report its rejected lines and save the position.
+
+    End the command if too many lines are rejected.
+    """
+    state, tally = resume.state, resume.state.tally
+    screen = Console(stderr=True, highlight=False)
+    shown = itertools.count(1)
+    post = client.queue_posts if job.queued else client.apply_posts
+    batches = read_batches(job.path, plan, FilePosition(state.offset, state.line), batch_posts_max=job.batch)
+    sending = contextlib.aclosing(send_batches(post, job.board, batches, concurrency=concurrency))
+    with make_progress_bar(screen) as bar:
+        size_bytes = job.path.stat().st_size
+        task = bar.add_task(f"import {job.board}", total=size_bytes, completed=state.offset, lines=state.line)
+        async with sending as sent:
+            async for batch, results in sent:
+                for rejection in count_results(batch, results, tally):
+                    if rejects:
+                        rejects.write_rejection(rejection)
+                    show_rejection(screen, rejection, next(shown))
+                if tally.applied or tally.accepted or tally.duplicate:
+                    note.record_import()
+                # The rejected lines are in their file before the position moves past them.
+                state.rejects = rejects.current_position() if rejects else None
+                state.offset, state.line = batch.end.offset, batch.end.line
+                if resume.writable and not resume.save_state():
+                    screen.print(
+                        f"note: cannot write {resume.path}: a second run would start at the first line", markup=False
+                    )
+                bar.update(task, completed=state.offset, lines=state.line)
+                if tally.rejected > job.rejected_max:
+                    fail(f"stopped: {advice_after_many_rejections(tally, job)}")
+
+
+def show_rejection(screen: Console, rejection: Rejection, number: int) -> None:
+    """Print a rejected line, if it is one of the first of this run; `number` counts them."""
+    if number <= SHOWN_REJECTIONS_MAX:
+        hint = " (--round rounds it)" if TOO_FINE in rejection.reason else ""
+        screen.print(f"line {rejection.line}: {rejection.reason}{hint}", markup=False, soft_wrap=True)
+    elif number == SHOWN_REJECTIONS_MAX + 1:
+        screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
 
 
 def summed_columns(board: Board, fields: tuple[Field, ...]) -> tuple[str, ...]:
@@ -248,19 +359,16 @@ def advice_after_many_rejections(tally: Tally, job: Job) -> str:
     )
 
 
-def files_by_purpose(job: Job, resume: ResumeFile, note: ImportNote) -> dict[str, Path]:
-    files = {"the file to import": job.path, "the note for resuming": resume.path}
-    files["the note for resuming while it is written"] = resume.partial_path
-    files |= {"the note of the import": note.path, "the note of the import while it is written": note.partial_path}
+def files_by_purpose(job: Job, note: ImportNote) -> dict[str, Path]:
+    files = {"the file to import": job.path, "the note for resuming": job.resume_path}
+    files["the note for resuming while it is written"] = partial_path(job.resume_path)
+    files |= {
+        "the note of the import": note.path,
+        "the note of the import while it is written": partial_path(note.path),
+    }
     if job.rejects:
         files |= {"the file for rejected lines": job.rejects, "the file for their reasons": reasons_path(job.rejects)}
     return files
-
-
-def open_rejects_file(
-    job: Job, heading: Span, position: RejectsPosition | None
-) -> contextlib.AbstractContextManager[RejectsFile | None]:
-    return RejectsFile(job.rejects, job.path, heading, position) if job.rejects else contextlib.nullcontext()
 
 
 def map_fields(board: Board, job: Job, headings: list[str]) -> tuple[Field, ...]:
@@ -291,43 +399,6 @@ def order_matters(board: Board, fields: tuple[Field, ...]) -> bool:
     """Return whether the outcome depends on which of two batches arrives first."""
     mapped = {each.column for each in fields}
     return board.ties == "earliest" or any(each.merge == "last" for each in board.columns if each.name in mapped)
-
-
-@contextlib.contextmanager
-def report_progress(
-    job: Job, resume: ResumeFile, note: ImportNote, start: FilePosition, rejects: RejectsFile | None
-) -> Iterator[Reports]:
-    """Provide `Reports` that show progress on a terminal, write rejected lines and save the position."""
-    screen = Console(stderr=True, highlight=False)
-    shown = 0
-    with make_progress_bar(screen) as bar:
-        size = job.path.stat().st_size
-        task = bar.add_task(f"import {job.board}", total=size, completed=start.offset, lines=start.line)
-
-        def show_rejection(rejection: Rejection) -> None:
-            nonlocal shown
-            shown += 1
-            if rejects:
-                rejects.write_rejection(rejection)
-            if shown <= SHOWN_REJECTIONS_MAX:
-                hint = " (--round rounds it)" if TOO_FINE in rejection.reason else ""
-                screen.print(f"line {rejection.line}: {rejection.reason}{hint}", markup=False, soft_wrap=True)
-            elif shown == SHOWN_REJECTIONS_MAX + 1:
-                screen.print("more lines were rejected; --rejects FILE lists them all", markup=False)
-
-        def save_progress(position: FilePosition, tally: Tally) -> None:
-            if tally.applied or tally.accepted or tally.duplicate:
-                note.record_import()
-            could_write = resume.writable
-            # Write the rejected lines to their file before the position moves past them.
-            resume.save_state(position, tally, rejects.current_position() if rejects else None)
-            if could_write and not resume.writable:
-                screen.print(
-                    f"note: cannot write {resume.path}: a second run would start at the first line", markup=False
-                )
-            bar.update(task, completed=position.offset, lines=position.line)
-
-        yield Reports(show_rejection, save_progress)
 
 
 def make_progress_bar(screen: Console) -> Progress:

@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import msgspec
 import typer
 
 from config import Settings
-from service.client.client import ServiceClient, quote_segment
-from service.client.client_leases import Record, list_records
+from service.client.client import Record, ServiceClient, quote_segment
 from service.commands.settings import ConfigOption, StoreOption, read_settings
 from service.commands.tables import show_table
-from service.commands.target import DEFAULT_URL, URL_VARIABLE, KeyOption, Target, UrlOption, call_service, fail
+from service.commands.target import SERVICE_OPTIONS, URL_VARIABLE, call_service, fail, with_options
 from storage.errors import StorageError, StoreLockedError
+
+if TYPE_CHECKING:
+    from service.key_store import StoreKeys
 
 KEYS_PATH = "/v1/keys"
 LISTED_MAX = 1_000_000  # the largest value of the setting keys_max
 AWAY_HINT = f"name the service with --url or {URL_VARIABLE}; if none runs, name the store with --store"
 STORE_VARIABLES = ("RANKCURVE_STORE", "RANKCURVE_CONFIG")
+OPTIONS = (
+    *SERVICE_OPTIONS,
+    Parameter("store", Parameter.KEYWORD_ONLY, default=None, annotation=StoreOption),
+    Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption),
+    Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
+)
 
 keys_app = typer.Typer(
     rich_markup_mode="markdown",
@@ -51,109 +60,67 @@ class Role(StrEnum):
     ops = "ops"
 
 
-class StoredRecord(Protocol):
-    """A key as the store holds it, without its text.
+class ListedKey(msgspec.Struct, frozen=True):
+    """An API key of a service, without its text. It has the members that a `StoredKey` of a store has."""
 
-    Times are microseconds since 1970; `revoked_at_us` is None while the key is valid.
-    """
+    id: str
+    name: str
+    role: str
+    created_at: datetime
+    revoked_at: datetime | None
 
     @property
-    def id(self) -> str: ...
+    def created_at_us(self) -> int:
+        return round(self.created_at.timestamp() * 1_000_000)
+
     @property
-    def name(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def created_at_us(self) -> int: ...
-    @property
-    def revoked_at_us(self) -> int | None: ...
-
-
-class KeyStore(Protocol):
-    """The methods of a store that these commands need."""
-
-    async def list_keys(self) -> Sequence[StoredRecord]:
-        """Return all keys, revoked ones included."""
-
-    async def create(self, name: str, role: str) -> tuple[StoredRecord, str]:
-        """Make a key and return it with its text, which is stored nowhere."""
-
-    async def revoke(self, id: str) -> None:
-        """Revoke a key. Raises UnknownKeyError."""
-
-
-Row = tuple[str, str, str, str, str]  # an API key's id, name, role, time of creation and time of revocation
-
-
-class Keys(Protocol):
-    """The keys of a service, or of a store."""
-
-    async def list_rows(self) -> list[Row]:
-        """Return all keys, revoked ones included."""
-
-    async def create_key(self, name: str, role: str) -> str:
-        """Make a key and return its text."""
-
-    async def revoke_key(self, key_id: str) -> None:
-        """Revoke a key."""
+    def revoked_at_us(self) -> int | None:
+        return None if self.revoked_at is None else round(self.revoked_at.timestamp() * 1_000_000)
 
 
 class ServiceKeys:
+    """The keys of a service. It has the methods of `service.key_store.StoreKeys`."""
+
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
 
-    async def list_rows(self) -> list[Row]:
-        found = await list_records(self._client, KEYS_PATH, "keys", limit=LISTED_MAX)
-        return [
-            (
-                each["id"],
-                each["name"],
-                each["role"],
-                wire_day_text(each["created_at"]),
-                wire_day_text(each["revoked_at"]),
-            )
-            for each in found
-        ]
+    async def list_keys(self) -> list[ListedKey]:
+        return await self._client.list_records(KEYS_PATH, "keys", list[ListedKey], limit=LISTED_MAX)
 
-    async def create_key(self, name: str, role: str) -> str:
+    async def create(self, name: str, role: str) -> tuple[Record, str]:
         made = await self._client.request_answer("POST", KEYS_PATH, Record, body={"name": name, "role": role})
-        return str(made["key"])
+        return made, str(made["key"])
 
-    async def revoke_key(self, key_id: str) -> None:
-        await self._client.send_request("DELETE", f"{KEYS_PATH}/{quote_segment(key_id)}")
-
-
-class StoreKeys:
-    def __init__(self, store: KeyStore) -> None:
-        self._store = store
-
-    async def list_rows(self) -> list[Row]:
-        return [
-            (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
-            for each in await self._store.list_keys()
-        ]
-
-    async def create_key(self, name: str, role: str) -> str:
-        _, text = await self._store.create(name, role)
-        return text
-
-    async def revoke_key(self, key_id: str) -> None:
-        await self._store.revoke(key_id)
+    async def revoke(self, id: str) -> None:
+        await self._client.send_request("DELETE", f"{KEYS_PATH}/{quote_segment(id)}")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLocation:
-    """The place of the keys: a service, or the store of the settings if `target` is None."""
-
-    target: Target | None
-    store: str | None
-    config: Path | None
+Keys: TypeAlias = "ServiceKeys | StoreKeys"
+Action = Callable[["Keys"], Awaitable[None]]
 
 
-def locate_keys(
-    context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None
-) -> KeyLocation:
-    """Return the place that the options name. If they name both a service and a store, exit with code 2."""
+def keys_command(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function whose first parameter is the keys of a service or of a store.
+
+    The command takes the function's other parameters, and options that say where the keys are.
+    """
+
+    def command(
+        *, context: typer.Context, url: str, key: str | None, store: str | None, config: Path | None, **arguments: Any
+    ) -> None:
+        def action(keys: Keys) -> Awaitable[None]:
+            return function(keys, **arguments)
+
+        if names_store(context):
+            run_on_store(read_settings({"store": store}, None, config), action)
+        else:
+            call_service(url, key, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
+
+    return with_options(command, function, OPTIONS, without="keys")
+
+
+def names_store(context: typer.Context) -> bool:
+    """Return whether the options name a store, not a service. If they name both, exit with code 2."""
 
     def is_given(name: str) -> bool:
         source = context.get_parameter_source(name)
@@ -164,29 +131,15 @@ def locate_keys(
     if on_store and on_service:
         raise typer.BadParameter("--url names a service, and --store or --config names a store; give only one of them")
     named_by_environment = any(os.environ.get(name) for name in STORE_VARIABLES) and not os.environ.get(URL_VARIABLE)
-    if on_store or (named_by_environment and not on_service):
-        return KeyLocation(None, store, config)
-    return KeyLocation(Target(url, key), None, None)
+    return on_store or (named_by_environment and not on_service)
 
 
-def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[KeyStore]:
-    """Provide the keys of the settings' store. Raises StoreLockedError if a service owns the store."""
-    from service.key_store import open_keys  # imported here: the other commands need no driver
-    from service.wiring import now_us
-
-    return open_keys(settings, now_us=now_us)
-
-
-def run_with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]]) -> None:
-    """Run `action` on the keys at a place. If it fails, print the error on one line and exit with code 1."""
-    if place.target is not None:
-        call_service(place.target, lambda client: action(ServiceKeys(client)), away_hint=AWAY_HINT)
-        return
-    settings = read_settings({"store": place.store}, None, place.config)
+def run_on_store(settings: Settings, action: Action) -> None:
+    """Run `action` on the keys of the settings' store. If that fails, print one line and exit with code 1."""
 
     async def session() -> None:
         async with open_store_keys(settings) as keys:
-            await action(StoreKeys(keys))
+            await action(keys)
 
     try:
         asyncio.run(session())
@@ -196,19 +149,24 @@ def run_with_keys(place: KeyLocation, action: Callable[[Keys], Awaitable[None]])
         fail(error.detail)
 
 
+def open_store_keys(settings: Settings) -> AbstractAsyncContextManager[StoreKeys]:
+    """Provide the keys of the settings' store. Raises StoreLockedError if a service owns the store."""
+    from service.key_store import open_keys  # imported here: the other commands need no driver
+    from service.wiring import now_us
+
+    return open_keys(settings, now_us=now_us)
+
+
 @keys_app.command("create")
-def create(
-    context: typer.Context,
+@keys_command
+async def create(
+    keys: Keys,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the key in the list, such as its user.", show_default=False)
     ],
     role: Annotated[
         Role, typer.Option(help="reader: may read. writer: may post, too. ops: may do everything.", show_default=False)
     ],
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Create a key and print it. It is shown only this once.
 
@@ -220,53 +178,33 @@ def create(
 
         rankcurve keys create me --role ops --store sqlite:///data/rankcurve.db
     """
-
-    async def action(keys: Keys) -> None:
-        typer.echo(await keys.create_key(name, role.value))
-        typer.echo("save it now: it is stored as a hash and never shown again", err=True)
-
-    run_with_keys(locate_keys(context, url, key, store, config), action)
+    _, text = await keys.create(name, role.value)
+    typer.echo(text)
+    typer.echo("save it now: it is stored as a hash and never shown again", err=True)
 
 
 @keys_app.command("list")
-def list_keys(
-    context: typer.Context,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-) -> None:
+@keys_command
+async def list_keys(keys: Keys) -> None:
     """List keys with id, name, role, and the times of creation and revocation."""
-
-    async def action(keys: Keys) -> None:
-        show_table(("id", "name", "role", "created", "revoked"), await keys.list_rows())
-
-    run_with_keys(locate_keys(context, url, key, store, config), action)
+    rows = [
+        (each.id, each.name, each.role, day_text(each.created_at_us), day_text(each.revoked_at_us))
+        for each in await keys.list_keys()
+    ]
+    show_table(("id", "name", "role", "created", "revoked"), rows)
 
 
 @keys_app.command("revoke")
-def revoke(
-    context: typer.Context,
+@keys_command
+async def revoke(
+    keys: Keys,
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id in `rankcurve keys list`.", show_default=False)],
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Revoke a key. Within 5 s every process refuses that key. A service does not revoke the last key with role ops."""
-
-    async def action(keys: Keys) -> None:
-        await keys.revoke_key(key_id)
-        typer.echo(f"revoked {key_id}", err=True)
-
-    run_with_keys(locate_keys(context, url, key, store, config), action)
+    await keys.revoke(key_id)
+    typer.echo(f"revoked {key_id}", err=True)
 
 
 def day_text(time_us: int | None) -> str:
     """Return microseconds since 1970 as `2026-11-20 10:00:00Z`, or an empty text for None."""
     return "" if time_us is None else f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
-def wire_day_text(time: Any) -> str:
-    """Return a time of a response in the format of `day_text`."""
-    return "" if time is None else f"{str(time)[:19].replace('T', ' ')}Z"

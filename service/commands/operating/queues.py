@@ -7,7 +7,7 @@ import typer
 from service.client.client import ServiceClient
 from service.client.client_answers import QueueState
 from service.commands.tables import show_json, show_table
-from service.commands.target import DEFAULT_URL, JsonOption, KeyOption, Target, UrlOption, call_service
+from service.commands.target import JsonOption, service_command
 
 queue_app = typer.Typer(
     no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
@@ -15,20 +15,13 @@ queue_app = typer.Typer(
 
 
 @queue_app.command("show")
-def show(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL, key: KeyOption = None) -> None:
+@service_command()
+async def show(client: ServiceClient, as_json: JsonOption = False) -> None:
     """Show the posts that wait in each shard of the queue, and the queue workers (role `ops`)."""
-
-    async def action(client: ServiceClient) -> None:
-        state = await client.get_queue_state()
-        if as_json:
-            show_json(state)
-        else:
-            show_queue(state)
-
-    call_service(Target(url, key), action)
-
-
-def show_queue(state: QueueState) -> None:
+    state = await client.request_answer("GET", "/v1/queue", QueueState)
+    if as_json:
+        show_json(state)
+        return
     rows: list[tuple[object, ...]] = [
         (each.shard, each.posts, each.age_seconds, each.applied, each.worker) for each in state.shards
     ]

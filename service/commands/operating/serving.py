@@ -1,4 +1,7 @@
-"""`rankcurve serve` and `rankcurve jobs`: run the API, the jobs, or both, in one process or in several."""
+"""`rankcurve serve` and `rankcurve jobs` run the API, the jobs, or both, in one process or in several.
+
+`rankcurve config` shows the effective settings, and where each comes from. The package `config` masks the secrets.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from config import Settings
+from config import Settings, describe, settings_table_markdown
 from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.tables import show_table
 from service.commands.target import fail
 from service.contract.problems import ServiceError
 from storage.errors import StorageError, StoreLockedError
@@ -29,6 +33,10 @@ MemcachedOption = Annotated[
 MonitorPortOption = Annotated[
     int | None,
     typer.Option("--port", min=0, max=65535, help="Port of /healthz, /readyz and /metrics.", show_default=False),
+]
+
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print all settings as the table of docs/settings.md.")
 ]
 
 
@@ -86,13 +94,24 @@ def run_jobs(
     _run(run, settings, settings.jobs_port)
 
 
+def show_config(markdown: MarkdownOption = False, config: ConfigOption = None, assignments: SetOption = None) -> None:
+    """Print the effective settings with units, bounds and sources. Secrets are masked.
+
+    Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
+    """
+    if markdown:
+        typer.echo(settings_table_markdown(), nl=False)
+        return
+    rows = describe(read_settings({}, assignments, config))
+    show_table(("setting", "value", "unit", "bounds", "description", "source"), rows)
+
+
 def _refuse_one_file(settings: Settings, instead: str) -> None:
     """Exit with code 2 if only one process can open the store."""
     from service.stores import is_shared
 
     if not is_shared(settings.store):
-        typer.echo(f"error: {settings.store}: a SQLite file belongs to one process, and {instead}", err=True)
-        raise typer.Exit(2)
+        fail(f"{settings.store}: a SQLite file belongs to one process, and {instead}", code=2)
 
 
 def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:

@@ -7,19 +7,10 @@ from typing import Annotated
 
 import typer
 
-from service.client.client import PAGE_ENTRIES_MAX, ServiceClient
-from service.client.client_answers import Board, Position
+from service.client.client import PAGE_ENTRIES_MAX, ServiceClient, board_path, quote_segment, ranking_path
+from service.client.client_answers import Board, Page, Position
 from service.commands.tables import show_json, show_table
-from service.commands.target import (
-    DEFAULT_URL,
-    BoardArgument,
-    JsonOption,
-    KeyOption,
-    Target,
-    UrlOption,
-    call_service,
-    fail,
-)
+from service.commands.target import BoardArgument, JsonOption, fail, service_command
 
 
 class Mode(StrEnum):
@@ -70,39 +61,38 @@ def first_ranked(name: str, board: Board) -> str:
     return ranked[0]
 
 
-def top(
+@service_command()
+async def top(
+    client: ServiceClient,
     board: BoardArgument,
     column_argument: ColumnArgument = None,
     column: ColumnOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE_ENTRIES_MAX, help="Number of rows.")] = 10,
     from_rank: Annotated[int, typer.Option(min=1, help="Start at this row instead of the first.")] = 1,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Show the top of a ranking, or any other part of it. A rank like ~12345 is an estimate."""
     column = named_column(column_argument, column)
-
-    async def action(client: ServiceClient) -> None:
-        name = await ranked_column(client, board, column)
-        page = await client.get_page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
-        if as_json:
-            show_json(page)
-            return
-        show_table(
-            ("rank", "owner", name, "updated"),
-            [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
-            numeric=("rank", name),
+    name = await ranked_column(client, board, column)
+    query = {"limit": limit, "from_rank": from_rank if from_rank > 1 else None}
+    page = await client.request_answer("GET", ranking_path(board, name), Page, query=query)
+    if as_json:
+        show_json(page)
+        return
+    show_table(
+        ("rank", "owner", name, "updated"),
+        [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
+        numeric=("rank", name),
+    )
+    if not all(entry.exact for entry in page.entries):
+        typer.echo(
+            f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {name} shows its bounds", err=True
         )
-        if not all(entry.exact for entry in page.entries):
-            typer.echo(
-                f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {name} shows its bounds", err=True
-            )
-
-    call_service(Target(url, key), action)
 
 
-def rank(
+@service_command()
+async def rank(
+    client: ServiceClient,
     board: BoardArgument,
     owner: OwnerArgument = None,
     column: ColumnsOption = None,
@@ -115,8 +105,6 @@ def rank(
     ] = False,
     mode: Annotated[Mode, typer.Option(help="auto: count near the top, and use the curve elsewhere.")] = Mode.auto,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
-    key: KeyOption = None,
 ) -> None:
     """Show the rank of an owner, or the rank that a value would have, and the bracket that contains the true rank."""
     if (owner is None) == (not value):
@@ -127,25 +115,22 @@ def rank(
         raise typer.BadParameter("--next and --previous go with an OWNER")
     if any("," in text for text in [*(value or []), *(column or [])]):
         raise typer.BadParameter("repeat the option; commas do not separate values")
-
-    async def action(client: ServiceClient) -> None:
-        if owner is not None:
-            positions = await client.get_owner_positions(
-                board, owner, column or [], mode=mode.value, with_next=with_next, with_previous=with_previous
-            )
-        else:
-            name = await ranked_column(client, board, column[0] if column else None)
-            positions = await client.get_value_positions(board, name, value or [], mode=mode.value)
-        if as_json:
-            show_json(positions)
-        else:
-            show_positions(positions)
-            if with_next:
-                show_next(positions)
-            if with_previous:
-                show_previous(positions)
-
-    call_service(Target(url, key), action)
+    if owner is not None:
+        path = f"{board_path(board)}/entries/{quote_segment(owner)}/positions"
+        query: dict[str, object] = {"rank": mode.value, "columns": ",".join(column) if column else None}
+        query |= {"next": "true" if with_next else None, "compare": "previous" if with_previous else None}
+    else:
+        path = f"{ranking_path(board, await ranked_column(client, board, column[0] if column else None))}/positions"
+        query = {"values": ",".join(value or []), "rank": mode.value}
+    positions = await client.list_records(path, "positions", list[Position], query=query)
+    if as_json:
+        show_json(positions)
+    else:
+        show_positions(positions)
+        if with_next:
+            show_next(positions)
+        if with_previous:
+            show_previous(positions)
 
 
 def show_positions(positions: list[Position]) -> None:

@@ -204,5 +204,5 @@ def test_the_agent_imports_nothing_of_the_service() -> None:
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     own = {name for name in said if name.partition(".")[0] in ("service", "storage", "jobs", "config", "querybuilder")}
-    assert own == {"service", "service.agent", "service.agent.agent", "service.agent.leases"}
+    assert own == {"service", "service.agent", "service.agent.agent"}
     assert not {"aiohttp.web", "sqlite3", "asyncpg", "pydantic", "typer"} & set(said)

@@ -15,9 +15,12 @@ from service.client.client import (
     RefusedError,
     ServiceClient,
     UnreachableError,
+    board_path,
     decode_answer,
+    quote_segment,
     refusal_of,
 )
+from service.client.client_answers import Position
 from tests.service.client.served import serving_app
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -141,7 +144,9 @@ async def test_the_client_sends_a_bearer_token_and_keeps_hostile_names_in_one_se
 
     async with client(await start(handler), Waits()) as service:
         for owner in ("a/b?c#d%41 é", "..", "."):
-            assert await service.get_owner_positions("b:w,x=1", owner, ["xp", "lap"], mode="exact") == []
+            path = f"{board_path('b:w,x=1')}/entries/{quote_segment(owner)}/positions"
+            query = {"rank": "exact", "columns": "xp,lap", "next": None}
+            assert await service.list_records(path, "positions", list[Position], query=query) == []
     board = "/v1/leaderboards/b%3Aw%2Cx%3D1/entries/"
     tail = "/positions?rank=exact&columns=xp%2Clap"
     assert seen == [(board + name + tail, "Bearer rk_a_b") for name in ("a%2Fb%3Fc%23d%2541%20%C3%A9", "%2E%2E", "%2E")]

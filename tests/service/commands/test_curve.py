@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli import app
 from service.client.client_answers import CurveDocument, Knot
-from service.commands.reading.drawing import draw_curve
+from service.commands.reading.curves import draw_curve
 from tests.service.climbed_board import EXACT_TOP, climbed_board
 from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Process, environment

@@ -8,7 +8,7 @@ import pytest
 
 from predictor import Curve, Knot
 from service.client.client_answers import AuditDone
-from service.commands.reading.auditing import show_audit
+from service.commands.reading.curves import show_audit
 from storage.curves.auditing import Audit
 from storage.curves.stored_curves import ServedCurve, store_curve
 from tests.service.real_service import WAIT_S, Service, command_line

@@ -1,0 +1,161 @@
+"""`rankcurve backup` copies a SQLite store into one file. `rankcurve restore` replaces the store with such a file.
+
+PostgreSQL has better tools of its own, so these two commands refuse a PostgreSQL store.
+
+`rankcurve rebuild` rebuilds the rows of a leaderboard from the journal, on the store itself, without a service. Opening
+the store locks it, as `serve` does. If other processes share the store, their posts to the board wait until the rebuild
+has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from config import Settings
+from service.commands.settings import ConfigOption, SetOption, StoreOption, read_settings
+from service.commands.target import BoardArgument, fail
+from storage.errors import StorageError, StoreLockedError
+
+if TYPE_CHECKING:
+    from storage.entries.rebuild import RebuildCounts
+    from storage.store import Program
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
+SinceOption = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        metavar="SEQ",
+        min=1,
+        help="Replay the posts from this number of the journal on, including those to earlier boards of that name. "
+        "Default: since the board was created or reset.",
+        show_default=False,
+    ),
+]
+
+
+def backup(
+    file: FileArgument, store: StoreOption = None, config: ConfigOption = None, assignments: SetOption = None
+) -> None:
+    """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
+
+    The copy holds the store at one moment, with every post that was acknowledged before that moment. The command checks
+    the copy before it gives it the name FILE.
+
+    Example:
+        rankcurve backup /backup/rankcurve-$(date +%F).db
+    """
+    from storage.engines.sqlite_backup import back_up_store  # imported here: the other commands need no driver
+
+    database = file_of(store, assignments, config)
+    begun_s = time.perf_counter()
+    try:
+        size_bytes = back_up_store(database, file)
+    except StorageError as error:
+        fail(error.detail)
+    typer.echo(f"{file}: {size_bytes:,} bytes in {time.perf_counter() - begun_s:.1f} s, sound")
+
+
+def restore(
+    file: FileArgument,
+    replace: ReplaceOption = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
+
+    The command checks FILE first and leaves it unchanged. With --replace, an existing store is kept beside the new one,
+    together with its write-ahead log.
+    """
+    from storage.engines.sqlite_backup import restore_store as restore_file
+
+    database = file_of(store, assignments, config)
+    try:
+        aside = restore_file(file, database, replace=replace)
+    except StoreLockedError as error:
+        fail(f"stop the service first: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    typer.echo(
+        f"{database} now has the content of {file}"
+        + (f"; the earlier store is kept as {', '.join(map(str, aside))}" if aside else "")
+    )
+
+
+def file_of(store: str | None, assignments: list[str] | None, config: Path | None) -> Path:
+    """Return the path of the SQLite store in the settings. Exit with code 2 if the store is no file."""
+    from service.stores import SQLITE_PREFIX, is_shared
+
+    settings = read_settings({"store": store}, assignments, config)
+    if is_shared(settings.store):
+        fail("use pg_dump or pg_basebackup for a PostgreSQL store; see docs/operating.md", code=2)
+    return Path(settings.store.removeprefix(SQLITE_PREFIX))
+
+
+def rebuild(
+    board: BoardArgument, since: SinceOption = None, store: StoreOption = None, config: ConfigOption = None
+) -> None:
+    """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
+
+    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. If a post that
+    the rebuilt rows include is sent again, it is still a duplicate. The command fails, and changes nothing, if the
+    journal does not reach back to the board's beginning or to --since, or if the journal has no post to the board.
+
+    To get a deleted leaderboard back, create it again with the same columns, find the number of its first post with
+    `rankcurve journal`, and rebuild it with --since.
+    """
+    settings = read_settings({"store": store}, None, config)
+    begun_s = time.perf_counter()
+    try:
+        done = asyncio.run(rebuild_on_store(settings, board, since))
+    except StoreLockedError as error:
+        fail(f"stop the service first, because the command opens the store itself: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+    seconds = time.perf_counter() - begun_s
+    typer.echo(f"{board}: {done.entries_before:,} entries before, {done.entries:,} now, {done.hidden_entries:,} hidden")
+    typer.echo(f"{done.rows:,} posts read in {seconds:.1f} s, {done.rows / seconds:,.0f} a second")
+    if done.duplicates or done.rejected:
+        typer.echo(f"{done.duplicates:,} left out as duplicates, {done.rejected:,} would leave the range of a column")
+
+
+async def rebuild_on_store(settings: Settings, board_id: str, since: int | None) -> RebuildCounts:
+    """Rebuild the rows of a board from the journal.
+
+    The rebuild begins at the journal number `since`, or, if it is None, where the board was created or last reset.
+
+    Raises:
+        StoreLockedError: a service owns the store.
+        UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be
+            rebuilt, and nothing was changed.
+    """
+    # Imported here: the other commands need no driver.
+    from service.stores import open_store
+    from service.telemetry.logs import logging_to_stderr
+    from service.views.posts.posts import hash_post
+    from service.wiring import now_us
+    from storage.engines.store_start import prepare_store
+    from storage.entries.rebuild import rebuild_board
+    from storage.posting.post_ids import PostIds
+    from storage.posting.replay import replay_board
+
+    with logging_to_stderr():
+        store = await open_store(settings)
+        try:
+            post_ids = PostIds(await prepare_store(store))
+
+            def program() -> Program[RebuildCounts]:
+                if since is None:
+                    return rebuild_board(board_id=board_id)
+                return replay_board(post_ids, hash_post, board_id=board_id, since=since, now_us=now_us())
+
+            return await store.write(program)
+        finally:
+            await store.close()
